@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from functools import partial
 
-from accelify import edits as verbs
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.syntax import Tree
 from accelify.conversion import CONVERTED, REFUSED, Conversion, left_alone, why_not
-from accelify.edits import Edit
 from accelify.findings import Finding
 from accelify.helpers import mended_helpers
 from accelify.source import Source
 from accelify.transforms.base import Change, Context
+from accelify.writer import edits as verbs
+from accelify.writer.checks import check
+from accelify.writer.edits import Edit
 
 
 def apply_changes(
@@ -37,14 +37,14 @@ def apply_changes(
         try:
             data = _checked(tree, kept)
         except (verbs.EditError, SyntaxError, ValueError) as error:
-            return [_core_failed(sources[0], context, _sentence(error))]
+            return [_core_failed(sources[0], context, _sentence(error, changes))]
         for change in wanted:
             try:
                 data = _checked(tree, [*kept, *change.edits])
                 kept += change.edits
                 applied.append(change)
             except (verbs.EditError, SyntaxError, ValueError) as error:
-                remaining.append(change.without_edits(_sentence(error)))
+                remaining.append(change.without_edits(_sentence(error, changes)))
         data = _checked(tree, kept)
     done = {c.finding for c in applied if c.finding.fixable}
     left = {c.finding for c in [*remaining, *applied] if not c.finding.fixable}
@@ -65,12 +65,8 @@ def _edited(tree: Tree, applied: list[Change], path: str | None) -> list[tuple[F
     """Each finding that was mended, with the lines at which its edits begin, in one file or in the only one."""
     found = []
     for change in applied:
-        try:
-            edits = verbs.ranges(tree, change.edits) if change.finding.fixable else []
-        except verbs.EditError:
-            continue  # edits that fit only beside those of another change
-        for edit in edits:
-            where, line, _ = tree.locate(edit.start)
+        for edit in change.edits if change.finding.fixable else ():
+            where, line, _ = tree.locate(verbs.place_of(tree, edit))
             if path in (None, where):
                 found.append((change.finding, line))
     return found
@@ -82,16 +78,25 @@ def _texts(tree: Tree, data: bytes) -> list[str]:
 
 
 def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
-    """The edited bytes, after a look whether they are still Python."""
-    data = verbs.apply(tree, edits)
-    for text in _texts(tree, data):
-        compile(text, "<converted>", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
+    """The edited bytes, after a look whether they are still Python, with all names bound and all calls fitting."""
+    from accelify.writer.writing import apply
+
+    data = apply(tree, edits)
+    check(_texts(tree, tree.data), _texts(tree, data), [module for module, _, _ in tree.parts()])
     return data
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: Exception, changes: list[Change]) -> str:
     """Why edits cannot be made, without the parser's words for a text that the user never sees."""
-    return str(error) if isinstance(error, verbs.EditError) else "its edits do not fit together with others"
+    if not isinstance(error, verbs.EditError):
+        return "its edits do not fit together with others"
+    rules = [_rule_of(edit, changes) for edit in error.edits]
+    return f"{error}: one of {rules[0]}, one of {rules[1]}" if len(rules) == 2 and all(rules) else str(error)
+
+
+def _rule_of(edit: Edit, changes: list[Change]) -> str:
+    found = next((change.finding for change in changes if edit in change.edits), None)
+    return "" if found is None else f"{found.code} ({found.name})"
 
 
 def _core_failed(source: Source, context: Context, message: str) -> Conversion:

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from accelify import edits as verbs
 from accelify.analysis.program import Module
 from accelify.findings import Finding
 from accelify.source import Source
@@ -44,7 +43,9 @@ def mended_helpers(context: Context, source: Source) -> Iterator[tuple[Source, s
         for node, one in mended.get(module, {}).items():
             edits.append(one.edit)
             findings.add(_finding(shown, node, one.rule, one.message))
-        yield helper, verbs.apply(tree, edits).decode("utf-8"), sorted(findings)
+        from accelify.writer.writing import apply
+
+        yield helper, apply(tree, edits).decode("utf-8"), sorted(findings)
 
 
 def _finding(path: Path, node: ast.expr, rule: Rule, message: str) -> Finding:

@@ -32,15 +32,21 @@ def parse_old(text: str, filename: str = "<unknown>") -> ast.Module:
     except SyntaxError:
         if not _HINT.search(text):
             raise
-        stand_in = next((word for word in _STAND_INS if word not in text), None)
-        masked = _masked(text, stand_in) if stand_in is not None else None
-        if masked is None:
+        hidden = masked(text)
+        if hidden is None:
             raise
-        module = ast.parse(masked, filename)
+        module = ast.parse(hidden[0], filename)
         for node in ast.walk(module):
-            if isinstance(node, ast.keyword) and node.arg == stand_in:
+            if isinstance(node, ast.keyword) and node.arg == hidden[1]:
                 node.arg = OBSOLETE
         return module
+
+
+def masked(text: str) -> tuple[str, str] | None:
+    """`text` with another word of the same length for those arguments, and that word; None where it has none."""
+    word = next((word for word in _STAND_INS if word not in text), None)
+    found = _masked(text, word) if word is not None else None
+    return None if found is None or word is None else (found, word)
 
 
 def modernised(text: str) -> str:

@@ -153,7 +153,9 @@ def _folders(script: Path, modules: Iterable[Path]) -> list[Path]:
 
 
 def _files(folders: Iterable[Path], together: set[Path]) -> list[Path]:
-    files = [path for folder in folders for path in islice(python_files(folder), _MOST_FILES)]
+    files = [
+        path for folder in folders for path in islice(python_files(folder, (".py", ".ipynb")), _MOST_FILES)
+    ]
     names = {path.name for path in together}
     # A file of another name is one of them only by a link.
     return [

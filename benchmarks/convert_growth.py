@@ -6,7 +6,7 @@ Prints, in CPU time of one process (what else the machine does is left out), med
 - a script of 150 to 20,000 lines: conversion, libcst's parse of the same text, their ratio (at most 3), peak memory;
 - a project of 1 to 500 modules of about 60 lines: conversion of its entry script with all that it imports.
 Growth is linear where time per line, or per module, no more than doubles from the third size to the largest. With
---fail it exits 1 where a limit does not hold. Needs libcst (extra `test`); --plot needs matplotlib.
+--fail it exits 1 where a limit does not hold. --plot needs matplotlib.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ import pytest
 from accelify import convert as road
 from accelify.conversion import ConvertOptions
 from accelify.convert import convert_paths, convert_source
-from accelify.edits import Replace
 from accelify.findings import Severity
 from accelify.source import Source, SourceError
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer.edits import replace
 from tests.transforms.support import PATH, codes, convert, frame
 
 
@@ -139,7 +139,7 @@ RULE = Rule("ACC999", "test", "For this test.")
 def edited(context: Context, text: str, *, core: bool) -> Change:
     """A change that puts a text in the place of the first statement."""
     first = context.tree.module.body[0]
-    edit = Replace(context.tree.start(first), context.tree.end(first), text)
+    edit = replace(first, text)
     return context.change(RULE, first, "a test", [edit], core=core)
 
 
@@ -162,6 +162,7 @@ def test_of_two_edits_that_collide_the_first_is_made(monkeypatch: pytest.MonkeyP
     assert conversion.new_text.startswith("import os.path\n")
     (left,) = [f for f in conversion.remaining if f.code == "ACC999"]
     assert "two edits meet in line 1" in left.message
+    assert left.message.count("ACC999") == 2, "both rules are named"
 
 
 def test_a_core_edit_that_cannot_be_made_leaves_the_script_alone(monkeypatch: pytest.MonkeyPatch) -> None:

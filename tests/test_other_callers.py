@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -295,3 +296,20 @@ def test_a_constructor_is_called_on_a_way_that_only_others_go(
     messages = said(tmp_path, pkg__reader=reader, scripts__other=other)
     assert {message.split("`")[1] for message in messages} == names
     assert all(message.endswith("other.py") for message in messages)
+
+
+def test_a_cell_of_a_notebook_calls_it(tmp_path: Path) -> None:
+    cell = {
+        "cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [],
+        "source": ["%matplotlib inline\n", "from pkg.reader import Reader\n", "reader = Reader.load('a.pt')\n"],
+    }  # fmt: skip
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "look.ipynb").write_text(json.dumps(notebook))
+    (tmp_path / "pyproject.toml").write_text("")
+    assert any("look.ipynb" in message for message in said(tmp_path))
+
+
+def test_a_test_calls_it(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    text = "from pkg.reader import Reader\n\n\ndef test_it():\n    assert Reader.load('a.pt')\n"
+    assert any("tests/test_reader.py" in message for message in said(tmp_path, tests__test_reader=text))

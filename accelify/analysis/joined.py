@@ -62,6 +62,14 @@ class JoinedTree(Tree):
         first, _ = self.position(self.starts[index])
         return self.trees[index].path, line - first + 1, column
 
+    def parts(self) -> list[tuple[ast.Module, int, int]]:
+        """The modules that are joined, each with the bytes at which it begins and ends."""
+        ends = [*self.starts[1:], len(self.data)]
+        return [
+            (tree.module, start, end - len(_BOUNDARY))
+            for tree, start, end in zip(self.trees, self.starts, ends, strict=True)
+        ]
+
     def cut(self, data: bytes) -> list[bytes]:
         """The edited modules, one by one, as they were given."""
         parts = data.split(_BOUNDARY)[:-1]

@@ -7,10 +7,10 @@ placeholder or is kept beside it (`accelify.analysis.lowered`). Places of findin
 from __future__ import annotations
 
 from accelify.analysis.script import ScriptModel
-from accelify.edits import EditError
 from accelify.lowering.apex import lower_apex
 from accelify.lowering.ddp import lower_ddp
 from accelify.lowering.work import Plain, Work
+from accelify.writer.errors import EditError
 
 
 def lower(script: ScriptModel, *, replace_ddp: bool = False) -> Plain | None:

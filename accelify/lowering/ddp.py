@@ -12,7 +12,6 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.lowered import PLACEHOLDER, MainTest
 from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, walk
-from accelify.edits import Replace
 from accelify.lowering.ranks import (
     ATTRIBUTES,
     CALLS,
@@ -30,6 +29,7 @@ from accelify.lowering.ranks import (
 from accelify.lowering.samplers import Samplers
 from accelify.lowering.work import Work
 from accelify.transforms.replace_ddp import REPLACE as RULE
+from accelify.writer import edits as verbs
 
 _DISTRIBUTED = "torch.distributed."
 _CHECKS = frozenset({"torch.distributed.is_initialized", "torch.distributed.is_available"})
@@ -542,11 +542,10 @@ class _Lowering:
             and self._is_device(call.args[0])
         ):
             rest = [tree.segment(n) for n in [*call.args[1:], *call.keywords]]
-            start, end = tree.receiver_end(func), tree.end(call)
             if call.args[1:]:
                 work.problem(call, f"line {call.lineno} moves to a rank and changes the type at once")
                 return
-            work.edits.append(Replace(start, end, f".cuda({', '.join(rest)})"))
+            work.edits.append(verbs.replace(call, func.value, f".cuda({', '.join(rest)})"))
 
     def _is_device(self, node: ast.expr) -> bool:
         if self.ranks.kind(node) in (RANK, LOCAL):

@@ -7,9 +7,9 @@ import ast
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk
-from accelify.edits import Replace
 from accelify.lowering.work import Work
 from accelify.transforms.base import Rule
+from accelify.writer import edits as verbs
 
 _ORDERED = frozenset({"torch.utils.data.SequentialSampler", "torch.utils.data.sampler.SequentialSampler"})
 _SHUFFLED = frozenset({"torch.utils.data.RandomSampler", "torch.utils.data.sampler.RandomSampler"})
@@ -57,7 +57,7 @@ class Samplers:
         return isinstance(node, ast.Attribute) and node.attr == "sampler"
 
     def _loader(self, call: ast.Call) -> None:
-        work, tree = self.work, self.tree
+        work, _tree = self.work, self.tree
         given = call_argument(call, 3, "sampler")
         inner = call_keyword(call, "batch_sampler")
         if inner is not None and any(self._sampler_sites(a) for a in walk(inner) if isinstance(a, ast.expr)):
@@ -85,12 +85,12 @@ class Samplers:
         placed = call.args[2] if len(call.args) > 2 else None
         dropped: list[ast.expr | ast.keyword] = [sampler]
         if text != "False" and shuffle is None and placed is None:
-            work.edits.append(Replace(tree.start(sampler), tree.end(sampler), f"shuffle={text}"))
+            work.edits.append(verbs.replace(sampler, f"shuffle={text}"))
             dropped = []
         elif shuffle is not None and text == "False":
             dropped.append(shuffle)
         elif shuffle is not None:
-            work.edits.append(Replace(tree.start(shuffle), tree.end(shuffle), f"shuffle={text}"))
+            work.edits.append(verbs.replace(shuffle, f"shuffle={text}"))
         elif placed is not None:
             work.replace(placed, text)
         if dropped:

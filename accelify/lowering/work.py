@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ast
-from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from accelify import edits as verbs
 from accelify.analysis.lowered import PLACEHOLDER, Lowered, MainTest
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, Tree, walk
-from accelify.edits import DeleteStatement, Edit, Replace
+from accelify.analysis.syntax import Tree, walk
 from accelify.findings import Finding
 from accelify.transforms.base import Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Delete, DropArgument, DropElse, Edit, Replace, Unwrap
+
+if TYPE_CHECKING:
+    from accelify.writer.moved import Moved
 
 # Imports of these that nobody reads are taken out too: they would still say that the script is distributed.
 _OURS = ("apex", "torch.distributed", "torch.nn.parallel.Distributed", "torch.utils.data.distributed")
@@ -33,7 +36,7 @@ class Plain:
     findings: list[Finding] = field(default_factory=list)
     problems: list[tuple[ast.AST, str]] = field(default_factory=list)
     tree: Tree | None = None
-    replaced: list[Replace] = field(default_factory=list)
+    moved: Moved | None = None
 
     @cached_property
     def _laid_out(self) -> Tree:
@@ -60,19 +63,11 @@ class Plain:
         return replace(finding, line=line, column=column, end_line=end_line, end_column=end_column)
 
     def _back(self, plain: Tree, line: int, column: int) -> int:
+        assert self.moved is not None
         line = min(line, len(plain.line_starts))
         start = plain.line_starts[line - 1]
         lead = plain.data[start : plain.line_end(start)].decode("utf-8")[: column - 1]
-        offset = start + len(lead.encode("utf-8"))
-        shift = 0
-        for edit in self.replaced:
-            if edit.start + shift > offset:
-                break
-            size = len(edit.text.encode("utf-8"))
-            if edit.start + shift + size > offset:
-                return edit.start
-            shift += size - (edit.end - edit.start)
-        return offset - shift
+        return self.moved.back(start + len(lead.encode("utf-8")))
 
 
 class Work:
@@ -90,11 +85,10 @@ class Work:
         self.mains: list[tuple[ast.expr, MainTest]] = []
         self.sharded: list[ast.Call] = []
         self.unwrapped: set[ast.With] = set()
-        self._dropped: set[ast.alias] = set()
+        self._dropped: set[ast.AST] = set()
         self._elses: set[ast.stmt] = set()
-        self._spans: list[tuple[int, int]] = []
-        self._in_strings: set[ast.AST] = set()
-        self._strings: set[ast.AST] = set()
+        self._taken: set[ast.AST] = set()
+        self._replaced: dict[ast.AST, list[ast.AST]] = {}
         self._rule: Rule | None = None
 
     # -- what lowerings say
@@ -123,128 +117,61 @@ class Work:
 
     def replace(self, node: ast.AST, text: str) -> None:
         """Put text in the place of a node."""
-        if self.tree.in_fstring(node):
-            self._in_string(node, text)
-        else:
-            self.edits.append(verbs.replace(self.tree, node, text))
+        self.edits.append(verbs.replace(node, text))
 
     def placeholder(self, node: ast.AST, attribute: str) -> None:
         """Put an attribute or method of the Accelerator in the place of a node."""
         self.replace(node, f"{PLACEHOLDER}.{attribute}")
 
-    def _in_string(self, node: ast.AST, text: str) -> None:
-        """Inside an f-string places are not reliable: the text is looked for in the whole string."""
-        outer = [a for a in self.tree.ancestors(node) if isinstance(a, ast.JoinedStr)][-1]
-        segment, old = self.tree.segment(outer), ast.unparse(node)
-        alike = [n for n in walk(outer) if isinstance(n, ast.expr) and ast.unparse(n) == old]
-        if any(n in self._in_strings for n in alike):
-            return
-        self._in_strings.update(alike)
-        known = [e for e in self.edits if isinstance(e, Replace) and e.start == self.tree.start(outer)]
-        if known:
-            self.edits.remove(known[0])
-            segment = known[0].text
-        if segment.count(old) != len(alike):
-            self.problem(node, f"`{old}` in line {outer.lineno} stands inside of a string")
-            return
-        self._strings.add(outer)
-        self.edits.append(verbs.replace(self.tree, outer, segment.replace(old, text)))
-
     def keep_argument(self, call: ast.Call, argument: ast.expr) -> None:
         """Cut a call down to one of its arguments."""
-        self.edits += verbs.keep_argument(self.tree, call, argument)
+        self.edits.append(verbs.replace(call, argument))
 
     def drop_arguments(self, call: ast.Call, dropped: Iterable[ast.expr | ast.keyword]) -> None:
         """Take arguments out of a call, with their commas."""
-        items = sorted([*call.args, *call.keywords], key=self.tree.start)
-        self._drop(items, set(dropped))
+        self.edits += [DropArgument(call, one) for one in dropped]
 
     def drop_parameter(self, signature: ast.arguments, name: str) -> None:
         """Take a parameter out of a signature, with its default and its comma."""
-        places = [*signature.posonlyargs, *signature.args]
-        defaults = [*[None] * (len(places) - len(signature.defaults)), *signature.defaults]
-        told = [
-            *zip(places, defaults, strict=True),
-            *zip(signature.kwonlyargs, signature.kw_defaults, strict=True),
-        ]
-        index = next(i for i, (place, _) in enumerate(told) if place.arg == name)
-        ends = [self.tree.end(default or place) for place, default in told]
-        if index + 1 < len(told):
-            start, end = self.tree.start(told[index][0]), self.tree.start(told[index + 1][0])
-        else:
-            start = ends[index - 1] if index else self.tree.start(told[index][0])
-            end = ends[index]
-        self.edits.append(Replace(start, end, ""))
+        places = [*signature.posonlyargs, *signature.args, *signature.kwonlyargs]
+        self.edits.append(DropArgument(signature, next(place for place in places if place.arg == name)))
 
     def drop_entry(self, entries: ast.Dict, index: int) -> None:
         """Take an entry out of a dictionary."""
-        firsts = [k if k is not None else w for k, w in zip(entries.keys, entries.values, strict=True)]
-        if index + 1 < len(firsts):
-            start, end = self.tree.start(firsts[index]), self.tree.start(firsts[index + 1])
-        else:
-            start = self.tree.end(entries.values[index - 1]) if index else self.tree.start(firsts[index])
-            end = self.tree.end(entries.values[index])
-        self.edits.append(Replace(start, end, ""))
+        self.edits.append(DropArgument(entries, entries.values[index]))
 
     def unwrap(self, stmt: ast.With) -> None:
         """Take a `with` away from around its body."""
-        tree, body = self.tree, stmt.body
         self.unwrapped.add(stmt)
-        if not tree.own_line(body[0]):
-            self.edits.append(Replace(tree.start(stmt), tree.start(body[0]), ""))
-            return
-        first = tree.line_start(tree.start(body[0]))
-        self.edits.append(Replace(tree.line_start(tree.start(stmt)), first, ""))
-        surplus = len(tree.indent(body[0])) - len(tree.indent(stmt))
-        offset = first
-        while offset < tree.end(body[-1]):
-            line = tree.data[offset : tree.line_end(offset)]
-            blanks = min(surplus, len(line) - len(line.lstrip(b" \t")))
-            if line.strip() and blanks:
-                self.edits.append(Replace(offset, offset + blanks, ""))
-            offset = tree.line_end(offset)
+        self.edits.append(Unwrap(stmt))
 
     def merge(self, branch: ast.If, stmt: ast.stmt) -> None:
         """Put one statement in the place of a branch."""
-        tree = self.tree
-        self.edits.append(Replace(tree.start(branch), tree.end(branch), tree.segment(stmt)))
-
-    def _drop(self, items: list[Node], dropped: set[Node]) -> None:
-        index = 0
-        while index < len(items):
-            if items[index] not in dropped:
-                index += 1
-                continue
-            last = index
-            while last + 1 < len(items) and items[last + 1] in dropped:
-                last += 1
-            if last + 1 < len(items):
-                start, end = self.tree.start(items[index]), self.tree.start(items[last + 1])
-            else:
-                start = self.tree.end(items[index - 1]) if index else self.tree.start(items[index])
-                end = self.tree.end(items[last])
-            self.edits.append(Replace(start, end, ""))
-            index = last + 1
+        self.edits.append(verbs.replace(branch, stmt))
 
     # -- what is left
 
     def is_gone(self, node: ast.AST) -> bool:
         """Whether a node stands in what is taken out or replaced."""
-        if self.tree.in_fstring(node):
-            around = list(self.tree.ancestors(node))
-            if any(n in self._in_strings for n in (node, *around)):
+        inner: ast.AST = node
+        for around in (node, *self.tree.ancestors(node)):
+            if around in self.deleted or around in self._dropped or around in self._taken:
                 return True
-            node = [a for a in around if isinstance(a, ast.JoinedStr)][-1]
-            if node in self._strings:
-                return self.is_gone(self.tree.statement(node))
-        start, end = self.tree.start(node), self.tree.end(node)
-        index = bisect_right(self._spans, start, key=lambda span: span[0]) - 1
-        return index >= 0 and any(s <= start and end <= e for s, e in self._spans[: index + 1])
+            pieces = self._replaced.get(around)
+            if pieces is not None and not any(self.tree.is_within(node, {piece}) for piece in pieces):
+                return True
+            if around in self.unwrapped and isinstance(inner, ast.withitem):
+                return True
+            inner = around
+        return False
 
-    def _note_spans(self) -> None:
-        spans = [(self.tree.start(s), self.tree.end(s)) for s in self.deleted]
-        spans += [(e.start, e.end) for e in self.edits if isinstance(e, Replace) and e.end > e.start]
-        self._spans = sorted(spans)
+    def _note_gone(self) -> None:
+        self._taken = {edit.item for edit in self.edits if isinstance(edit, DropArgument)}
+        self._replaced = {
+            edit.node: [piece for piece in edit.pieces if isinstance(piece, ast.AST)]
+            for edit in self.edits
+            if isinstance(edit, Replace)
+        }
 
     def loads(self, name: str) -> list[ast.Name]:
         """Every read of a name, in any scope."""
@@ -252,7 +179,7 @@ class Work:
 
     def left(self, nodes: Iterable[ast.AST]) -> list[ast.AST]:
         """Those nodes that stay."""
-        self._note_spans()
+        self._note_gone()
         return [n for n in nodes if not self.is_gone(n)]
 
     def close_up(self) -> None:
@@ -304,7 +231,7 @@ class Work:
 
     def _imports(self) -> bool:
         """Imports whose every read went are taken out; those that were never read are not ours."""
-        self._note_spans()
+        self._note_gone()
         changed = False
         for stmt in [*self.tree.nodes(ast.Import), *self.tree.nodes(ast.ImportFrom)]:
             if stmt in self.deleted:
@@ -349,52 +276,43 @@ class Work:
                 self.found(self._rule, stmt, "nothing needs it any more")
         edits += [self._taken_out(s) for s in outer if s not in self._elses]
         for stmt in [*self.tree.nodes(ast.Import), *self.tree.nodes(ast.ImportFrom)]:
-            gone = {a for a in stmt.names if a in self._dropped}
-            if gone and stmt not in self.deleted:
-                kept, self.edits = self.edits, []
-                self._drop(list(stmt.names), gone)
-                edits += self.edits
-                self.edits = kept
-        covered = [(self.tree.start(s), self.tree.end(s)) for s in outer]
-        replaces = [e for e in self.edits if isinstance(e, Replace)]
-        for edit in dict.fromkeys(replaces):
-            if any(start <= edit.start and edit.end <= end for start, end in covered):
-                continue
-            if not any(_holds(other, edit) for other in replaces):
-                edits.append(edit)
-        edits += [e for e in self.edits if not isinstance(e, Replace)]
+            if stmt not in self.deleted:
+                edits += [DropArgument(stmt, alias) for alias in stmt.names if alias in self._dropped]
+        self._note_gone()
+        edits += [edit for edit in dict.fromkeys(self.edits) if not self._is_covered(edit)]
+        from accelify.writer.moved import Moved
+        from accelify.writer.writing import Written
+
         try:
-            replaced = verbs.ranges(self.tree, edits)
+            written = Written(self.tree, edits)
         except verbs.EditError as error:
             return Plain(self.tree.text, self.known, problems=[(self.tree.module.body[0], str(error))])
-        text = verbs.put_together(self.tree, replaced).decode("utf-8")
+        text = written.data.decode("utf-8")
         if self.tree.text.rstrip() + self.tree.newline == self.tree.text:
             text = text.rstrip() + self.tree.newline
-        known = replace(
-            self.known,
-            sharded=frozenset(_shifted(replaced, self.tree.start(c)) for c in self.sharded),
-            mains=[
-                replace(
-                    test,
-                    start=_shifted(replaced, self.tree.start(node)),
-                    end=_shifted(replaced, self.tree.end(node)),
-                )
-                for node, test in self.mains
-            ],
-        )
-        plain = Plain(text, known, self.findings, [], self.tree, replaced)
+        moved = Moved(written)
+        mains = []
+        for node, test in self.mains:
+            start, end = moved.place(node)
+            mains.append(replace(test, start=start, end=end))
+        sharded = frozenset(moved.place(call)[0] for call in self.sharded)
+        known = replace(self.known, sharded=sharded, mains=mains)
+        plain = Plain(text, known, self.findings, [], self.tree, moved)
         known.line_of = plain.line_of
         return plain
 
+    def _is_covered(self, edit: Edit) -> bool:
+        """Whether an edit stands in what another one takes out or replaces."""
+        node = verbs.node_of(edit)
+        around = list(self.tree.ancestors(node))
+        if node in self.deleted or any(self.is_gone(one) for one in around[:1]):
+            return True
+        return isinstance(edit, DropArgument) and node in self._replaced and self.is_gone(edit.item)
+
     def _taken_out(self, stmt: ast.stmt) -> Edit:
-        """A helper function goes with the blank lines behind it."""
-        tree = self.tree
-        if not isinstance(stmt, ast.FunctionDef) or not isinstance(tree.parent(stmt), ast.Module):
-            return DeleteStatement(stmt)
-        end = tree.line_end(tree.end(stmt))
-        while end < len(tree.data) and not tree.data[end : tree.line_end(end)].strip():
-            end = tree.line_end(end)
-        return Replace(tree.line_start(tree.start(stmt)), end, "")
+        """A helper function goes with the blank lines after it."""
+        helper = isinstance(stmt, ast.FunctionDef) and isinstance(self.tree.parent(stmt), ast.Module)
+        return Delete(stmt, blank_lines=helper)
 
     def _open_elses(self) -> list[Edit]:
         """An `else` of which nothing is left goes with its word."""
@@ -405,17 +323,9 @@ class Work:
                 continue
             if (len(lasts) == 1 and self.tree.is_elif(lasts[0])) or not self.tree.ends_line(stmt.body[-1]):
                 continue
-            start, end = (
-                self.tree.line_end(self.tree.end(stmt.body[-1])),
-                self.tree.line_end(self.tree.end(stmt)),
-            )
             if any(self.tree.own_line(s) and self.tree.ends_line(s) for s in lasts):
-                self.edits = [
-                    e for e in self.edits
-                    if not (isinstance(e, Replace) and start <= e.start and e.end <= end)
-                ]  # fmt: skip
                 self._elses.update(lasts)
-                edits.append(Replace(start, end, ""))
+                edits.append(DropElse(stmt))
         return edits
 
 
@@ -434,17 +344,3 @@ def _says_nothing(stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant):
         return True
     return isinstance(stmt, ast.Pass) or (isinstance(stmt, ast.Return) and stmt.value is None)
-
-
-def _holds(outer: Replace, inner: Replace) -> bool:
-    """Whether one range is a larger one that holds another."""
-    return (
-        outer.start <= inner.start
-        and inner.end <= outer.end
-        and outer.end - outer.start > inner.end - inner.start
-    )
-
-
-def _shifted(replaced: list[Replace], offset: int) -> int:
-    """Where a place of the script is in its plain form."""
-    return offset + sum(len(e.text.encode("utf-8")) - (e.end - e.start) for e in replaced if e.end <= offset)

@@ -425,7 +425,10 @@ class Accelerator(Exchange, Saving, Tracking):
 
         Raises:
             ValueError: for another reduction.
+            RuntimeError: the script leaves batches out by itself after `load_state`, which has done so.
         """
+        if self.gradient_state.resumed is not None:
+            self.gradient_state.check_resumed()
         if self._plain and reduction in ("mean", "sum") and not observers.backward_observers:
             loss.backward(**kwargs)  # type: ignore[no-untyped-call]
             return
@@ -478,6 +481,7 @@ class Accelerator(Exchange, Saving, Tracking):
         self._tokens += weight
         if not self.sync_gradients:
             self._observe(loss, weight)
+            self.backend.last_scale = weight
             self._scaled_backward(loss * weight, kwargs)
             return
         total, self._tokens = collectives.reduce(self._tokens, "sum"), 0.0
@@ -509,20 +513,27 @@ class Accelerator(Exchange, Saving, Tracking):
 
     @contextlib.contextmanager
     def accumulate(self, *models: torch.nn.Module) -> Iterator[None]:
-        """One batch of an accumulation window: in it, optimizers step at the window's end only.
+        """One batch of an accumulation window: in it, optimizers step at the window's end only. Regions in one another,
+        as with one for each model, are of the same batch.
 
         Args:
             *models: those whose gradients are averaged over ranks at the window's end only; default: all.
         """
-        enter_step(self.gradient_state)
-        if self.gradient_state.window.correction != 1.0 and not self._tokens:
-            self.backend.scale_gradients(self._trained_parameters(), self.gradient_state.window.correction)
+        window = self.gradient_state.window
+        if window.depth == 0:
+            enter_step(self.gradient_state)
+        if window.depth == 0 and window.correction != 1.0 and not self._tokens:
+            self.backend.scale_gradients(self._trained_parameters(), window.correction)
         state = self.gradient_state
-        if state.sync_gradients or state.plugin.sync_each_batch:
-            yield
-            return
-        with self.backend.no_sync(models or self._models):
-            yield
+        window.depth += 1
+        try:
+            if state.sync_gradients or state.plugin.sync_each_batch:
+                yield
+                return
+            with self.backend.no_sync(models or self._models):
+                yield
+        finally:
+            window.depth -= 1
 
     @contextlib.contextmanager
     def no_sync(self, model: torch.nn.Module | None = None) -> Iterator[None]:

@@ -12,7 +12,7 @@ def enter_step(state: GradientState) -> None:
     the optimizer step at its end stands for.
     """
     plugin, window = state.plugin, state.window
-    iterator = state.loaders[-1] if state.loaders else None
+    iterator = state.loaders.of_step()
     window.in_use = True
     if window.iteration is None:
         window.iteration = iterator
@@ -24,7 +24,7 @@ def enter_step(state: GradientState) -> None:
     window.step += 1
     shares = iterator.shares if iterator is not None else None
     window.batches += 1 if shares is None else shares.batches
-    ends_with_loader = plugin.sync_with_dataloader and state.end_of_dataloader
+    ends_with_loader = plugin.sync_with_dataloader and iterator is not None and iterator.at_end
     state.sync_gradients = window.complete = window.step >= plugin.num_steps or ends_with_loader
     if window.step == 1:
         window.size = plugin.num_steps

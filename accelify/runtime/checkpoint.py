@@ -7,6 +7,7 @@ renamed. Whatever kills the run at whatever time, the old checkpoint or the new 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import collectives, files
+from . import collectives, files, guard
 from .data.random_state import own_random_state, restore_random_state
 from .plugins import ProjectConfiguration
 
@@ -65,6 +66,8 @@ def newest(directory: Path) -> Path:
 
 def save(accelerator: Accelerator, target: Path, safe: bool, max_shard_size: int | str) -> None:
     """Write a checkpoint; see `Accelerator.save_state`."""
+    # Before anything is made or gathered: where not all ranks come, nothing has happened.
+    guard.enter("save_state, which every rank has to call,")
     engine = accelerator.backend
     whole = not engine.writes_shards
     weights = [accelerator.get_state_dict(m) for m in accelerator._models] if whole else []
@@ -163,14 +166,17 @@ def _write_files(
 
 def _complete(directory: Path, facts: dict[str, Any]) -> None:
     """Make all files durable, then write the marker that lists them."""
-    sizes = {}
+    sizes, checksums = {}, {}
     for path in sorted(directory.rglob("*")):
         if path.is_file():
             with open(path, "rb") as written:
                 os.fsync(written.fileno())
-            sizes[path.relative_to(directory).as_posix()] = path.stat().st_size
+            name = path.relative_to(directory).as_posix()
+            sizes[name], checksums[name] = path.stat().st_size, files.checksum(path)
     with files.whole_file(directory / MARKER) as temporary:
-        temporary.write_text(json.dumps({"format": _FORMAT, **facts, "files": sizes}, indent=1))
+        temporary.write_text(
+            json.dumps({"format": _FORMAT, **facts, "files": sizes, "checksums": checksums}, indent=1)
+        )
 
 
 def _aside(target: Path) -> Path:
@@ -227,8 +233,12 @@ def _delete_old(config: ProjectConfiguration, new: Path) -> None:
 # Loading
 
 
-def check(directory: Path) -> dict[str, Any]:
+def check(directory: Path, contents: bool = False) -> dict[str, Any]:
     """The marker of a complete checkpoint.
+
+    Args:
+        directory: the checkpoint.
+        contents: read its files and compare their checksums, besides their sizes.
 
     Raises:
         ValueError: the directory is none, with what is wrong.
@@ -251,15 +261,60 @@ def check(directory: Path) -> dict[str, Any]:
         path = directory / name
         if not path.is_file() or path.stat().st_size != size:
             raise ValueError(f"the checkpoint {directory} is torn: {name} is missing or has another size")
+        # Checkpoints of earlier versions have no checksums.
+        written = facts.get("checksums", {}).get(name) if contents else None
+        if written is not None and files.checksum(path) != written:
+            raise ValueError(
+                f"the checkpoint {directory} is damaged: {name} is not what was written; load an older one"
+            )
     return facts  # type: ignore[no-any-return]
 
 
-def load(accelerator: Accelerator, source: Path, model_kwargs: dict[str, Any]) -> None:
-    """Read a checkpoint; see `Accelerator.load_state`."""
+def _agree(accelerator: Accelerator, source: Path | None) -> tuple[Path, dict[str, Any]]:
+    """The checkpoint that all ranks load, and what its marker says. The main process chooses, and completes what a
+    run that was killed has left; the others look whether they see the same files.
+
+    Args:
+        source: the script's; None: the newest of automatic naming.
+
+    Raises:
+        ValueError: on every rank, with what is wrong and where.
+    """
+    error: str | None = None
+    chosen: tuple[str, str] | None = None
     if accelerator.is_main_process:
-        _recover(source)
-    accelerator.wait_for_everyone()
-    facts = check(source)
+        try:
+            if source is None:
+                source = newest(automatic_directory(accelerator.project_configuration))
+            _recover(source)
+            check(source, contents=True)
+            chosen = str(source), _digest(source)
+        except ValueError as caught:
+            error = str(caught)
+    error, chosen = collectives.broadcast_object((error, chosen))
+    if error is not None or chosen is None:
+        raise ValueError(error)
+    facts: dict[str, Any] = {}
+    try:
+        facts = check(Path(chosen[0]))
+        if _digest(Path(chosen[0])) != chosen[1]:
+            error = f"{chosen[0]} holds another checkpoint here than on the main process"
+    except ValueError as caught:
+        error = str(caught)
+    for rank, told in enumerate(collectives.all_gather_objects(error)):
+        if told is not None:
+            raise ValueError(f"rank {rank}: {told}" if accelerator.num_processes > 1 else told)
+    return Path(chosen[0]), facts
+
+
+def _digest(directory: Path) -> str:
+    return hashlib.blake2b((directory / MARKER).read_bytes()).hexdigest()
+
+
+def load(accelerator: Accelerator, source: Path | None, model_kwargs: dict[str, Any]) -> None:
+    """Read a checkpoint; see `Accelerator.load_state`."""
+    guard.enter("load_state, which every rank has to call,")
+    source, facts = _agree(accelerator, source)
     models = list(accelerator._models)
     for hook in accelerator._load_hooks:
         hook(models, str(source))

@@ -40,6 +40,8 @@ def barrier() -> None:
     if not _alone():
         # Ranks that agree have all come.
         guard.enter("wait_for_everyone")
+        if not guard.is_on():
+            dist.barrier()
 
 
 def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> list[torch.Tensor]:

@@ -29,16 +29,16 @@ class Exchange(ProcessControl):
     _hand_made: Shares | None = None
 
     def _shares(self) -> Shares | None:
-        loaders = self.gradient_state.loaders
-        return loaders[-1].shares if loaders else self._hand_made
+        entry = self.gradient_state.loaders.of_outputs()
+        return self._hand_made if entry is None else entry.shares
 
     def _trained_shares(self) -> Shares | None:
         """The same, where a backward pass begins."""
-        loaders = self.gradient_state.loaders
-        if not loaders:
+        entry = self.gradient_state.loaders.of_loss()
+        if entry is None:
             return self._hand_made
-        loaders[-1].streams.note_backward()
-        return loaders.shares_of_loss()
+        entry.streams.note_backward()
+        return entry.shares  # type: ignore[no-any-return]
 
     @property
     def numpy_random(self) -> Any:

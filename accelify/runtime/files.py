@@ -8,6 +8,7 @@ import json
 import os
 import re
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,15 @@ def whole_files() -> Iterator[Callable[[Path], Path]]:
         if isinstance(error, OSError) and error.errno is not None and current is not None:
             raise OSError(error.errno, error.strerror, str(current)) from error
         raise
+
+
+def checksum(path: Path) -> int:
+    """The CRC-32 of a file's contents, by which a damaged one is known."""
+    found = 0
+    with open(path, "rb") as file:
+        while part := file.read(1 << 22):
+            found = zlib.crc32(part, found)
+    return found
 
 
 def _umask() -> int:

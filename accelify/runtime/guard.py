@@ -2,9 +2,14 @@
 
 Before every collective of the runtime, ranks exchange sixteen bytes: how many collectives there were, and a digest of
 this one's operation, shapes and types. Where they differ, every rank raises an error with what each was about to do,
-and where in the script. A training step of DDP has no such collective, so it costs nothing there; but it is counted,
-so that a rank that waits for one in a backward pass can be told from one that is slow: ranks that wait look, once a
-second, whether another ended, raised, or waits for something else.
+and where in the script. A training step of DDP has no such collective, so it costs nothing there; but it is counted.
+
+A rank that waits looks now and then what became of the others, and raises where it is proved that one will not come:
+it ended or raised, or it is in a pass that is averaged over ranks and that this rank has not come to. That another
+rank takes long proves nothing. Such a rank is waited for as long as the process group's timeout, and no longer.
+
+The environment variable `ACCELIFY_GUARD` is "on" (the default), "warn" (print what disagrees, and go on) or "off" (no
+exchange and no process group for it: a disagreement then hangs until the process group's timeout, as in plain torch).
 """
 
 from __future__ import annotations
@@ -27,23 +32,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-# A wait is looked into after this many seconds, again and again.
+# A wait is looked into after this many seconds, again and again; with many ranks less often, for the store's sake.
 _PATIENCE = 1.0
-# For so long a rank must do nothing in a backward pass to count as blocked there.
-_BLOCKED = 2.0
+_RANKS_A_SECOND = 100
 # After so long a waiting rank says once whom it waits for.
 _TELL = 60.0
-# All ranks blocked in backward passes for so long cannot go on.
-_STUCK = 20.0
+MODES = ("on", "warn", "off")
 _PACKAGE = str(Path(__file__).parent)
 _LIBRARIES = (sysconfig.get_path("stdlib"), os.path.dirname(torch.__file__), "<frozen ")
 BACKWARD = "a backward pass"
 AVERAGE = "average of gradients"
-_ALLOWED = "DistributedDataParallelKwargs(find_unused_parameters=True)"
-_UNEVEN = (
-    ". Where a batch leaves a part of the model out of the loss, that part has a gradient on some ranks only: "
-    f"Accelerator(kwargs_handlers=[{_ALLOWED}]) allows that"
-)
 _PEER_WORDS = (
     "onnection closed by peer",
     "onnection reset",
@@ -75,16 +73,22 @@ class Guard:
 
     Args:
         rank, ranks: of this process, and how many there are.
+        timeout: for so long a rank that does not come is waited for.
+        warns: print disagreements in place of raising them.
     """
 
-    def __init__(self, rank: int, ranks: int) -> None:
+    def __init__(self, rank: int, ranks: int, timeout: timedelta, warns: bool = False) -> None:
         self.rank = rank
         self.ranks = ranks
+        self.timeout = timeout
+        self.warns = warns
+        # Collectives so far, and passes that are averaged over ranks since the last of them.
         self.count = 0
-        # Since when the process is in a pass that ends only together with the others', its number and its name.
-        self.backward_since: tuple[float, int, str] | None = None
-        # A group of its own: what ranks exchange here never meets what they exchange elsewhere.
-        self.group: Any = dist.new_group(backend="gloo", timeout=timedelta(days=7))
+        self.passes = 0
+        # Since when the process is in such a pass, its number, its name and the models whose reducers it uses.
+        self.running: tuple[float, int, str, tuple[str, ...]] | None = None
+        # A group for this alone: what ranks exchange here never meets what they exchange elsewhere.
+        self.group: Any = dist.new_group(backend="gloo", timeout=timeout)
         self.store: Any = None
         self._store_is_lost = False
         with contextlib.suppress(Exception):
@@ -92,11 +96,21 @@ class Guard:
             self.store = dist.PrefixStore("accelify", store)  # type: ignore[attr-defined]
         self._mine = torch.empty(2, dtype=torch.int64)
         self._all = [torch.empty(2, dtype=torch.int64) for _ in range(ranks)]
+        self._interval = _PATIENCE * max(1.0, ranks / _RANKS_A_SECOND)
+        # The state in which a rank was seen last.
+        self._seen: dict[int, dict[str, Any]] = {}
+        self._ticks = 0
         self._main = threading.get_ident()
         self._hook = sys.excepthook
         sys.excepthook = self._note_exception
         atexit.register(self._note_end)
+        self._left = threading.Event()
         threading.Thread(target=self._watch, name="accelify-guard", daemon=True).start()
+
+    def leave(self) -> None:
+        """Hold the process group no longer."""
+        self._left.set()
+        self.group = self.store = None
 
     # Agreement
 
@@ -116,6 +130,7 @@ class Guard:
         self._mine[0] = self.count
         self._mine[1] = int.from_bytes(digest, "little", signed=True)
         self._exchange(self._all, self._mine, told)
+        self.passes = 0
         if any(not torch.equal(other, self._mine) for other in self._all):
             self._raise_disagreement(told)
 
@@ -129,14 +144,19 @@ class Guard:
         texts = [torch.empty_like(mine) for _ in range(self.ranks)]
         self._exchange(texts, mine, told)
         lines = [f"rank {r}: {bytes(t.tolist()).decode().rstrip()}" for r, t in enumerate(texts)]
-        raise RanksDisagreeError("ranks disagree on a collective: " + "; ".join(lines))
+        self._raise("ranks disagree on a collective: " + "; ".join(lines))
+
+    def _raise(self, sentence: str) -> None:
+        if not self.warns:
+            raise RanksDisagreeError(sentence)
+        print(f"accelify: {sentence}", file=sys.stderr, flush=True)
 
     def _exchange(self, outputs: list[torch.Tensor], mine: torch.Tensor, told: str) -> None:
         try:
             work = dist.all_gather(outputs, mine, group=self.group, async_op=True)
         except RuntimeError as error:
             raise self.explained(error, told) from error
-        begun = time.monotonic()
+        begun = looked = time.monotonic()
         said = False
         while True:
             try:
@@ -145,47 +165,73 @@ class Guard:
             except RuntimeError as error:
                 if "timed out" not in str(error):
                     raise self.explained(error, told) from error
-            waited = time.monotonic() - begun
+            now = time.monotonic()
+            if now - begun > self.timeout.total_seconds():
+                raise RanksDisagreeError(self._too_long(told))
+            if now - looked < self._interval and self.ranks > _RANKS_A_SECOND:
+                continue
+            looked = now
             self._publish("waiting", told)
             self._look_round(told)
-            if waited > _TELL and not said:
+            if now - begun > _TELL and not said:
                 said = True
                 self._say_for_whom(told)
 
     def _look_round(self, told: str) -> None:
-        """Raise if another rank will not come."""
+        """Raise where it is proved that another rank will not come."""
         for rank, state in self._others():
+            before, self._seen[rank] = self._seen.get(rank), state
             if state["what"] in ("ended", "raised"):
                 raise RanksDisagreeError(self._sentence(told, rank, state))
-            if state["what"] == "blocked":
-                uneven = told.startswith(AVERAGE) and state["told"].startswith(BACKWARD)
-                raise RanksDisagreeError(
+            if state["what"] != "running" or state["count"] != self.count - 1:
+                continue
+            # Seen twice in one pass, it is still there.
+            if before is None or {**before, "tick": 0} != {**state, "tick": 0} or before == state:
+                continue
+            if state["passes"] > self.passes or self._is_awaited(told, state):
+                self._raise(
                     f"ranks disagree on a collective: rank {self.rank}: {told} at {script_line()}; rank {rank}: "
-                    f"{state['told']}, where it waits for the others" + (_UNEVEN if uneven else "")
+                    f"{state['told']}, which needs this rank, too"
                 )
 
-    def _say_for_whom(self, told: str) -> None:
-        here = {
-            rank
-            for rank, state in self._others()
-            if state["what"] == "waiting" and state["count"] >= self.count
-        }
+    def _is_awaited(self, told: str, state: dict[str, Any]) -> bool:
+        """Whether another rank averages in its reducer what this one averages outside of it."""
+        names = state["reducers"] if state["passes"] == self.passes else ()
+        return any(told.startswith(f"{AVERAGE} of {name}") for name in names)
+
+    def _too_long(self, told: str) -> str:
+        return (
+            f"rank {self.rank} has waited in {told} at {script_line()} for {self._missing()} as long as the process "
+            f"group's timeout of {self.timeout.total_seconds():.0f} s; where that can take longer, "
+            "InitProcessGroupKwargs(timeout=...) sets another"
+        )
+
+    def _missing(self) -> str:
+        here = {r for r, s in self._others() if s["what"] == "waiting" and s["count"] >= self.count}
         missing = [r for r in range(self.ranks) if r != self.rank and r not in here]
+        shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+        return f"rank(s) {shown}"
+
+    def _say_for_whom(self, told: str) -> None:
         print(
-            f"accelify: rank {self.rank} has waited {_TELL:.0f} s in {told} at {script_line()} for rank(s) "
-            f"{', '.join(map(str, missing))}",
+            f"accelify: rank {self.rank} has waited {_TELL:.0f} s in {told} at {script_line()} for {self._missing()}",
             file=sys.stderr,
             flush=True,
         )
 
-    # Backward passes
+    # Passes that are averaged over ranks
 
     @contextlib.contextmanager
-    def backward(self, told: str = BACKWARD) -> Iterator[None]:
-        """A backward pass that averages gradients, or another pass that ends only together with the others': counted,
-        but nothing is exchanged for it."""
-        self.count += 1
-        self.backward_since = (time.monotonic(), self.count, told)
+    def backward(self, told: str = BACKWARD, reducers: tuple[str, ...] | None = None) -> Iterator[None]:
+        """A pass that ends only together with the others', such as a backward that averages gradients: counted, but
+        nothing is exchanged for it.
+
+        Args:
+            told: what an error calls it.
+            reducers: names of the models whose gradients are averaged in it; empty: it needs no other rank.
+        """
+        self.passes += reducers is None or len(reducers) > 0
+        self.running = (time.monotonic(), self.passes, told, reducers or ())
         try:
             yield
         except RuntimeError as error:
@@ -193,49 +239,35 @@ class Guard:
                 raise self.explained(error, told) from error
             raise
         finally:
-            self.backward_since = None
+            self.running = None
 
     def _watch(self) -> None:
-        """Tells the others when this process is blocked in a backward pass."""
-        busy = time.process_time()
-        idle_since = time.monotonic()
-        while True:
-            time.sleep(_PATIENCE / 2)
-            now, used = time.monotonic(), time.process_time()
-            if used - busy > 0.1 * _PATIENCE:
-                idle_since = now
-            busy = used
-            backward = self.backward_since
-            if backward is None or now - max(backward[0], idle_since) < _BLOCKED:
+        """Let the others see when this process is long in such a pass, and what it is."""
+        told_of: Any = None
+        while not self._left.wait(self._interval / 2):
+            running = self.running
+            if running is None:
                 continue
-            frame = sys._current_frames().get(self._main)
-            told = f"{backward[2]} at {_line_of(frame)}"
-            self._publish("blocked", told)
-            if (
-                now - max(backward[0], idle_since) > _STUCK
-                and self._all_blocked()
-                and self.backward_since is backward
-            ):
-                self._give_up(told)
+            lasts = time.monotonic() - running[0]
+            if lasts < _PATIENCE:
+                continue
+            told = f"{running[2]} at {_line_of(sys._current_frames().get(self._main))}"
+            if self.running is not running:
+                continue
+            self._publish("running", told, running[1], running[3])
+            if lasts > _TELL and told_of is None:
+                told_of = running
+                self._say_where_all_are(told)
 
-    def _all_blocked(self) -> bool:
-        states = list(self._others())
-        return len(states) == self.ranks - 1 and all(s["what"] == "blocked" for _, s in states)
-
-    def _give_up(self, told: str) -> None:
-        """The main thread waits outside of Python and cannot be woken."""
-        why = (
-            "their gradients do not match, such as when ranks use different parameters "
-            f"({_ALLOWED} allows that)"
-            if told.startswith(BACKWARD)
-            else "they are in different places of the script"
-        )
+    def _say_where_all_are(self, told: str) -> None:
+        """Once: a pass may last long in a healthy job, and what the others do says whether it is one."""
+        others = [f"rank {r}: {s['what']} in {s['told']}" for r, s in self._others()][:10]
         print(
-            f"accelify: rank {self.rank} and all others wait in {told}: {why}",
+            f"accelify: rank {self.rank} has been for {_TELL:.0f} s in {told}; it goes on waiting"
+            + (f" (last heard of {'; '.join(others)})" if others else ""),
             file=sys.stderr,
             flush=True,
         )
-        os._exit(70)
 
     # What became of the others
 
@@ -244,12 +276,16 @@ class Guard:
         self._publish("left behind", told)
         deadline = time.monotonic() + 3.0
         gone: list[int] = []
+        first_seen: dict[int, dict[str, Any]] | None = None
         while time.monotonic() < deadline:
             states = dict(self._others())
+            first_seen = states if first_seen is None else first_seen
             for rank, state in sorted(states.items()):
                 if state["what"] in ("raised", "ended"):
                     return RanksDisagreeError(self._sentence(told, rank, state))
-            gone = [r for r in range(self.ranks) if r != self.rank and r not in states]
+            # One that says something anew, or that has lost others as well, is there.
+            alive = {r for r, s in states.items() if s["what"] == "left behind" or s != first_seen.get(r)}
+            gone = [r for r in range(self.ranks) if r != self.rank and r not in alive]
             if self._store_is_lost:
                 # It lives in the launcher, or else in rank 0.
                 if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
@@ -283,10 +319,7 @@ class Guard:
                 continue
             with self._store_may_be_lost():
                 if self.store.check([str(rank)]):
-                    state = json.loads(self.store.get(str(rank)))
-                    lasting = state["what"] in ("ended", "raised", "left behind")
-                    if lasting or time.time() - state["time"] < 3 * _PATIENCE:
-                        yield rank, state
+                    yield rank, json.loads(self.store.get(str(rank)))
 
     @contextlib.contextmanager
     def _store_may_be_lost(self) -> Iterator[None]:
@@ -299,11 +332,14 @@ class Guard:
         except Exception:
             pass
 
-    def _publish(self, what: str, told: str) -> None:
-        if self.store is not None:
+    def _publish(self, what: str, told: str, passes: int = 0, reducers: tuple[str, ...] = ()) -> None:
+        store = self.store
+        if store is not None:
             with self._store_may_be_lost():
-                state = {"what": what, "told": told, "count": self.count, "time": time.time()}
-                self.store.set(str(self.rank), json.dumps(state))
+                # No clock: those of machines differ, and jump.
+                self._ticks += 1
+                state = {"what": what, "told": told, "count": self.count, "tick": self._ticks}
+                store.set(str(self.rank), json.dumps({**state, "passes": passes, "reducers": list(reducers)}))
 
     def _note_exception(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -347,17 +383,75 @@ def _line_of(frame: FrameType | None) -> str:
 _guards: list[Guard] = []
 
 
-def start(rank: int, ranks: int) -> None:
-    """Make this process's guard, once for a process group; every rank must come here."""
-    if not _guards:
-        _guards.append(Guard(rank, ranks))
+def mode() -> str:
+    """What `ACCELIFY_GUARD` asks for.
+
+    Raises:
+        ValueError: it is none of `MODES`.
+    """
+    found = os.environ.get("ACCELIFY_GUARD", "").strip().lower() or "on"
+    if found not in MODES:
+        raise ValueError(f"ACCELIFY_GUARD must be one of {', '.join(MODES)}, not {found!r}")
+    return found
+
+
+def start(rank: int, ranks: int, timeout: timedelta | None = None) -> None:
+    """Make this process's guard, once for a process group; every rank must come here.
+
+    Args:
+        rank, ranks: of this process, and how many there are.
+        timeout: of the process group; default: torch's.
+    """
+    asked = mode()
+    if _guards or asked == "off":
+        return
+    if not _all_have_gloo(rank, ranks):
+        if rank == 0:
+            print(
+                "accelify: ranks that disagree are not found out here, as gloo has no network interface on every "
+                "host (GLOO_SOCKET_IFNAME names one); ACCELIFY_GUARD=off leaves this message out",
+                file=sys.stderr,
+                flush=True,
+            )
+        return
+    _guards.append(Guard(rank, ranks, timeout or dist.default_pg_timeout, asked == "warn"))
+
+
+def _all_have_gloo(rank: int, ranks: int) -> bool:
+    """Whether the guard's group can be made; a group that is made on some hosts only would hang on those."""
+    if dist.get_backend() == "gloo":
+        return True
+    try:
+        dist.ProcessGroupGloo.create_default_device()
+        mine = "1"
+    except Exception:
+        mine = "0"
+    store = dist.PrefixStore("accelify-gloo", dist.distributed_c10d._get_default_store())  # type: ignore[attr-defined]
+    if mine == "0":
+        store.set("missing", mine)
+    # Every rank has looked when the count is full.
+    if store.add("ranks", 1) == ranks:
+        store.set("all", "1")
+    store.wait(["all"])
+    return not store.check(["missing"])
 
 
 def leave() -> None:
     """The process group is about to be destroyed; nothing of it may be held."""
     for guard in _guards:
-        guard.group = guard.store = None
+        guard.leave()
     _guards.clear()
+
+
+def is_on() -> bool:
+    """Whether ranks exchange what they are about to do."""
+    return bool(_guards)
+
+
+def rejoin() -> None:
+    """Ranks that had different numbers of passes have come together again."""
+    for guard in _guards:
+        guard.passes = 0
 
 
 def enter(operation: str, *what: Any) -> None:
@@ -379,9 +473,11 @@ def collective(operation: str, *what: Any) -> Iterator[None]:
         raise told from error
 
 
-def backward(told: str = BACKWARD) -> contextlib.AbstractContextManager[None]:
+def backward(
+    told: str = BACKWARD, reducers: tuple[str, ...] | None = None
+) -> contextlib.AbstractContextManager[None]:
     """See `Guard.backward`."""
-    return _guards[0].backward(told) if _guards else contextlib.nullcontext()
+    return _guards[0].backward(told, reducers) if _guards else contextlib.nullcontext()
 
 
 def explained(error: RuntimeError, told: str) -> RuntimeError:

@@ -7,16 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.amp.grad_scaler import OptState
 
 from .nested import convert_to_fp32
 from .plugins import PRECISIONS, AutocastKwargs, GradScalerKwargs
 
 
 class LossScaler(torch.amp.GradScaler):
-    """torch's gradient scaler, whose scale is updated when it is used or asked for next.
+    """torch's gradient scaler, whose scale is updated when it is used next.
 
-    By hand `scaler.update()` stands behind the steps of all optimizers. A converted script has no such line, and which
-    optimizer's step is the last is known only when something comes after it.
+    By hand `scaler.update()` follows the steps of all optimizers. A converted script has no such line, and which
+    optimizer's step is the last is known only when something comes after it. Asking for the scale or the state answers
+    with what the update will give, and updates nothing: logging it between two optimizers' steps changes neither.
     """
 
     update_due = False
@@ -36,15 +38,44 @@ class LossScaler(torch.amp.GradScaler):
         self.update_if_due()
         return super().scale(outputs)
 
+    def step(self, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+        """As torch's; a second step of one optimizer begins the next update's steps."""
+        if self._per_optimizer_states[id(optimizer)]["stage"] is OptState.STEPPED:
+            self.update_if_due()
+        return super().step(optimizer, *args, **kwargs)
+
     def get_scale(self) -> float:
-        """As torch's."""
-        self.update_if_due()
-        return super().get_scale()
+        """As torch's, after the steps so far."""
+        return float(self._updated()[0].item()) if self.update_due else super().get_scale()
 
     def state_dict(self) -> dict[str, Any]:
-        """As torch's."""
-        self.update_if_due()
-        return super().state_dict()
+        """As torch's, after the steps so far."""
+        state = super().state_dict()
+        if self.update_due:
+            scale, growth = self._updated()
+            state |= {"scale": scale.item(), "_growth_tracker": int(growth.item())}
+        return state
+
+    def _updated(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Scale and growth tracker as the update that is due will leave them."""
+        assert self._scale is not None
+        assert self._growth_tracker is not None
+        scale, growth = self._scale.clone(), self._growth_tracker.clone()
+        found = [
+            f.to(scale.device)
+            for state in self._per_optimizer_states.values()
+            for f in state["found_inf_per_device"].values()
+        ]
+        if found:
+            torch._amp_update_scale_(
+                scale,
+                growth,
+                torch.stack(found).sum(0),
+                self._growth_factor,
+                self._backoff_factor,
+                self._growth_interval,
+            )
+        return scale, growth
 
 
 class Precision:

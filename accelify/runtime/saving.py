@@ -176,10 +176,7 @@ class Saving(OfThisProcess, ProcessControl):
         Raises:
             ValueError: the directory is not a complete checkpoint, or one of another set of objects.
         """
-        if input_dir is None:
-            source = checkpoint.newest(checkpoint.automatic_directory(self.project_configuration))
-        else:
-            source = Path(input_dir)
+        source = None if input_dir is None else Path(input_dir)
         checkpoint.load(cast("Accelerator", self), source, load_model_kwargs)
 
     # Time limits

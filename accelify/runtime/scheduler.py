@@ -88,7 +88,7 @@ class AcceleratedScheduler:
             return 1
         if state.window.in_use and state.plugin.adjust_scheduler:
             return state.window.advance
-        shares = state.loaders[-1].shares
+        shares = state.loaders.of_loop().shares
         return 1 if shares is None else shares.batches
 
     def get_last_lr(self) -> Any:

@@ -164,7 +164,7 @@ class PartialState:
         if self.num_processes > 1:
             from .guard import start
 
-            start(self.process_index, self.num_processes)
+            start(self.process_index, self.num_processes, timeout)
         if self.num_processes == 1:
             self.distributed_type = DistributedType.NO
         elif device.type == "cuda":
@@ -313,7 +313,8 @@ class PartialState:
 
     @contextlib.contextmanager
     def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> Iterator[Any]:
-        """Give every process its contiguous share of a list, tuple, string, tensor, or dict of them.
+        """Give every process its contiguous share of a list, tuple, string, tensor, `datasets.Dataset`, or dict of
+        them.
 
         Args:
             inputs: what to split; all values of a dict must have the same length.
@@ -359,6 +360,10 @@ def _own_share(inputs: Any, rank: int, world: int, pad: bool) -> Any:
     base, extra = divmod(len(inputs), world)
     start = rank * base + min(rank, extra)
     stop = start + base + (rank < extra)
+    if hasattr(inputs, "select") and hasattr(inputs, "column_names"):
+        # Slicing one of the datasets library gives its columns.
+        last = [len(inputs) - 1] if pad and extra and rank >= extra and len(inputs) else []
+        return inputs.select([*range(start, stop), *last])
     share = inputs[start:stop]
     if pad and extra and rank >= extra and len(inputs):
         if isinstance(inputs, torch.Tensor):
@@ -407,6 +412,8 @@ class GradientState:
     loaders: OpenPasses
     step: int
     window: WindowPosition
+    # A pass that goes on where a checkpoint was taken, until its first backward.
+    resumed: Any = None
 
     def __init__(self, gradient_accumulation_plugin: GradientAccumulationPlugin | None = None) -> None:
         self.__dict__ = self._shared_state
@@ -431,6 +438,25 @@ class GradientState:
     @property
     def initialized(self) -> bool:
         return "sync_gradients" in self.__dict__
+
+    def check_resumed(self) -> None:
+        """See, where a resumed pass trains first, that the script has not left its first batches out once more.
+
+        Raises:
+            RuntimeError: it has.
+        """
+        resumed, self.resumed = self.resumed, None
+        try:
+            done, taken = resumed.first, resumed.position - resumed.first
+        except ReferenceError:
+            return
+        # One batch may be left out for any reason.
+        if taken == done + 1 and done > 1:
+            raise RuntimeError(
+                f"load_state has gone on with batch {done} of the epoch already, and the script has left {done} more "
+                "out: take its own skipping (`if step < resume_step: continue`) out, and count from "
+                f"enumerate(loader, start={done}), or use skip_first_batches, which knows of it"
+            )
 
     @property
     def num_steps(self) -> int:
@@ -460,14 +486,16 @@ class GradientState:
     @property
     def end_of_dataloader(self) -> bool:
         """Whether the active loader's current batch is its last."""
-        return bool(self.loaders) and self.loaders[-1].at_end
+        entry = self.loaders.of_loop()
+        return entry is not None and bool(entry.at_end)
 
     @property
     def remainder(self) -> int:
         """Samples in the active loader's last, shorter batch over all processes, -1 where it divides."""
-        if not self.loaders or not self.loaders[-1].at_end or self.loaders[-1].shares is None:
+        entry = self.loaders.of_outputs()
+        if entry is None or not entry.at_end or entry.shares is None:
             return -1
-        sizes = self.loaders[-1].shares.sizes
+        sizes = entry.shares.sizes
         return -1 if len(set(sizes)) == 1 else sum(sizes)
 
 
@@ -476,6 +504,7 @@ class WindowPosition:
 
     def __init__(self) -> None:
         self.in_use = False
+        self.depth = 0  # regions of `accumulate` that are entered, one in another
         self.complete = True  # the next batch begins a window
         self.step = 0  # batches in the current window, the current one included
         self.size = 1  # what the loss of the current batch is divided by

@@ -90,6 +90,18 @@ class TensorBoardTracker(GeneralTracker):
                 self.writer.add_scalar(key, value, global_step=step, **kwargs)
         self.writer.flush()
 
+    def log_images(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
+        """Record batches of images.
+
+        Args:
+            values: arrays or tensors by name; NHWC needs `dataformats="NHWC"`.
+            step: of the run.
+            **kwargs: for `SummaryWriter.add_images`.
+        """
+        for key, value in values.items():
+            self.writer.add_images(key, value, global_step=step, **kwargs)
+        self.writer.flush()
+
     def finish(self) -> None:
         self.writer.close()
 
@@ -118,6 +130,27 @@ class WandBTracker(GeneralTracker):
 
     def log(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
         self.run.log(values, step=step, **kwargs)
+
+    def log_images(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
+        """Record lists of images by name, of any kind that `wandb.Image` takes."""
+        import wandb
+
+        self.log({k: [wandb.Image(image) for image in v] for k, v in values.items()}, step=step, **kwargs)
+
+    def log_table(
+        self,
+        table_name: str,
+        columns: list[str] | None = None,
+        data: list[list[Any]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Record a table, from columns and rows or from a data frame."""
+        import wandb
+
+        table = wandb.Table(columns=columns, data=data, dataframe=dataframe)
+        self.log({table_name: table}, step=step, **kwargs)
 
     def finish(self) -> None:
         self.run.finish()
@@ -155,6 +188,18 @@ class MLflowTracker(GeneralTracker):
             k: float(v) for k, v in values.items() if isinstance(v, (int, float)) or hasattr(v, "item")
         }
         self.mlflow.log_metrics(numbers, step=step)
+
+    def log_figure(self, figure: Any, artifact_file: str, **save_kwargs: Any) -> None:
+        """Record a figure of matplotlib or plotly under a file name."""
+        self.mlflow.log_figure(figure=figure, artifact_file=artifact_file, **save_kwargs)
+
+    def log_artifact(self, local_path: str, artifact_path: str | None = None) -> None:
+        """Record a file."""
+        self.mlflow.log_artifact(local_path=local_path, artifact_path=artifact_path)
+
+    def log_artifacts(self, local_dir: str, artifact_path: str | None = None) -> None:
+        """Record all files of a folder."""
+        self.mlflow.log_artifacts(local_dir=local_dir, artifact_path=artifact_path)
 
     def finish(self) -> None:
         self.mlflow.end_run()

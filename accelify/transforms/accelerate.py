@@ -14,16 +14,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.losses.reduction_kinds import SUM
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant
 from accelify.analysis.values import Thing
-from accelify.edits import Edit, InsertAfter
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter
 
 
 def _rule(code: str, name: str, summary: str, effort: int, severity: Severity = Severity.INFO) -> Rule:
@@ -259,7 +259,7 @@ def _wrappers(context: Context) -> Iterator[Change]:
                 inner = kind
         if not inner or not context.plan.after_prepare(node):
             continue
-        edits: list[Edit] = [verbs.insert(tree, tree.end(node.value), f".{inner}")]
+        edits: list[Edit] = [verbs.replace(node.value, node.value, f".{inner}")]
         yield context.change(
             WRAPPER, node, f"Accelerate's {inner} does not hand `{node.attr}` through", edits
         )

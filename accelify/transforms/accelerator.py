@@ -14,7 +14,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.devices.named import device_for
 from accelify.analysis.interpretation.containers import DICT, TUPLE
@@ -25,9 +24,10 @@ from accelify.analysis.schedules.separate_runs import begins_run
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.values import Mapping, Thing
-from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 IMPORT = Rule(
     "ACC101", "import-accelerator", "The script does not import the runtime.", Severity.ERROR, effort=1
@@ -292,9 +292,7 @@ def _inline(context: Context) -> Iterator[Change]:
             change = context.change(PREPARE, call, message)
             yield Change(change.finding, (), True, _why_not_had(context, call))
             continue
-        tree = context.tree
         edits: list[Edit] = [
-            verbs.insert(tree, tree.start(call), f"{reached}.prepare(", 10),
-            verbs.insert(tree, tree.end(call), ")", -10),
+            verbs.replace(call, f"{reached}.prepare(", call, ")", order=10),
         ]
         yield context.change(PREPARE, call, message, edits, core=True)

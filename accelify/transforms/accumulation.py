@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.schedules.windows import accumulates_by_hand
-from accelify.edits import DeleteStatement, Edit, Indent, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Delete, Edit, PutUnder
 
 ACCUMULATE = Rule(
     "ACC112",
@@ -39,20 +39,19 @@ def transform(context: Context) -> Iterator[Change]:
                 severity=Severity.INFO,
             )
         return
-    tree = context.tree
     accelerator = context.accelerator(window.test)
     assert accelerator is not None
     edits: list[Edit] = [
-        Indent(window.first, window.last, f"with {accelerator}.accumulate({', '.join(window.models)}):"),
-        Replace(tree.start(window.test), tree.end(window.test), f"{accelerator}.sync_gradients"),
+        PutUnder(window.first, window.last, f"with {accelerator}.accumulate({', '.join(window.models)}):"),
+        verbs.replace(window.test, f"{accelerator}.sync_gradients"),
     ]
     for division in window.divisions:
         if division.statement is not None:
-            edits.append(DeleteStatement(division.statement))
+            edits.append(Delete(division.statement))
         else:
-            edits.append(Replace(tree.end(division.kept), tree.end(division.whole), ""))
+            edits.append(verbs.replace(division.whole, division.kept))
     for read in window.reads:
-        edits.append(verbs.replace(tree, read, f"({read.id} / {window.divisor})"))
+        edits.append(verbs.replace(read, f"({read.id} / {window.divisor})"))
     yield context.change(
         ACCUMULATE,
         window.test,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from accelify import edits as verbs
 from accelify.analysis.devices.following import Locations
 from accelify.analysis.files.effects import CLOCKS, RANDOM
 from accelify.analysis.metrics.evaluation import EvaluationLoop
@@ -15,7 +14,8 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, calls_in, children, target_names, walk
 from accelify.analysis.values import BATCH, LOADER, MODEL
-from accelify.edits import Edit
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 
 class Agreement:
@@ -182,7 +182,7 @@ class Agreement:
                     return []
                 value = f"{self.tree.segment(tensor)}.detach()"
             text = f'{accelerator}.reduce({value}, reduction="{kind}"){number}'
-            edits.append(verbs.replace(self.tree, part, text))
+            edits.append(verbs.replace(part, text))
         settled = {id(n) for part in losses for n in walk(part)}
         called = {id(c.func) for c in calls_in(node)}
         for name in (n for n in walk(node) if isinstance(n, ast.Name) and id(n) not in settled | called):

@@ -42,7 +42,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield a finding for each function of a module that is not converted which still scales a loss by amp."""
     interpreter = context.script.interpreter
     for module in context.script.program.modules.values():
-        if module in context.script.modules or b"scale_loss" not in module.tree.data:
+        if module in context.script.modules or not module.tree.mentions("scale_loss"):
             continue
         for call in module.tree.nodes(ast.Call):
             scope = module.scopes.of(call)

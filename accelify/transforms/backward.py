@@ -17,11 +17,12 @@ from accelify.analysis.losses.input_gradients import InputGradients
 from accelify.analysis.losses.reduction_kinds import MIXED, SUM
 from accelify.analysis.script import Backward
 from accelify.analysis.statements.given_none import are_none
-from accelify.analysis.syntax import Tree, walk
+from accelify.analysis.syntax import walk
 from accelify.analysis.values import Mapping, Sequence
-from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertBefore
 
 BACKWARD = Rule("ACC107", "backward", "Gradients are not averaged over processes.", Severity.ERROR)
 CLIP = Rule(
@@ -64,7 +65,7 @@ def transform(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call) if name else None
         if name and accelerator is not None:
             func = call.func
-            edit: Edit = Replace(context.tree.start(func), context.tree.end(func), f"{accelerator}.{name}")
+            edit: Edit = verbs.replace(func, f"{accelerator}.{name}")
             if context.for_accelerate and not _accelerate_takes(name, call):
                 if "mixed_precision" not in context.plan.arguments:
                     continue  # reduced by then, and not scaled
@@ -89,12 +90,10 @@ def _of_batch_fit(context: Context, backward: Backward) -> Iterator[Change]:
 
 def _of_inputs(context: Context, backward: Backward, inputs: list[str]) -> Change:
     """What is run for the gradient of an input stays each process's own; the parameters have no part in it."""
-    tree, call = context.tree, backward.call
-    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    at = max(tree.end(g) for g in given) if given else tree.end(call) - 1
-    text = f"{', ' if given else ''}inputs=[{', '.join(inputs)}]"
+    call = backward.call
+    text = f"inputs=[{', '.join(inputs)}]"
     message = f"this backward is for `{inputs[0]}.grad`, and would average the parameters' gradients in vain"
-    return context.change(BACKWARD, call, message, [Replace(at, at, text)], core=True)
+    return context.change(BACKWARD, call, message, [verbs.add_argument(call, text)], core=True)
 
 
 def _accelerate_takes(name: str, call: ast.Call) -> bool:
@@ -106,7 +105,7 @@ def _accelerate_takes(name: str, call: ast.Call) -> bool:
 
 
 def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
-    tree, call = context.tree, backward.call
+    call = backward.call
     accelerator = context.accelerator(call)
     assert accelerator is not None
     reduction = context.plan.reductions.of(backward.loss) if sharded else ""
@@ -115,44 +114,27 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
     direct = context.script.qualname(func) == "torch.autograd.backward"
     positional = call.args[1:] if direct else call.args
     several = direct and _is_several(context, backward.loss)
-    edits: list[Edit] = []
     names = ["gradient", "retain_graph", "create_graph", "inputs"]
     if several and positional and are_none(context.script, positional[0]):
         positional, names = positional[1:], names[1:]
     prefixes = [f"{name}=" for name, _ in zip(names, positional, strict=False)] + [""] * len(call.keywords)
     rest: list[ast.expr | ast.keyword] = [*positional, *call.keywords]
-    for keyword in call.keywords:
-        if keyword.arg == "retain_variables":
-            start = tree.start(keyword)
-            edits.append(Replace(start, start + len("retain_variables"), "retain_graph"))
-    for prefix, argument in zip(prefixes[1:], rest[1:], strict=False):
-        if prefix:
-            edits.append(Replace(tree.start(argument), tree.start(argument), prefix))
     opening, times = f"{accelerator}.backward(", ""
     if reduction == SUM and context.for_accelerate:
         # Accelerate averages gradients over processes; a sum over all samples is that many times more.
-        opening, times = _multiplied(backward.loss, opening, f" * {accelerator}.num_processes")
-    elif reduction == SUM:
-        end = tree.end(call)
-        edits.append(Replace(end - 1, end - 1, ', reduction="sum"'))
+        times = f" * {accelerator}.num_processes"
     if several:
         opening, times = f"{opening}sum(", f"){times}"
-    first = prefixes[0] if prefixes else ""
-    if direct or backward.scaler is not None:
-        edits.append(Replace(tree.start(call), tree.start(backward.loss), opening))
-        if backward.scaler is not None or rest or times:
-            edits.append(_joint(tree, tree.end(backward.loss), call, rest, times, first))
-    else:
-        start = tree.start(call)
-        dot = tree.data.rindex(b".", 0, tree.end(func) - len("backward"))
-        receiver_end = len(tree.data[:dot].rstrip())
-        if tree.start(func.value) > start and tree.data[start : start + 1] == b"(":
-            # The parentheses around a sum become those of the call.
-            edits.append(Replace(start, start + 1, opening))
-            receiver_end -= 1
+    pieces: list[verbs.Piece] = [opening, backward.loss, times]
+    for prefix, argument in zip(prefixes, rest, strict=True):
+        if isinstance(argument, ast.keyword):
+            name = "retain_graph" if argument.arg == "retain_variables" else argument.arg
+            pieces += [f", {name}=" if name else ", **", argument.value]
         else:
-            edits.append(Replace(start, start, opening))
-        edits.append(_joint(tree, receiver_end, call, rest, times, first))
+            pieces += [f", {prefix}", argument]
+    # What all samples are summed up to is not averaged.
+    pieces.append(', reduction="sum")' if reduction == SUM and not context.for_accelerate else ")")
+    edits: list[Edit] = [verbs.replace(call, *pieces)]
     problem = ""
     if several and ("gradient=" in prefixes or any(kw.arg == "grad_tensors" for kw in call.keywords)):
         problem = "torch.autograd.backward is called with several tensors and gradients of their own"
@@ -174,20 +156,3 @@ def _is_several(context: Context, losses: ast.expr) -> bool:
     return isinstance(losses, (ast.List, ast.Tuple)) or any(
         isinstance(held, Sequence) and not isinstance(held, Mapping) for held in context.script.values(losses)
     )
-
-
-def _multiplied(loss: ast.expr, opening: str, times: str) -> tuple[str, str]:
-    """What stands before and after a loss that is multiplied, in parentheses of its own where it needs them."""
-    product = isinstance(loss, ast.BinOp) and isinstance(loss.op, (ast.Mult, ast.Div))
-    if isinstance(loss, (ast.BinOp, ast.BoolOp, ast.IfExp, ast.Compare, ast.NamedExpr)) and not product:
-        return f"{opening}(", f"){times}"
-    return opening, times
-
-
-def _joint(
-    tree: Tree, receiver_end: int, call: ast.Call, rest: list[ast.expr | ast.keyword], times: str, first: str
-) -> Replace:
-    """What stands between the loss and the other arguments (or the closing parenthesis) becomes a comma."""
-    if rest:
-        return Replace(receiver_end, tree.start(rest[0]), f"{times}, {first}", -10)
-    return Replace(receiver_end, tree.end(call) - 1, times, -10)

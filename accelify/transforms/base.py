@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from accelify import edits as verbs
 from accelify.analysis.data.drawn_samples import draws_samples
 from accelify.analysis.data.followed import Settled, follow, follow_reordered
 from accelify.analysis.devices.following import Locations, before_and_after
@@ -27,9 +26,10 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.done import needed_beside
 from accelify.analysis.syntax import calls_in, walk
 from accelify.analysis.values import MODEL, Thing
-from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.findings import Finding, Safety, Severity
 from accelify.transforms.agreement import Agreement
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
 if TYPE_CHECKING:
     from accelify.transforms.mended_elsewhere import MendedElsewhere
@@ -346,11 +346,7 @@ class Context(Agreement):
         """`if test:` as `if accelerator.is_main_process and test:`."""
         test = parent.test
         first = f"{accelerator}.is_main_process and "
-        if isinstance(test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (
-            isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
-        ):
-            return verbs.replace(self.tree, test, f"{first}({self.tree.segment(test)})")
-        return verbs.insert(self.tree, self.tree.start(test), first, -20)
+        return verbs.replace(test, first, test, order=-20)
 
     def run_of(self, first: ast.stmt, belongs: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
         """A statement and those right behind it, in its block and cell, that belong to it, up to a wait or prepare."""
@@ -371,7 +367,7 @@ class Context(Agreement):
             merged = self.takes_a_test(parent) and self.accelerator(parent) == accelerator
             if merged and parent is not self.script.main_guard:
                 return self.main_process_too(parent, accelerator), parent
-        return Indent(run[0], run[-1], f"if {accelerator}.is_main_process:"), run[-1]
+        return PutUnder(run[0], run[-1], f"if {accelerator}.is_main_process:"), run[-1]
 
     def unwrapped(self, model: ast.expr, accelerator: str) -> str:
         """A prepared model without its wrapper, as source; `model.module` meant the same."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.schedules.step_rounds import step_rounds, stepped_in
 from accelify.analysis.scopes import Scope, handed_to
@@ -20,6 +19,7 @@ from accelify.analysis.values import Thing
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import LENGTH, counts_samples, is_batch_size, is_divided
+from accelify.writer import edits as verbs
 
 _SHOWING = frozenset("print write info debug set_description set_postfix set_postfix_str format log".split())
 # Calls through which a number is followed.
@@ -62,7 +62,7 @@ def _all_batches(context: Context) -> Iterator[Change]:
             continue
         context.claim(node)
         sign = "//" if isinstance(node.op, ast.FloorDiv) else "/"
-        divided = verbs.insert(tree, tree.end(node), f" {sign} {accelerator}.num_processes")
+        divided = verbs.replace(node, node, f" {sign} {accelerator}.num_processes")
         yield context.change(LENGTH, node, message, [divided])
 
 

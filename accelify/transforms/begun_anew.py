@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.schedules.schedule_lengths import lengths_read_by
 from accelify.analysis.syntax import dotted, names_in, walk
@@ -13,6 +12,7 @@ from accelify.analysis.training_loops import Loop
 from accelify.transforms import rounds
 from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import batches_of_all, is_divided
+from accelify.writer import edits as verbs
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -38,7 +38,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _change(context: Context, loop: Loop, branch: ast.If, number: ast.expr) -> Iterator[Change]:
-    tree, text = context.tree, context.tree.segment(number)
+    text = context.tree.segment(number)
     made = _definition(context, number)
     counted = [] if made is None else list(batches_of_all(context, made.value))
     if any(is_divided(context, batches) for batches in counted):
@@ -55,7 +55,7 @@ def _change(context: Context, loop: Loop, branch: ast.If, number: ast.expr) -> I
         return
     sign = "//" if isinstance(batches.op, ast.FloorDiv) else "/"
     context.claim(batches)
-    edit = verbs.insert(tree, tree.end(batches), f" {sign} {accelerator}.num_processes")
+    edit = verbs.replace(batches, batches, f" {sign} {accelerator}.num_processes")
     yield context.change(rounds.ROUNDS, batches, message, [edit])
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
-from accelify import edits as verbs
 from accelify.analysis.losses.carried import Update, numbers_in, weights
 from accelify.analysis.losses.carried_statistics import keeps_statistic
 from accelify.analysis.losses.kept_in_losses import kept_in_losses
@@ -20,9 +19,10 @@ from accelify.analysis.metrics.figures import BatchLoop, Place
 from accelify.analysis.models.weight_writes import weight_write
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import calls_in
-from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 CARRIED = Rule(
     "ACC417",
@@ -107,8 +107,7 @@ def _change(context: Context, place: Place, stmt: Update, numbers: list[ast.expr
             inner = func.value if isinstance(func, ast.Attribute) else None
         if inner is None or accelerator is None or context.tree.in_fstring(number):
             return context.todo(CARRIED, stmt, message, _MARK)
-        edits.append(verbs.insert(context.tree, context.tree.start(inner), f"{accelerator}.reduce(", 10))
-        edits.append(verbs.insert(context.tree, context.tree.end(inner), ', reduction="mean")', -10))
+        edits.append(verbs.replace(inner, f"{accelerator}.reduce(", inner, ', reduction="mean")', order=10))
     context.averaged += numbers
     context.said.update(numbers)
     if not edits:

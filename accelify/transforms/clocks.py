@@ -27,7 +27,6 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from accelify import edits as verbs
 from accelify.analysis.files.clock_texts import ClockTexts, is_text_of_time
 from accelify.analysis.files.effect_sites import TERMINAL
 from accelify.analysis.files.folders import folder_made, makes_folder
@@ -40,7 +39,6 @@ from accelify.analysis.program import Module, absolute_name
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.statements.handed_options import holders, is_read_between, reads
 from accelify.analysis.syntax import calls_in, dotted, walk
-from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.transforms.clock_paths import (
     Naming,
@@ -52,6 +50,8 @@ from accelify.transforms.clock_paths import (
     option_of_default,
     within_statement,
 )
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertBefore
 
 CLOCK = Rule(
     "ACC211",
@@ -169,8 +169,7 @@ def _agree(
         end = f" if {accelerator}.is_main_process else None{end}"
     context.claim(value)
     edits = [
-        verbs.insert(tree, tree.start(value), start),
-        verbs.insert(tree, tree.end(value), end),
+        verbs.replace(value, start, value, end),
         agreement_import(context, stmt),
     ]
     yield context.change(CLOCK, stmt, message, edits)
@@ -268,8 +267,9 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
     for call in script.calls():
         for callee in in_order(script.callees(call)):
             module = script.interpreter.module_of(callee)
-            data = module.tree.data
-            if module in script.modules or b"dir" not in data or not any(w in data for w in _LOOKING_WORDS):
+            if module in script.modules or not module.tree.mentions("dir"):
+                continue
+            if not any(map(module.tree.mentions, _LOOKING_WORDS)):
                 continue
             made = [n for n in callee.calls if makes_folder(n)]
             if not made or script.enclosing_loops(call):
@@ -298,8 +298,7 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
             ):
                 end = f" if {accelerator}.is_main_process else None])[0]"
                 edits = [
-                    verbs.insert(tree, tree.start(call), "broadcast_object_list(["),
-                    verbs.insert(tree, tree.end(call), end),
+                    verbs.replace(call, "broadcast_object_list([", call, end),
                     agreement_import(context, stmt),
                 ]
                 context.claim(call)

@@ -11,12 +11,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis.devices.counts import DeviceCounts
 from accelify.analysis.syntax import call_argument, dotted
-from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, Rule, short
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 COPIED = Rule(
     "ACC125",
@@ -31,7 +31,7 @@ _COPYING_WORDS = (b".repeat(", b".expand(", b".tile(")
 def transform(context: Context) -> Iterator[Change]:
     """Yield one copy for each number of GPUs of a DataParallel that is taken out."""
     script, tree = context.script, context.tree
-    if not any(word in tree.data for word in _COPYING_WORDS):
+    if not any(tree.mentions(word) for word in _COPYING_WORDS):
         return
     wraps = [
         call
@@ -54,7 +54,7 @@ def transform(context: Context) -> Iterator[Change]:
             f"`{short(tree.segment(call))}` makes one for each GPU of DataParallel, whose copies took one each; a "
             "process has one GPU"
         )
-        edits: list[Edit] = [] if tree.in_fstring(call) else [verbs.replace(tree, count, "1")]
+        edits: list[Edit] = [] if tree.in_fstring(call) else [verbs.replace(count, "1")]
         yield context.change(COPIED, call, message, edits)
 
 

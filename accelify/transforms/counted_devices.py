@@ -17,7 +17,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.counts import COUNTS, DeviceCounts, Product, entries
@@ -27,8 +26,9 @@ from accelify.analysis.schedules.schedule_lengths import Length
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
 from accelify.analysis.values import Imported, Thing
-from accelify.edits import DeleteStatement, Edit
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Delete, Edit
 
 COUNTED = Rule(
     "ACC413",
@@ -104,7 +104,7 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
             or not isinstance(site, ast.Call)
         ):
             continue
-        size = call_argument(site, 1, "batch_size") if b"device_count" in module.tree.data else None
+        size = call_argument(site, 1, "batch_size") if module.tree.mentions("device_count") else None
         product = next(_products_there(script, module, size), None) if size is not None else None
         if product is None:
             continue
@@ -165,12 +165,12 @@ def _without_factor(context: Context, counts: DeviceCounts, node: ast.BinOp | as
     if isinstance(node, ast.BinOp):
         rest = node.right if counts.factor(node) is node.left else node.left
         context.claim(node)
-        return [verbs.replace(tree, node, tree.segment(rest))]
+        return [verbs.replace(node, tree.segment(rest))]
     branch = tree.parent(node)
     alone = isinstance(branch, ast.If) and branch.body == [node] and not branch.orelse
     gone = branch if alone and isinstance(branch, ast.stmt) else node
     context.claim(gone)
-    return [DeleteStatement(gone)]
+    return [Delete(gone)]
 
 
 def _rates(context: Context, counts: DeviceCounts, sizes: list[Product]) -> Iterator[Change]:
@@ -212,9 +212,10 @@ def _rates(context: Context, counts: DeviceCounts, sizes: list[Product]) -> Iter
         number = f"{accelerator}.num_processes"
         factor = counts.factor(product.node) if node is product.node else None
         if factor is not None:
-            edits: list[Edit] = [verbs.replace(tree, factor, number)]
+            edits: list[Edit] = [verbs.replace(factor, number)]
             edits += _of_test(context, counts, tree.statement(node), statements, number)
         else:
+            assert isinstance(node, ast.expr)
             edits = _multiplied(context, node, number)
         context.claim(node)
         yield context.change(COUNTED, node, message, edits)
@@ -255,12 +256,14 @@ def _follows(context: Context, product: Product) -> bool:
     return True
 
 
-def _multiplied(context: Context, node: ast.AST, number: str) -> list[Edit]:
+def _multiplied(context: Context, node: ast.expr, number: str) -> list[Edit]:
     """The edits that multiply what stands in an expression."""
     tree, around = context.tree, context.tree.parent(node)
     if isinstance(around, ast.BinOp) and isinstance(around.op, (ast.Pow, ast.Mod)):
-        return [verbs.replace(tree, node, f"({tree.segment(node)} * {number})")]
-    return [verbs.insert(tree, tree.end(node), f" * {number}")]
+        return [verbs.replace(node, f"({tree.segment(node)} * {number})")]
+    if isinstance(around, ast.BinOp) and isinstance(around.op, ast.Mult) and around.right is node:
+        node = around  # `rate * size * number`, in the order of the script
+    return [verbs.replace(node, node, f" * {number}")]
 
 
 def _of_test(
@@ -279,4 +282,4 @@ def _of_test(
         return []
     if not all(one in rates or context.is_claimed(one) for one in branch.body):
         return []
-    return [verbs.replace(context.tree, test.left, number)]
+    return [verbs.replace(test.left, number)]

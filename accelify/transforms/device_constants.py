@@ -26,7 +26,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.devices.constants import DeviceConstant, constant_of
 from accelify.analysis.devices.handed_numbers import handed_numbers
 from accelify.analysis.devices.on_import import placed_on_import, with_derived
@@ -35,10 +34,11 @@ from accelify.analysis.devices.wishes import names_cpu
 from accelify.analysis.program import Module
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import DEVICE, Class
-from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.unnumbered import is_first_gpu, unnumbered
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 CONSTANT = Rule(
     "ACC118",
@@ -212,7 +212,7 @@ def _read(
         accelerator = None if context.tree.in_fstring(read) else context.accelerator(read)
         if accelerator is not None:
             context.claim(read)
-            edit = verbs.replace(context.tree, read, f"{accelerator}.device")
+            edit = verbs.replace(read, f"{accelerator}.device")
             yield context.change(CONSTANT, read, message, [edit], core=True)
         elif constant.is_indexed:
             yield context.change(CONSTANT, read, f"{message}, and the Accelerator cannot be had here")

@@ -16,7 +16,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.asked_helpers import choice_of
@@ -35,9 +34,10 @@ from accelify.analysis.schedules.steps import sources
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.handed_options import holders, reads
 from accelify.analysis.syntax import dotted, is_constant, text_of
-from accelify.edits import DeleteStatement, Edit, InsertAfter, InsertBefore
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Delete, Edit, InsertAfter, InsertBefore
 
 CHOICE = Rule(
     "ACC103",
@@ -62,7 +62,7 @@ def transform(context: Context) -> Iterator[Change]:
             target = one.targets[0]
             device = _device(context, one.value, target, accelerator)
             line = f"{tree.segment(target)} = {device}"
-            edits: list[Edit] = [InsertBefore(branch, (line,)), DeleteStatement(one), DeleteStatement(other)]
+            edits: list[Edit] = [InsertBefore(branch, (line,)), Delete(one), Delete(other)]
             message = f"every process would use `{short(tree.segment(one.value))}`"
             yield context.change(CHOICE, one, message, edits, core=True)
     for assignment in context.plan.devices.assignments:
@@ -81,11 +81,11 @@ def transform(context: Context) -> Iterator[Change]:
         target, value = assignment.target, assignment.value
         device = _device(context, value, target, accelerator)
         if _repeats(context, assignment):
-            edit: Edit = DeleteStatement(assignment.statement)
+            edit: Edit = Delete(assignment.statement)
         elif assignment.whole is not None:
-            edit = verbs.replace(tree, node, f"{tree.segment(target)} = {device}")
+            edit = verbs.replace(node, f"{tree.segment(target)} = {device}")
         else:
-            edit = verbs.replace(tree, value, device)
+            edit = verbs.replace(value, device)
         evidence = (f"`{tree.segment(target)}` is assigned a device",)
         yield context.change(
             CHOICE,
@@ -115,7 +115,7 @@ def _of_parts(context: Context) -> Iterator[Change]:
                 yield context.change(CHOICE, part.device, message)
             elif not context.is_claimed(moved):
                 context.claim(moved)
-                yield context.change(CHOICE, moved, message, [verbs.keep_receiver(context.tree, moved)])
+                yield context.change(CHOICE, moved, message, [verbs.keep_receiver(moved)])
 
 
 def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign, ast.If]]:
@@ -199,7 +199,7 @@ def _left_to_defaults(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call)
         message = f"`{callee.name}` works on {text!r}, its default, on every process"
         if accelerator is not None:
-            edit = verbs.add_keyword(context.tree, call, f"{name}={device_for(script, name, accelerator)}")
+            edit = verbs.add_argument(call, f"{name}={device_for(script, name, accelerator)}")
             yield context.change(CHOICE, call, message, [edit], core=True)
         elif ":" in text:
             yield context.change(CHOICE, call, f"{message}: give it the device of the process")
@@ -342,7 +342,7 @@ def _copies(context: Context) -> Iterator[Change]:
         target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
         device = device_for(context.script, dotted(target) or "", accelerator)
         message = f"every process would use `{short(tree.segment(value))}`"
-        yield context.change(CHOICE, value, message, [verbs.replace(tree, value, device)], core=True)
+        yield context.change(CHOICE, value, message, [verbs.replace(value, device)], core=True)
 
 
 def _constants(context: Context) -> Iterator[Change]:
@@ -389,7 +389,7 @@ def _constants(context: Context) -> Iterator[Change]:
             if _is_text(value) and not isinstance(value, ast.IfExp) and _is_foreign(context, call):
                 # What is no torch's own may read the text that it is given.
                 device = f"str({device})" if ":" in text else f"{device}.type"
-            edit = verbs.replace(tree, value, device)
+            edit = verbs.replace(value, device)
             yield context.change(
                 CHOICE, value, f"every process would use `{short(tree.segment(value))}`", [edit], core=True
             )
@@ -419,13 +419,13 @@ def _selections(context: Context) -> Iterator[Change]:
                 SELECT,
                 call,
                 "the Accelerator selects the GPU of each process",
-                [DeleteStatement(stmt)],
+                [Delete(stmt)],
                 core=True,
             )
         held = isinstance(stmt, ast.withitem) and not selects
         if held and len(call.args) == 1 and _is_told(context, call.args[0]) and not context.is_claimed(call):
             message = "every process would work on the same GPU in here; the Accelerator has selected its own"
-            edit = verbs.replace(tree, call.args[0], "-1")
+            edit = verbs.replace(call.args[0], "-1")
             yield context.change(SELECT, call, message, [edit], core=True)
     yield from _hidden_by_functions(context)
     yield from _selected_by_functions(context)

@@ -27,8 +27,8 @@ from accelify.analysis.files.effect_sites import DOWNLOADS
 from accelify.analysis.files.renderings import fetches_repository
 from accelify.analysis.files.writing_calls import opens_for_writing
 from accelify.analysis.syntax import call_keyword, calls_in, walk
-from accelify.edits import Edit, Indent, InsertAfter
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer.edits import Edit, InsertAfter, PutUnder
 
 DOWNLOAD = Rule(
     "ACC205", "download", "Every process would download the same files into the same place.", effort=3
@@ -77,7 +77,7 @@ def transform(context: Context) -> Iterator[Change]:
         run = context.run_of(stmt, partial(_is_alike, wanted, fetch))
         done.update(run)
         guard = f"if {accelerator}.is_main_process:" if alone else f"with {accelerator}.main_process_first():"
-        edits: list[Edit] = [Indent(stmt, run[-1], guard)]
+        edits: list[Edit] = [PutUnder(stmt, run[-1], guard)]
         if fetch.every_time and not isinstance(stmt, ast.Return):
             edits.append(InsertAfter(run[-1], (f"{accelerator}.wait_for_everyone()",)))
         (context.guarded if alone else context.taking_turns).update(run)
@@ -95,7 +95,7 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
     """What is to be guarded: the statements that download, or the tests around them that look what is there."""
     tree, script = context.tree, context.script
     wanted: dict[ast.stmt, _Fetch] = {}
-    ready = any(b"torch_geometric" in module.tree.data for module in script.program.modules.values())
+    ready = any(module.tree.mentions("torch_geometric") for module in script.program.modules.values())
     for call in script.calls():
         name = script.qualname(call.func)
         if ready and makes_ready(script, call):

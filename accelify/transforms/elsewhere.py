@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.files.asked_paths import behind_questions
 from accelify.analysis.files.effect_sites import (
@@ -39,13 +38,14 @@ from accelify.analysis.modules.reached import is_never_run
 from accelify.analysis.scopes import handed_to, in_order
 from accelify.analysis.statements.done import calls_done, statement_for
 from accelify.analysis.syntax import call_argument, calls_in, walk
-from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms import printing
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.early import is_early, scopes_above
 from accelify.transforms.handed_alone import handed_alone
 from accelify.transforms.waits import is_image_writer
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
 ELSEWHERE = Rule(
     "ACC210",
@@ -130,7 +130,7 @@ def left(context: Context) -> Iterator[Change]:
                 and not _own_folder(context, call)
             ):
                 context.guarded.add(stmt)
-                guard = Indent(stmt, stmt, f"with {accelerator}.main_process_first():")
+                guard = PutUnder(stmt, stmt, f"with {accelerator}.main_process_first():")
                 yield context.change(ELSEWHERE, call, f"{_does(made)} on every process", [guard])
                 yield from _emptied(context, call, begun)
                 continue
@@ -196,9 +196,7 @@ def _emptied(context: Context, call: ast.Call, begun: list[Site]) -> Iterator[Ch
     loose = isinstance(given, (ast.IfExp, ast.Lambda, ast.NamedExpr))
     text = f"({context.tree.segment(given)})" if loose else context.tree.segment(given)
     os, line = module_at(context.script, call, "os")
-    edits: list[Edit] = [
-        verbs.replace(context.tree, given, f"{text} if {accelerator}.is_main_process else {os}.devnull")
-    ]
+    edits: list[Edit] = [verbs.replace(given, f"{text} if {accelerator}.is_main_process else {os}.devnull")]
     if line is not None:
         edits.append(context.import_for(call, line))
     yield context.change(ELSEWHERE, call, message, edits)

@@ -23,9 +23,9 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.option_defaults import constants_in, is_false_by_default, option_defaults
 from accelify.analysis.syntax import call_keyword, calls_in, dotted
-from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 UNSEEDED = Rule(
     "ACC212",
@@ -75,7 +75,7 @@ class _Place:
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield a seed for each environment that has none, or a finding where it cannot be given."""
-    if not any(_WORD.search(module.tree.data) for module in context.script.modules):
+    if not any(module.tree.mentions(_WORD) for module in context.script.modules):
         return
     found = list(_environments(context))
     asked = _asked_for_seeds(context) if found else None
@@ -145,7 +145,7 @@ def _asked_for_seeds(context: Context) -> list[ast.If] | None:
     asked: dict[ast.If, None] = {}
     defaults: dict[str, object] | None = None
     for module in modules:
-        for call in module.tree.nodes(ast.Call) if b"seed" in module.tree.data else ():
+        for call in module.tree.nodes(ast.Call) if module.tree.mentions("seed") else ():
             if not _gives_seed(call) or script.interpreter.calls.get(call):
                 continue  # what a function of the program does stands in it
             if module in script.modules and script.module_of(call) is not module:
@@ -166,7 +166,7 @@ def _forgotten(context: Context, found: list[_Made]) -> list[_Made]:
     named = [(script.scope_of(made.stmt).resolve(made.name), made.name) for made in found]
     seeded = set()
     for module in script.program.modules.values() if len(found) > 1 else ():
-        for call in module.tree.nodes(ast.Call) if b"seed" in module.tree.data else ():
+        for call in module.tree.nodes(ast.Call) if module.tree.mentions("seed") else ():
             if not _gives_seed(call) or script.interpreter.calls.get(call):
                 continue
             if module not in script.modules or not isinstance(call.func, ast.Attribute):

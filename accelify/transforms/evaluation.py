@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.data.handed_on import batches_in
@@ -24,9 +23,10 @@ from accelify.analysis.metrics.evaluation import NO_MODEL, EvaluationLoop
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, text_of, walk
 from accelify.analysis.values import Thing
-from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 GATHER = Rule(
     "ACC301",
@@ -268,10 +268,9 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         if names and free and "\n" not in text and ".to(" not in text and ".cuda(" not in text:
             # One collective for all: the outputs get a name of their own.
             line = f"{free[0]}, {joined} = {accelerator}.gather_for_metrics(({text}, {joined}))"
-            edits += [InsertBefore(evaluation.before, (line,)), verbs.replace(tree, call, free[0])]
+            edits += [InsertBefore(evaluation.before, (line,)), verbs.replace(call, free[0])]
             continue
-        edits.append(verbs.insert(tree, tree.start(call), f"{accelerator}.gather_for_metrics(", 10))
-        edits.append(verbs.insert(tree, tree.end(call), ")", -10))
+        edits.append(verbs.replace(call, f"{accelerator}.gather_for_metrics(", call, ")", order=10))
         if names:
             edits.append(InsertBefore(evaluation.before, (line,)))
     edits += [edit for part in evaluation.early for edit in _early(context, evaluation, part, accelerator)]
@@ -281,7 +280,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         if evaluation.loses_batches:
             message += "; of a loader with drop_last=True, up to N-1 whole batches of a pass are left out"
         change = context.change(GATHER, evaluation.loop.iter, message, edits, core=True)
-        reads = [tree.locate(tree.start(read))[1] for read in evaluation.picked.nodes]
+        reads = [tree.line_of(read) for read in evaluation.picked.nodes]
         if reads:
             # What is read of the gathered entries is renamed down to the last of them.
             last = max(change.finding.end_line, *reads)
@@ -291,7 +290,6 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
 
 def _early(context: Context, evaluation: EvaluationLoop, part: ast.expr, accelerator: str) -> list[Edit]:
     """Gather what is kept before the model's call where it stands: behind that it may be bound anew."""
-    tree = context.tree
     batch = names_in(evaluation.loop.target)
     own = [n for n in evaluation.gathered if n in batch]
     if isinstance(part, ast.Name) and (count := evaluation.counts.get(part.id)) is not None:
@@ -300,13 +298,12 @@ def _early(context: Context, evaluation: EvaluationLoop, part: ast.expr, acceler
         whole = re.sub(
             rf"\b{counted}\b", f"{accelerator}.gather_for_metrics({counted})", text_of(count), count=1
         )
-        return [verbs.replace(tree, part, whole)]
+        return [verbs.replace(part, whole)]
     if isinstance(part, ast.Name) and _asks_size(context, part) and own:
         # A target has as many rows, and is gathered for less.
-        return [verbs.replace(tree, part, f"{accelerator}.gather_for_metrics({own[0]})")]
+        return [verbs.replace(part, f"{accelerator}.gather_for_metrics({own[0]})")]
     return [
-        verbs.insert(tree, tree.start(part), f"{accelerator}.gather_for_metrics(", 10),
-        verbs.insert(tree, tree.end(part), ")", -10),
+        verbs.replace(part, f"{accelerator}.gather_for_metrics(", part, ")", order=10),
     ]
 
 
@@ -314,7 +311,7 @@ def _picked(
     context: Context, evaluation: EvaluationLoop, names: list[str], sizes: list[str], accelerator: str
 ) -> list[Edit]:
     """Gather the entries that the metrics read, and average the loss that the model makes of its batch."""
-    tree, picked, edits = context.tree, evaluation.picked, list[Edit]()
+    picked, edits = evaluation.picked, list[Edit]()
     named = [pick for pick in picked.picks if pick.name and not pick.measured]
     pairs = [(n, n) for n in names] + [(pick.name, pick.text) for pick in named]
     # Accelerate's gathers what is no tensor by itself only.
@@ -332,11 +329,10 @@ def _picked(
     for pick in picked.picks:
         for read in pick.reads:
             if pick.name:
-                edits.append(verbs.replace(tree, read, pick.name))
+                edits.append(verbs.replace(read, pick.name))
                 continue
             verb, how = ("reduce", ', reduction="mean"') if pick.number else ("gather_for_metrics", "")
-            edits.append(verbs.insert(tree, tree.start(read), f"{accelerator}.{verb}(", 10))
-            edits.append(verbs.insert(tree, tree.end(read), f"{how})", -10))
+            edits.append(verbs.replace(read, f"{accelerator}.{verb}(", read, f"{how})", order=10))
     for stmt, tensors, numbers in picked.unpacked:
         own = [f"{n} = {accelerator}.gather_for_metrics({n})" for n in tensors]
         own += [f'{n} = {accelerator}.reduce({n}, reduction="mean")' for n in numbers]
@@ -369,7 +365,7 @@ def _counted_samples(context: Context, evaluation: EvaluationLoop, names: list[s
             for n in walk(s)
         )
         if samples and _is_batch_size(context, evaluation, counted.args[0]) and not tree.in_fstring(counted):
-            edits.append(verbs.replace(tree, counted.args[0], f"{own}.size(0)"))
+            edits.append(verbs.replace(counted.args[0], f"{own}.size(0)"))
     return edits
 
 
@@ -437,7 +433,7 @@ def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[s
             and all(_asks_size(context, n) and not tree.in_fstring(n) for n in reads)
         ):
             names.remove(name)
-            swaps += [verbs.replace(tree, read, others[0]) for read in reads]
+            swaps += [verbs.replace(read, others[0]) for read in reads]
     return names, swaps
 
 

@@ -18,16 +18,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.files.clock_tests import asks_clock, has_clocks
 from accelify.analysis.metrics.counts import shape_of, size_of
 from accelify.analysis.statements.caught import going_on, is_caught
 from accelify.analysis.syntax import Tree, calls_in, is_constant, names_in, text_of, walk
-from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertBefore, Replace
 
 EXIT = Rule(
     "ACC405",
@@ -87,8 +87,9 @@ def _sizes(context: Context) -> Iterator[Change]:
             edits, sizes = [_answered_together(context, test, test, accelerator)], []
         for size in sizes:
             kind = "sum" if size in seen or (shared and size in configured) else "min"
-            edits.append(verbs.insert(context.tree, context.tree.start(size), f"{accelerator}.reduce(", 10))
-            edits.append(verbs.insert(context.tree, context.tree.end(size), f', reduction="{kind}")', -10))
+            edits.append(
+                verbs.replace(size, f"{accelerator}.reduce(", size, f', reduction="{kind}")', order=10)
+            )
         yield context.change(EXIT, test, message, edits, safety=Safety.REVIEW)
 
 
@@ -97,7 +98,7 @@ def _answered_together(context: Context, test: ast.expr, part: ast.expr, acceler
     text = context.tree.segment(part)
     text = f"int({text})" if isinstance(part, ast.Compare) else f"int(bool({text}))"
     kind = "min" if _goes_on_within(context, test) else "max"
-    return verbs.replace(context.tree, part, f'{accelerator}.reduce({text}, reduction="{kind}")')
+    return verbs.replace(part, f'{accelerator}.reduce({text}, reduction="{kind}")')
 
 
 def _differing(context: Context, test: ast.expr) -> ast.expr:
@@ -285,7 +286,7 @@ def _caught(context: Context) -> Iterator[Change]:
         handler = going_on(context.script, attempt)
         if handler is None or not _is_repeated(context, attempt) or _leaves_with(context, handler):
             continue
-        line = context.tree.locate(context.tree.start(handler))[1]
+        line = context.tree.line_of(handler)
         message = (
             f"an error of one process is caught in line {line}, and it goes on without the step in which the others "
             "wait for it"
@@ -311,20 +312,21 @@ def _leaves_with(context: Context, handler: ast.ExceptHandler) -> bool:
 
 def _once(context: Context, test: ast.expr, edits: list[Edit]) -> list[Edit]:
     """Edits that put the same reduction into a test several times, as one in a line before it."""
-    texts = {edit.text for edit in edits if isinstance(edit, Replace)}
+    replaced = [edit for edit in edits if isinstance(edit, Replace)]
+    texts = {"".join(map(str, edit.pieces)) for edit in replaced}
     branch, tree = context.tree.parent(test), context.tree
     if len(edits) < 2 or len(texts) != 1 or not isinstance(branch, ast.If) or branch.test is not test:
         return edits
     (text,) = texts
-    first = min(e.start for e in edits if isinstance(e, Replace))
-    read = next(n for n in walk(test) if isinstance(n, ast.Name) and tree.start(n) == first)
+    first = min((edit.node for edit in replaced), key=tree.start)
+    read = next(n for n in walk(first) if isinstance(n, ast.Name) and tree.start(n) == tree.start(first))
     name = ("mean_" if 'reduction="mean"' in text else "total_") + read.id
-    if tree.is_elif(branch) or not tree.own_line(branch) or name.encode() in tree.data:
+    if tree.is_elif(branch) or not tree.own_line(branch) or tree.mentions(name):
         return edits
     if not _is_asked_first(tree, test, read):
         return edits
     lines: list[Edit] = [InsertBefore(branch, (f"{name} = {text}",))]
-    return lines + [Replace(e.start, e.end, name) for e in edits if isinstance(e, Replace)]
+    return lines + [verbs.replace(edit.node, name) for edit in replaced]
 
 
 def _is_asked_first(tree: Tree, test: ast.expr, node: ast.AST) -> bool:

@@ -19,7 +19,6 @@ import ast
 import contextlib
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.files.asked_paths import (
     asked_paths,
     behind_questions,
@@ -38,7 +37,6 @@ from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.done import calls_done, closed_beside, statement_for
 from accelify.analysis.statements.tolerated import is_tolerated, must_be_new
 from accelify.analysis.syntax import call_argument, text_of, walk
-from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.read_around import (
     is_listed,
@@ -60,6 +58,8 @@ from accelify.transforms.writing_statements import (
     writing_statements,
     written_paths,
 )
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
 FILES = Rule("ACC203", "file-write", "Every process would write the same files.", effort=2)
 SHOWN = Rule("ACC214", "shown-picture", "Every process would show the same picture.", effort=1)
@@ -137,15 +137,14 @@ def transform(context: Context) -> Iterator[Change]:
 def _guard(context: Context, run: list[ast.stmt], accelerator: str) -> tuple[list[Edit], ast.stmt]:
     """The edits that leave statements to the main process, and the statement they end with then."""
     closing = [
-        f"{context.tree.indent_unit()}{context.tree.segment(call)}"
-        for call in closed_beside(run, lambda call: is_writing(context, call))
+        context.tree.segment(call) for call in closed_beside(run, lambda call: is_writing(context, call))
     ]
     if not closing:
         edit, last = context.guard(run, accelerator)
         return [edit], last
     # What all have drawn before is closed by all.
-    guard = Indent(run[0], run[-1], f"if {accelerator}.is_main_process:")
-    return [guard, InsertAfter(run[-1], ("else:", *closing), order=-5)], run[-1]
+    header = f"if {accelerator}.is_main_process:"
+    return [PutUnder(run[0], run[-1], header, otherwise=tuple(closing))], run[-1]
 
 
 def asked_first(context: Context) -> Iterator[Change]:
@@ -209,9 +208,9 @@ def _may_be_there(context: Context, call: ast.Call) -> list[Edit]:
     edits: list[Edit] = []
     plain = context.script.qualname(call.func) == "os.mkdir"
     with contextlib.suppress(verbs.EditError):
-        edits.append(verbs.add_keyword(tree, call, "exist_ok=True"))
+        edits.append(verbs.add_argument(call, "exist_ok=True"))
     if plain and isinstance(call.func, ast.Attribute):
-        edits += [Replace(tree.end(call.func) - len("mkdir"), tree.end(call.func), "makedirs")]
+        edits += [verbs.replace(call.func, call.func.value, ".makedirs")]
     elif plain:
         edits = []
     return edits
@@ -304,7 +303,7 @@ def _in_turns(context: Context) -> Iterator[Change]:
             continue
         context.taking_turns.add(block)
         context.guarded.update(s for s in walk(block) if isinstance(s, ast.stmt) and opens_in(context, s))
-        guard = Indent(block, block, f"with {accelerator}.main_process_first():")
+        guard = PutUnder(block, block, f"with {accelerator}.main_process_first():")
         yield context.change(FILES, stmt, "every process would write this, which is read beside it", [guard])
 
 
@@ -382,10 +381,10 @@ def _on_nothing(context: Context, path: ast.expr, accelerator: str, method: ast.
         text = f"({text})"
     os, line = module_at(context.script, path, "os")
     text = f"{text} if {accelerator}.is_main_process else {os}.devnull"
-    edits: list[Edit] = [verbs.replace(tree, path, text)]
+    edits: list[Edit] = [verbs.replace(path, text)]
     if method is not None:
-        first = min(tree.start(given) for given in [*method.args, *method.keywords])
-        edits = [Replace(tree.start(method), first, f"open({text}, ")]
+        assert isinstance(method.func, ast.Attribute)
+        edits = [verbs.replace(method.func, "open"), verbs.AddArgument(method, text, first=True)]
     if line is not None:
         edits.append(context.import_for(path, line))
     return edits

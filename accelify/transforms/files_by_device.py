@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.syntax import call_argument, walk
-from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 NAMED = Rule(
     "ACC213",
@@ -48,8 +48,7 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.todo(NAMED, text, message, _MARK)
             continue
         # Before whatever else comes behind the name: another argument of the call around it.
-        ends = [context.tree.end(node) for node in devices]
-        edits: list[Edit] = [verbs.insert(context.tree, end, ".type", order=-50) for end in ends]
+        edits: list[Edit] = [verbs.replace(node, node, ".type", order=50) for node in devices]
         yield context.change(NAMED, text, message, edits)
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import target_names, walk
 from accelify.transforms.base import Change, Context
 from accelify.transforms.device_constants import CONSTANT
 from accelify.transforms.unnumbered import FIRST, MESSAGE, can_go, is_first_gpu, unnumbered, without_number
+from accelify.writer import edits as verbs
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -25,7 +25,7 @@ def transform(context: Context) -> Iterator[Change]:
         return
     script = context.script
     for module in dict.fromkeys(script.program.modules.values()):
-        for scope in module.scopes.functions() if FIRST.encode() in module.tree.data else ():
+        for scope in module.scopes.functions() if module.tree.mentions(FIRST) else ():
             callers = {caller for caller, _ in script.interpreter.callers.get(scope, ())}
             if callers.issubset(script.modules):
                 continue
@@ -33,7 +33,7 @@ def transform(context: Context) -> Iterator[Change]:
                 if module not in script.modules:
                     unnumbered(context, module, text, CONSTANT)
                 elif not context.is_claimed(text) and can_go(context, module, text):
-                    edit = verbs.replace(context.tree, text, without_number(context.tree.segment(text)))
+                    edit = verbs.replace(text, without_number(context.tree.segment(text)))
                     yield context.change(CONSTANT, text, MESSAGE, [edit])
 
 

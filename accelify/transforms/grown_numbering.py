@@ -31,7 +31,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield a finding for the first call, or statement, of each training loop that numbers something anew."""
     if not context.plan.shares_training_data or context.plan.known.distributed:
         return
-    if not any(_WORDS.search(module.tree.data) for module in context.script.modules):
+    if not any(module.tree.mentions(_WORDS) for module in context.script.modules):
         return
     for loop in context.shared_loops():
         found = _first(context, loop)

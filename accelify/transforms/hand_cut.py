@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.edits import InsertAfter
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer.edits import InsertAfter
 
 SHARD = Rule(
     "ACC115",

@@ -44,9 +44,10 @@ from accelify.analysis.syntax import (
     walk_scope,
 )
 from accelify.analysis.values import Function, Thing
-from accelify.edits import Edit, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertBefore
 
 BY_HAND = Rule(
     "ACC416",
@@ -88,7 +89,7 @@ def transform(context: Context) -> Iterator[Change]:
         yield from _assigned(context)
         yield from _learned_through(context, calls)
         yield from _shifted(context)
-    if b".grad" in context.tree.data and not context.plan.known.distributed:
+    if context.tree.mentions(".grad") and not context.plan.known.distributed:
         for updated in tensors_updated_by_hand(context.script, context.plan.prepared):
             yield _of_bare_tensor(context, updated)
     yield from _of_inputs(context)
@@ -127,7 +128,7 @@ def _stepped_elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Chan
     """A loss with weights of its own, say, which an object of another module keeps together with their optimizer."""
     script, told = context.script, set[Scope]()
     others = [
-        m for m in script.program.modules.values() if m not in script.modules and b".step()" in m.tree.data
+        m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(".step()")
     ]
     for call in calls if others else ():
         for callee in in_order(script.callees(call) - script.backward_elsewhere - told):
@@ -170,7 +171,7 @@ def _assigned_elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Cha
     for call in calls:
         for callee in in_order(context.script.callees(call)):
             module = interpreter.module_of(callee)
-            if module in context.script.modules or b"autograd.grad" not in module.tree.data:
+            if module in context.script.modules or not module.tree.mentions("autograd.grad"):
                 continue
             if callee in told or not _writes_gradient(callee):
                 continue
@@ -216,8 +217,7 @@ def _assigned(context: Context) -> Iterator[Change]:
         message = f"`{text_of(target)}` is given one process's own gradient"
         edits: list[Edit] = []
         if accelerator is not None and not tree.in_fstring(value):
-            edits.append(Replace(tree.start(value), tree.start(value), f"{accelerator}.reduce("))
-            edits.append(Replace(tree.end(value), tree.end(value), ', reduction="mean")'))
+            edits.append(verbs.replace(value, f"{accelerator}.reduce(", value, ', reduction="mean")'))
         yield context.change(BY_HAND, stmt, message, edits)
 
 

@@ -13,8 +13,9 @@ import ast
 
 from accelify.analysis.models.moved_elsewhere import moved_elsewhere
 from accelify.analysis.modules.module_names import module_at
-from accelify.edits import Edit, Replace
 from accelify.transforms.base import Context
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 
 def handed_alone(context: Context, model: ast.expr, accelerator: str) -> list[Edit]:
@@ -29,4 +30,4 @@ def handed_alone(context: Context, model: ast.expr, accelerator: str) -> list[Ed
         if line is not None:
             edits.append(context.import_for(taker, line))
     context.claim(model)
-    return [Replace(tree.start(model), tree.end(model), text), *edits]
+    return [verbs.replace(model, text), *edits]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import collating
 from accelify.analysis.devices.locations import ARRAY, DEVICE, HOST
@@ -26,10 +25,11 @@ from accelify.analysis.devices.read_on_host import (
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import call_argument, dotted, names_in, text_of, walk
 from accelify.analysis.values import Sequence, Thing
-from accelify.edits import Edit
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.mended_elsewhere import MendedElsewhere
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 HOST_COPY = Rule(
     "ACC114",
@@ -68,12 +68,11 @@ def _conversions(context: Context) -> Iterator[Change]:
             continue
         if context.is_claimed(call) or not _needs_copy(context, func.value) or _is_on_cpu(context, call):
             continue
-        dot = tree.data.rindex(b".", tree.end(func.value), tree.end(func))
         yield context.change(
             HOST_COPY,
             call,
             "NumPy cannot read a tensor that lies on the device",
-            _one_branch(context, call) or [verbs.insert(tree, dot, ".cpu()")],
+            _one_branch(context, call) or [verbs.replace(func.value, func.value, ".cpu()")],
             core=True,
         )
 
@@ -108,11 +107,7 @@ def _one_branch(context: Context, call: ast.Call) -> list[Edit]:
     if text_of(one) != text_of(other).replace(".cpu()", ""):
         return []
     context.claim(choice)
-    tree = context.tree
-    return [
-        verbs.Replace(tree.start(choice), tree.start(other), ""),
-        verbs.Replace(tree.end(other), tree.end(choice), ""),
-    ]
+    return [verbs.replace(choice, other)]
 
 
 def _arguments(context: Context) -> Iterator[Change]:
@@ -132,11 +127,10 @@ def _arguments(context: Context) -> Iterator[Change]:
                 continue  # it is where its elements lie, and has no cpu() itself
             if typed and not is_collated_by_torch(context.script, argument):
                 continue  # it may be a list, which such a type takes as well
-            edits: list[Edit] = [verbs.insert(tree, tree.end(argument), ".cpu()", -5)]
+            edits: list[Edit] = [verbs.replace(argument, argument, ".cpu()", order=5)]
             if not isinstance(argument, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
                 edits = [
-                    verbs.insert(tree, tree.start(argument), "(", 5),
-                    verbs.insert(tree, tree.end(argument), ").cpu()", -5),
+                    verbs.replace(argument, "(", argument, ").cpu()", order=5),
                 ]
             after.settle(argument, HOST)
             reader = f"`{name}` takes no" if typed else "NumPy cannot read a"
@@ -162,12 +156,11 @@ def _lengths(context: Context) -> Iterator[Change]:
         if DEVICE not in after.of(lengths) or before.of(lengths) != {HOST} or _is_list(context, lengths):
             continue
         if _is_tensor(context, lengths):
-            edits: list[Edit] = [verbs.insert(tree, tree.end(lengths), ".cpu()", -5)]
+            edits: list[Edit] = [verbs.replace(lengths, lengths, ".cpu()", order=5)]
         else:
             # A batch can hold a list of them, which has no cpu().
             edits = [
-                verbs.insert(tree, tree.start(lengths), "torch.as_tensor(", 5),
-                verbs.insert(tree, tree.end(lengths), ', device="cpu")', -5),
+                verbs.replace(lengths, "torch.as_tensor(", lengths, ', device="cpu")', order=5),
             ]
             if "torch" not in context.script.module_of(call).scopes.module.locals:
                 continue
@@ -186,11 +179,7 @@ def _elsewhere(context: Context) -> Iterator[Change]:
         if context.is_claimed(read.call) or read.call in said:
             continue
         if can_be_mended(read):
-            asked = read.module.tree.parent(read.tensor)
-            assert asked is not None
-            end = read.module.tree.end(read.tensor)
-            dot = read.module.tree.data.rindex(b".", end, read.module.tree.end(asked))
-            edit = verbs.insert(read.module.tree, dot, ".cpu()")
+            edit = verbs.replace(read.tensor, read.tensor, ".cpu()")
             message = "NumPy cannot read a tensor that lies on the device"
             context.mended_elsewhere.append(
                 MendedElsewhere(read.module, read.tensor, edit, HOST_COPY, message)

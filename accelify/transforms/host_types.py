@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from accelify import edits as verbs
 from accelify.analysis.devices.locations import DEVICE, HOST
 from accelify.analysis.devices.made_elsewhere import typed_elsewhere
 from accelify.analysis.syntax import Tree
-from accelify.edits import Edit, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.mended_elsewhere import MendedElsewhere
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 HOST_TYPE = Rule(
     "ACC121",
@@ -32,11 +32,11 @@ _HOST_TYPE = re.compile(r"torch\.(\w+Tensor)")
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the edits that let the tests hold for the device's types too."""
-    data = context.tree.data
+    tree = context.tree
     if context.plan.arguments.get("cpu") == "True":
         return
     _elsewhere(context)
-    if not (b"isinstance" in data or b".type()" in data):
+    if not (tree.mentions("isinstance") or tree.mentions(".type()")):
         return
     for call in context.script.calls():
         if isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2:
@@ -80,8 +80,9 @@ def _with_the_devices(tree: Tree, call: ast.Call, qualname: Callable[[ast.expr],
     if not added:
         return None
     if isinstance(given, ast.Tuple):
-        return verbs.insert(tree, tree.end(types[-1]), added)
-    return verbs.replace(tree, given, f"({tree.segment(given)}{added})")
+        pieces = [piece for one in given.elts for piece in (", ", one)][1:]
+        return verbs.replace(given, "(", *pieces, f"{added})")
+    return verbs.replace(given, "(", given, f"{added})")
 
 
 def _named(context: Context, compare: ast.Compare, asked: ast.Attribute) -> Iterator[Change]:
@@ -99,7 +100,7 @@ def _named(context: Context, compare: ast.Compare, asked: ast.Attribute) -> Iter
     quoted = tree.segment(text)
     other = quoted.replace("torch.", "torch.cuda.", 1)
     word = "in" if isinstance(compare.ops[0], ast.Eq) else "not in"
-    edit = Replace(tree.end(compare.left), tree.end(text), f" {word} ({quoted}, {other})")
+    edit = verbs.replace(compare, compare.left, f" {word} ({quoted}, {other})")
     yield _change(context, asked.value, compare, [edit])
 
 

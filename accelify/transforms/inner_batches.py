@@ -34,7 +34,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield a finding for each loop over the elements of such an item that calls backward."""
     script, plan = context.script, context.plan
     if plan.known.distributed or not any(
-        b"collate_fn" in m.tree.data for m in script.program.modules.values()
+        m.tree.mentions("collate_fn") for m in script.program.modules.values()
     ):
         return
     drawing = {loop for loop, _ in script.loader_loops}

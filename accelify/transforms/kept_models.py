@@ -20,7 +20,7 @@ from accelify.transforms.parallel import PARALLEL
 def transform(context: Context) -> Iterator[Change]:
     """Yield findings where such an object loads, and where another script hands one its wrapper."""
     script = context.script
-    if b"DataParallel" not in context.tree.data:
+    if not context.tree.mentions("DataParallel"):
         return
     wrapped, said = wrapped_models(script), set[str]()
     for one in keeping_objects(script, wrapped.keys()):

@@ -15,7 +15,6 @@ import contextlib
 import re
 from collections.abc import Iterator, Set
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.texts import is_numbered_gpu
@@ -30,9 +29,10 @@ from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.statements.done import statement_for
 from accelify.analysis.syntax import call_argument, call_keyword, calls_in, target_names
 from accelify.analysis.values import Method, Thing
-from accelify.edits import Edit, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 LOAD = Rule("ACC207", "load", "Every process would load this to the device it was saved from.", effort=1)
 CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pretrain|param", re.I)
@@ -92,9 +92,9 @@ def transform(context: Context) -> Iterator[Change]:
         edit: Edit
         try:
             if given is None:
-                edit = verbs.add_keyword(context.tree, call, f"map_location={accelerator}.device")
+                edit = verbs.add_argument(call, f"map_location={accelerator}.device")
             elif _is_of_one_gpu(context, given):
-                edit = verbs.replace(context.tree, given, f"{accelerator}.device")
+                edit = verbs.replace(given, f"{accelerator}.device")
             else:
                 continue
         except verbs.EditError:
@@ -122,7 +122,7 @@ def _to_host(context: Context, call: ast.Call) -> Iterator[Change]:
     if not loads_of_states(context.script, [call]):
         return
     with contextlib.suppress(verbs.EditError):
-        edit = verbs.add_keyword(context.tree, call, 'map_location="cpu"')
+        edit = verbs.add_argument(call, 'map_location="cpu"')
         yield context.change(LOAD, call, "all processes would load this to the same device", [edit])
 
 
@@ -138,11 +138,10 @@ def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
             continue
         if tree.in_fstring(call) or not comes_from(context.script, state, placed):
             continue
-        edits: list[Edit] = [verbs.insert(tree, tree.end(state), ".cpu()", -5)]
+        edits: list[Edit] = [verbs.replace(state, state, ".cpu()", order=5)]
         if name in _ALL_STATES:
             edits = [
-                verbs.insert(tree, tree.start(state), "[state.cpu() for state in ", 5),
-                verbs.insert(tree, tree.end(state), "]", -5),
+                verbs.replace(state, "[state.cpu() for state in ", state, "]", order=5),
             ]
         message = "the state of random numbers has to lie on the CPU, where the checkpoint no longer does"
         yield context.change(LOAD, call, message, edits)
@@ -184,7 +183,7 @@ def _waits(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     # A helper of another module may save under whatever name: `put(model, path)`.
     modules = script.program.modules.values()
-    if not any(word in module.tree.data for module in modules for word in _WRITING_WORDS):
+    if not any(module.tree.mentions(word) for module in modules for word in _WRITING_WORDS):
         return
     loads = script.calls_to(["torch.load"])
     # What trains itself reads what the training before it has left; behind its own training it reads its own.
@@ -244,7 +243,7 @@ def _behind_saves(context: Context, call: ast.Call, place: ast.stmt, done: set[a
             yield context.change(LOAD, save, "another process may load this before it is written", [wait])
             return
     if context.accelerator(place) is not None or same:
-        at = f" (line {tree.locate(tree.start(saves[-1]))[1]})" if saves else ""
+        at = f" (line {tree.line_of(saves[-1])})" if saves else ""
         message = (
             f"only the main process saves what this loads{at}, and another may come here before that: where all come "
             "by, let them wait in between (accelerator.wait_for_everyone())"
@@ -280,7 +279,7 @@ def _loads_elsewhere(context: Context, call: ast.Call) -> bool:
     interpreter = context.script.interpreter
     for callee in context.script.callees(call):
         module = interpreter.module_of(callee)
-        if module in context.script.modules or b"torch.load" not in module.tree.data:
+        if module in context.script.modules or not module.tree.mentions("torch.load"):
             continue
         calls = calls_in(callee.node)
         if any(context.effects.qualname(module, callee, c.func) == "torch.load" for c in calls):

@@ -15,7 +15,6 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.handed_numbers import handed_numbers
@@ -34,11 +33,12 @@ from accelify.analysis.syntax import (
     target_names,
     walk,
 )
-from accelify.edits import Edit
 from accelify.transforms.base import Change, Context
 from accelify.transforms.device_constants import CONSTANT
 from accelify.transforms.loading import CHECKPOINT, LOAD
 from accelify.transforms.unnumbered import unnumbered
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 _NUMBERED = re.compile(r"^cuda:\d+$")
 _PLACING = frozenset({"device", "to"})
@@ -166,7 +166,7 @@ def _told(context: Context, call: ast.Call, callee: Scope, parameter: str, place
     edits: list[Edit] = []
     if accelerator is not None:
         with contextlib.suppress(verbs.EditError):
-            edits.append(verbs.add_keyword(context.tree, call, f"{parameter}={accelerator}.device"))
+            edits.append(verbs.add_argument(call, f"{parameter}={accelerator}.device"))
     yield context.change(LOAD, call, message, edits)
 
 

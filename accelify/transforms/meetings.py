@@ -19,7 +19,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
@@ -35,9 +34,10 @@ from accelify.analysis.script import is_in_model
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.statements.reaching import reaching_assignments
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant, target_names, text_of, walk
-from accelify.edits import Edit
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 MEETING = Rule(
     "ACC120",
@@ -99,7 +99,7 @@ def _following(context: Context) -> Iterator[Change]:
         if accelerator is None or context.tree.in_fstring(site) or context.is_claimed(site):
             yield context.todo(MEETING, site, message, "move this model to the device of its batches")
             continue
-        edit = verbs.insert(context.tree, context.tree.end(site), f".to({accelerator}.device)")
+        edit = verbs.replace(site, site, f".to({accelerator}.device)")
         yield context.change(MEETING, site, message, [edit], core=True)
 
 
@@ -312,10 +312,7 @@ def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Thing]
         text = context.tree.segment(argument)
         edits = [_make_there(context, maker, device)] if maker is not None and inside else []
         if not edits:
-            if not isinstance(argument, _ALONE):
-                edits = [verbs.insert(context.tree, context.tree.start(argument), "(", 5)]
-            close = "" if isinstance(argument, _ALONE) else ")"
-            edits.append(verbs.insert(context.tree, context.tree.end(argument), f"{close}.to({device})", -5))
+            edits = [verbs.replace(argument, argument, f".to({device})", order=5)]
         after.settle(argument, DEVICE)
         message = f"`{_short(text)}` is on the host, where the model no longer is"
         yield context.change(MEETING, argument, message, edits, core=True)
@@ -442,11 +439,11 @@ def _make_there(context: Context, maker: ast.Call, device: str) -> Edit:
     last = (context.script.qualname(maker.func) or "").rpartition(".")[2]
     if last in MAKERS - DRAWING and call_keyword(maker, "device") is None:
         try:
-            return verbs.add_keyword(context.tree, maker, f"device={device}")
+            return verbs.add_argument(maker, f"device={device}")
         except verbs.EditError:
             pass
     # What is drawn is drawn where it was, so that it stays the same.
-    return verbs.insert(context.tree, context.tree.end(maker), f".to({device})")
+    return verbs.replace(maker, maker, f".to({device})")
 
 
 def _device_of(placed: list[ast.expr]) -> str | None:
@@ -471,12 +468,10 @@ def _fetched(context: Context, node: ast.expr) -> list[Edit]:
 
 
 def _with_method(context: Context, node: ast.expr, call: str) -> list[Edit]:
-    tree = context.tree
     if isinstance(node, _ALONE):
-        return [verbs.insert(tree, tree.end(node), call, -5)]
+        return [verbs.replace(node, node, call, order=5)]
     return [
-        verbs.insert(tree, tree.start(node), "(", 5),
-        verbs.insert(tree, tree.end(node), f"){call}", -5),
+        verbs.replace(node, "(", node, f"){call}", order=5),
     ]
 
 

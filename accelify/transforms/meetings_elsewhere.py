@@ -12,14 +12,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.devices.locations import DEVICE, DRAWING, HOST, HOST_MAKERS
 from accelify.analysis.devices.made_elsewhere import MadeElsewhere, made_elsewhere
 from accelify.analysis.syntax import text_of
-from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, short
 from accelify.transforms.meetings import MEETING
 from accelify.transforms.mended_elsewhere import MendedElsewhere
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -50,15 +50,15 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _made_beside(one: MadeElsewhere) -> Edit | None:
     """The edit that makes it there; None in a module that trains, which is converted by itself."""
-    if b".backward(" in one.module.tree.data:
+    if one.module.tree.mentions(".backward("):
         return None
-    tree, device = one.module.tree, f"{one.beside}.device"
+    device = f"{one.beside}.device"
     last = text_of(one.maker.func).rpartition(".")[2]
     try:
         if last not in DRAWING | HOST_MAKERS:
-            return verbs.add_keyword(tree, one.maker, f"device={device}")
+            return verbs.add_argument(one.maker, f"device={device}")
         # What is drawn is drawn where it was, so that it stays the same.
-        return verbs.insert(tree, tree.end(one.maker), f".to({device})")
+        return verbs.replace(one.maker, one.maker, f".to({device})")
     except verbs.EditError:
         return None
 

@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass
 
 from accelify.analysis.program import Module
-from accelify.edits import Edit
 from accelify.transforms.base import Rule
+from accelify.writer.edits import Edit
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.files.loaded import comes_from, with_callers
 from accelify.analysis.models.merged_weights import merged_weights, taken_out_at
 from accelify.analysis.models.parallel_wraps import is_behind, wrapped_models
 from accelify.analysis.models.weight_names import PREFIX
 from accelify.analysis.schedules.training_before import trained_before
-from accelify.edits import Edit
 from accelify.transforms.base import Change, Context
 from accelify.transforms.parallel import PARALLEL
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 _MESSAGE = "files that were saved under DataParallel have `module.` before the names of the weights"
 
@@ -26,7 +26,7 @@ _MESSAGE = "files that were saved under DataParallel have `module.` before the n
 def transform(context: Context) -> Iterator[Change]:
     """Yield the names without their prefix, and a finding where it cannot be told what has been read."""
     script, tree = context.script, context.tree
-    if b"DataParallel" not in tree.data or b"torch" not in tree.data:
+    if not tree.mentions("DataParallel") or not tree.mentions("torch"):
         return
     found = list(merged_weights(script))
     wrapped = wrapped_models(script) if found else {}
@@ -53,8 +53,7 @@ def transform(context: Context) -> Iterator[Change]:
         for place in sorted(places - done, key=tree.start):
             without = f'{{name.removeprefix("{PREFIX}"): weight for name, weight in '
             edits: list[Edit] = [
-                verbs.insert(tree, tree.start(place), without, 5),
-                verbs.insert(tree, tree.end(place), ".items()}", -5),
+                verbs.replace(place, without, place, ".items()}", order=5),
             ]
             yield context.change(PARALLEL, place, _MESSAGE, edits)
         done |= places

@@ -12,7 +12,6 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.locations import HOST
@@ -21,9 +20,10 @@ from accelify.analysis.models.filled_from_host import filled_from_host
 from accelify.analysis.models.grown import grown_models
 from accelify.analysis.models.shared_factories import is_told_device
 from accelify.analysis.syntax import call_argument, calls_in, dotted, is_constant, target_names, text_of, walk
-from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Delete, Edit
 
 MOVE = Rule(
     "ACC104",
@@ -51,7 +51,7 @@ class _Moves:
         self.tree = context.tree
         self.fate: dict[ast.Call, str] = {}
         self._needed_early: dict[v.Thing, bool] = {}
-        self._scripts = any(b"jit" in module.tree.data for module in self.script.modules)
+        self._scripts = any(module.tree.mentions("jit") for module in self.script.modules)
         for call in self.script.calls():
             if not context.is_claimed(call) and not self.tree.in_fstring(call):
                 fate = self._decide(call)
@@ -73,7 +73,7 @@ class _Moves:
                 MOVE,
                 stmt,
                 "a prepared loader or model is on the right device already",
-                [DeleteStatement(stmt)],
+                [Delete(stmt)],
                 core=True,
             )
         yield from self._comprehensions(handled)
@@ -461,8 +461,7 @@ class _Moves:
         if isinstance(branch, ast.IfExp):
             if not texts[0]:
                 return None
-            return [verbs.replace(self.tree, branch, texts[0])]
-        indent = self.tree.indent(branch)
+            return [verbs.replace(branch, texts[0])]
         lines = []
         for stmt, text, (one, _) in zip(branch.orelse, texts, pairs, strict=True):
             assert isinstance(stmt, ast.Assign)
@@ -476,16 +475,12 @@ class _Moves:
         if self.tree.is_elif(branch):
             return None
         if not lines:
-            return [DeleteStatement(branch)]
-        return [
-            Replace(self.tree.start(branch), self.tree.end(branch), (self.tree.newline + indent).join(lines))
-        ]
+            return [Delete(branch)]
+        return [verbs.replace(branch, "\n".join(lines))]
 
     def _moved(self, node: ast.expr, accelerator: str | None) -> str | None:
         """An expression's text with its moves gone, or to the Accelerator's device; None where it cannot be written."""
-        first = self.tree.start(node)
-        text = self.tree.segment(node).encode()
-        parts: list[tuple[int, int, bytes]] = []
+        edits: list[Edit] = []
         for call in walk(node):
             fate = self.fate.get(call) if isinstance(call, ast.Call) else None
             if fate is None:
@@ -499,12 +494,9 @@ class _Moves:
                 kept = call.args[0]
                 if not isinstance(kept, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
                     return None
-                parts.append((self.tree.start(call) - first, self.tree.start(kept) - first, b""))
-            new = f".to({accelerator}.device)" if fate == _REWRITE else ""
-            parts.append((self.tree.end(kept) - first, self.tree.end(call) - first, new.encode()))
-        for start, end, replacement in sorted(parts, reverse=True):
-            text = text[:start] + replacement + text[end:]
-        return text.decode()
+            new = (f".to({accelerator}.device)",) if fate == _REWRITE else ()
+            edits.append(verbs.replace(call, kept, *new))
+        return verbs.written(self.tree, node, edits) if edits else self.tree.segment(node)
 
     def _comprehensions(self, handled: set[ast.Call]) -> Iterator[Change]:
         """`x, y = [t.to(device) for t in batch]` becomes `x, y = batch`."""
@@ -526,7 +518,7 @@ class _Moves:
             calls = [n for n in calls_in(inner) if n in self.fate]
             handled.update(calls)
             self.context.claim(value)
-            edit = verbs.replace(self.tree, value, self.tree.segment(inner.generators[0].iter))
+            edit = verbs.replace(value, self.tree.segment(inner.generators[0].iter))
             yield self.context.change(
                 MOVE, value, "a prepared loader is on the right device already", [edit], core=True
             )
@@ -552,37 +544,25 @@ class _Moves:
                 kept, given = left[0]
                 if given.lineno != given.end_lineno:
                     continue
-                edits = [
-                    Replace(self.tree.start(stmt), self.tree.start(given), f"{self.tree.segment(kept)} = "),
-                    Replace(self.tree.end(given), self.tree.end(stmt), ""),
-                ]
+                edits = [verbs.replace(stmt.targets[0], kept), verbs.replace(stmt.value, given)]
             if edits is None:
                 continue
             handled.update(calls)
             yield self.context.change(MOVE, stmt, "the rest of it is placed by prepare", edits, core=True)
 
     def _without(self, gone: list[bool], stmt: ast.Assign) -> list[Edit] | None:
-        """Edits that take some of the pairs out of `a, b, c = x, y, z`; None where more than commas parts them."""
+        """Edits that take some of the pairs out of `a, b, c = x, y, z`."""
         edits: list[Edit] = []
         for side in (stmt.targets[0], stmt.value):
             assert isinstance(side, ast.Tuple)
-            starts, ends = [*map(self.tree.start, side.elts)], [*map(self.tree.end, side.elts)]
-            between = [self.tree.data[a:b] for a, b in zip(ends, starts[1:], strict=False)]
-            if any(b"".join(text.split()) != b"," for text in between):
-                return None
-            last = max(i for i, out in enumerate(gone) if not out)
-            for index, out in enumerate(gone):
-                if out and index < last:
-                    edits.append(Replace(starts[index], starts[index + 1], ""))
-                elif out:
-                    edits.append(Replace(ends[index - 1], ends[index], ""))
+            edits += [verbs.DropArgument(side, one) for one, out in zip(side.elts, gone, strict=True) if out]
         return edits
 
     def _edit(self, call: ast.Call, fate: str) -> list[Edit] | None:
         if fate == _REMOVE:
             if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
-                return [verbs.keep_receiver(self.tree, call)]
-            return list(verbs.keep_argument(self.tree, call, call.args[0]))
+                return [verbs.keep_receiver(call)]
+            return [verbs.replace(call, call.args[0])]
         accelerator = self.context.accelerator(call)
         if accelerator is None:
             return None
@@ -592,5 +572,4 @@ class _Moves:
             for kw in call.keywords
             if kw.arg in ("non_blocking", "async", "async_")
         )
-        end = self.tree.end(call.func)
-        return [Replace(end - len(call.func.attr), self.tree.end(call), f"to({accelerator}.device{extra})")]
+        return [verbs.replace(call, call.func.value, f".to({accelerator}.device{extra})")]

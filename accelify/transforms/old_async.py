@@ -9,10 +9,10 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.syntax import Tree
-from accelify.edits import YIELDING, Edit, Replace
 from accelify.findings import Severity
 from accelify.obsolete_keywords import MODERN, OBSOLETE, obsolete_keywords
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer.edits import Edit, NameArgument
 
 OLD_ASYNC = Rule(
     "ACC123",
@@ -32,9 +32,8 @@ def transform(context: Context) -> Iterator[Change]:
 
 def renamed(tree: Tree) -> Iterator[tuple[ast.Call, Edit]]:
     """Each call with such an argument, and the edit that gives it today's name."""
-    if OBSOLETE.encode() not in tree.data:
+    if not tree.mentions(OBSOLETE):
         return
     for call in tree.nodes(ast.Call):
         for keyword in obsolete_keywords(call):
-            start = tree.start(keyword)
-            yield call, Replace(start, start + len(OBSOLETE), MODERN, YIELDING)
+            yield call, NameArgument(call, keyword, MODERN, yielding=True)

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from accelify.analysis.losses.scalar_losses import ScalarLosses
 from accelify.analysis.modules.come_to import come_to
 from accelify.analysis.syntax import Node, is_constant, text_of
-from accelify.edits import YIELDING, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
 
 OLD_ITEM = Rule(
     "ACC124",
@@ -37,7 +37,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the edits of losses that are read by `.data[0]`, and findings where others may be such."""
     yield from _elsewhere(context)
     tree = context.tree
-    if b".data[" not in tree.data and b"()[" not in tree.data:
+    if not tree.mentions(".data[") and not tree.mentions("()["):
         return
     scalars = ScalarLosses(context.script)
     others: list[tuple[ast.Subscript, ast.expr]] = []
@@ -46,7 +46,7 @@ def transform(context: Context) -> Iterator[Change]:
         if tree.in_fstring(node) or not scalars.has(held):
             others.append((node, held))
             continue
-        edit = Replace(tree.end(held), tree.end(node), ".item()", YIELDING)
+        edit = verbs.replace(node, held, ".item()", yielding=True)
         message = f"`{tree.segment(node)}` ends with an IndexError since torch 0.5: a loss has no elements"
         mended = True
         yield context.change(OLD_ITEM, node, message, [edit])
@@ -64,7 +64,7 @@ def _left(
         if _may_be_number(context, scalars, node, held):
             known.setdefault((context.script.scope_of(node), text_of(node)), []).append(node)
     for (_, text), nodes in known.items():
-        lines = ", ".join(str(context.tree.locate(context.tree.start(n))[1]) for n in nodes[1:])
+        lines = ", ".join(str(context.tree.line_of(n)) for n in nodes[1:])
         also = f" (also in line{'s' if len(nodes) > 2 else ''} {lines})" if lines else ""
         number = text_of(_held(nodes[0].value))
         message = (

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import values as v
-from accelify.edits import Edit, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 OLD_NEXT = Rule(
     "ACC122",
@@ -40,8 +40,7 @@ def transform(context: Context) -> Iterator[Change]:
         if script.scope_of(call).resolve("next") is not None:
             continue
         edits: list[Edit] = [
-            verbs.insert(tree, tree.start(call), "next("),
-            Replace(tree.receiver_end(func), tree.end(call), ")"),
+            verbs.replace(call, "next(", func.value, ")"),
         ]
         since = "once its loader is prepared" if prepared else "since torch 1.13"
         message = f"`{tree.segment(func.value)}` has no `next` of its own {since}"

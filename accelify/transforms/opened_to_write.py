@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.modules.come_to import come_to
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, call_argument
 from accelify.transforms.base import Change, Context
 from accelify.transforms.files import FILES
+from accelify.writer import edits as verbs
 
 _WORD = b"h5py"
 # With "a" a file may be made.
@@ -26,7 +26,7 @@ _READING = frozenset("close keys values items get filename visit visititems".spl
 def transform(context: Context) -> Iterator[Change]:
     """Yield the mode of each such file, or a finding at the call that comes to one."""
     script, tree = context.script, context.tree
-    found = list(script.calls()) if any(_WORD in m.tree.data for m in script.modules) else []
+    found = list(script.calls()) if any(m.tree.mentions(_WORD) for m in script.modules) else []
     for call in found:
         mode = _writing_mode(call)
         if mode is None or script.qualname(call.func) != "h5py.File" or tree.in_fstring(call):
@@ -35,7 +35,7 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         if _is_only_read(call, script.scope_of(call), tree.parent):
             message = f"HDF5 gives a file that is opened with mode {mode.value!r} to one process alone"
-            edit = verbs.replace(tree, mode, '"r"' if tree.segment(mode).startswith('"') else "'r'")
+            edit = verbs.replace(mode, '"r"' if tree.segment(mode).startswith('"') else "'r'")
             yield context.change(FILES, call, message, [edit])
     for call, module, scope in come_to(script, _WORD):
         if context.is_guarded(call) or context.plan.on_main_only(call):

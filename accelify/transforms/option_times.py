@@ -14,15 +14,15 @@ from accelify.analysis.files.clock_texts import ClockTexts
 from accelify.analysis.scopes import handed_to
 from accelify.analysis.statements.option_defaults import option_name
 from accelify.analysis.syntax import call_keyword, dotted
-from accelify.edits import Edit, InsertBefore
 from accelify.transforms.base import Change, Context, short
 from accelify.transforms.clock_paths import is_read_as_path
 from accelify.transforms.clocks import ADVICE, CLOCK, agreement_import, reads_files
+from accelify.writer.edits import Edit, InsertBefore
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the agreement on each such option, and a finding where it is read above the Accelerator."""
-    if b"add_argument" not in context.tree.data or context.plan.anchor is None:
+    if not context.tree.mentions("add_argument") or context.plan.anchor is None:
         return
     texts = ClockTexts(context.script)
     if not texts.is_near or not reads_files(context):

@@ -72,14 +72,14 @@ def _place(context: Context, node: ast.expr, scope: Scope, backward: ast.Call) -
     if module is context.script.module_of(backward) or module.path is None:
         return ""
     own = module in context.script.modules
-    line = context.tree.locate(context.tree.start(node))[1] if own else node.lineno
+    line = context.tree.line_of(node) if own else node.lineno
     return f" ({module.path.name}:{line})"
 
 
 def _line(context: Context, node: ast.expr, scope: Scope, backward: ast.Call) -> str:
     """Where something stands, in whichever module."""
     place = _place(context, node, scope, backward)
-    return place or f" in line {context.tree.locate(context.tree.start(node))[1]}"
+    return place or f" in line {context.tree.line_of(node)}"
 
 
 def _message(context: Context, said: list[str]) -> str:

@@ -212,7 +212,7 @@ def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
             )
         message = f"`{name}` covers one process's share of the data only, and is shown"
         if context.script.scope_of(call) is context.script.scope_of(origin):
-            message += f" in line {context.tree.locate(context.tree.start(call))[1]}"
+            message += f" in line {context.tree.line_of(call)}"
         message += _too_small(context, followed, origin)
         yield context.change(FIGURE, origin, message)
 

@@ -13,16 +13,16 @@ import ast
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.data.followed import runs_in
 from accelify.analysis.metrics.counts import size_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
-from accelify.analysis.syntax import call_argument, target_names, walk
+from accelify.analysis.syntax import Tree, call_argument, target_names, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
+from accelify.writer import edits as verbs
 
 NOISE = Rule(
     "ACC423",
@@ -43,7 +43,7 @@ def transform(context: Context) -> Iterator[Change]:
     if not context.plan.shares_training_data:
         return
     yield from _elsewhere(context)
-    if b"random." not in context.tree.data:
+    if not context.tree.mentions("random."):
         return
     loops = set(context.shared_loops())
     for call in context.script.calls_named(_is_draw):
@@ -70,14 +70,14 @@ def transform(context: Context) -> Iterator[Change]:
                 NOISE, call, f"{message}: draw it with torch, or seed NumPy with the rank added"
             )
             continue
-        own = verbs.replace(context.tree, func.value, f"{accelerator}.numpy_random")
+        own = verbs.replace(func.value, f"{accelerator}.numpy_random")
         yield context.change(NOISE, call, message, [own])
 
 
 def _elsewhere(context: Context) -> Iterator[Change]:
     """Name what functions of modules that are not converted draw for the batch."""
     script = context.script
-    others = {m for m in script.program.modules.values() if m not in script.modules and _draws(m.tree.data)}
+    others = {m for m in script.program.modules.values() if m not in script.modules and _draws(m.tree)}
     loops = set(context.shared_loops()) if others else set()
     for call in script.calls() if others else ():
         for callee in in_order(script.callees(call)):
@@ -113,8 +113,8 @@ def _drawn_for_batch(context: Context, call: ast.Call, callee: Scope, module: Mo
     return None
 
 
-def _draws(data: bytes) -> bool:
-    return b"random." in data and b"numpy" in data
+def _draws(tree: Tree) -> bool:
+    return tree.mentions("random.") and tree.mentions("numpy")
 
 
 def _is_draw(name: str | None) -> bool:

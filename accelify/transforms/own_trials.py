@@ -29,7 +29,7 @@ _WORDS = tuple(name.encode() for name in (*_LIBRARIES, "wandb"))
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield a finding for each call that runs the training for settings of its own choice."""
-    if not any(word in context.tree.data for word in _WORDS) or context.plan.known.distributed:
+    if not any(context.tree.mentions(word) for word in _WORDS) or context.plan.known.distributed:
         return
     training = context.script.training_scopes
     for call in context.script.calls():

@@ -22,7 +22,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.run_elsewhere import runs_on_host
@@ -44,9 +43,10 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.conditions import around_alone
 from accelify.analysis.syntax import call_argument, dotted, text_of, walk
 from accelify.analysis.values import Thing
-from accelify.edits import DeleteStatement, Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Delete, Edit
 
 PARALLEL = Rule(
     "ACC109", "data-parallel", "DataParallel splits each batch over the GPUs of one process.", Severity.ERROR
@@ -80,7 +80,7 @@ def transform(context: Context) -> Iterator[Change]:
             edits, deleted = _without_statement(context, stmt, only_wrapping)
             gone |= deleted
         else:
-            edits = list(verbs.keep_argument(context.tree, call, inner))
+            edits = [verbs.replace(call, inner)]
             context.claim(call.func, *[kw.value for kw in call.keywords])
         message, safety = "prepare distributes the model; DataParallel must not wrap it", None
         if k.is_unread_wrapper(name := context.script.qualname(call.func) or "", call):
@@ -157,9 +157,9 @@ def _unwrapped_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]])
             mark = f"take `.module` out of `{one.callee.name}` ({where})"
             yield context.todo(PARALLEL, one.call, message, mark)
             continue
-        edits: list[Edit] = [verbs.replace(tree, flag, "False")]
+        edits: list[Edit] = [verbs.replace(flag, "False")]
         if context.plan.after_prepare(one.call, models):
-            edits.append(verbs.replace(tree, one.model, context.unwrapped(one.model, accelerator)))
+            edits.append(verbs.replace(one.model, context.unwrapped(one.model, accelerator)))
         context.claim(flag, one.model)
         message = f"`{one.callee.name}` is told of a DataParallel ({where}), in which the model no longer is"
         yield context.change(PARALLEL, one.call, message, edits, core=True)
@@ -174,7 +174,7 @@ def _stray(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[C
     for module, read in stray_unwrapping(context.script, set(wrapped), known):
         converted = module in context.script.modules
         file = module.path.name if module.path is not None else "the script"
-        line = context.tree.locate(context.tree.start(read))[1] if converted else read.lineno
+        line = context.tree.line_of(read) if converted else read.lineno
         message = (
             f"`.module` is read in {file}, line {line}, of what may be a model that has no wrapper any more"
         )
@@ -241,7 +241,7 @@ def _model_and_device(run: ast.Call) -> tuple[str, str]:
 def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
     """Files of the script as it was have `module.` before the names of weights that a wrapped model is given."""
     script, tree = context.script, context.tree
-    calls = list(script.calls()) if wrapped and b"load_state_dict" in tree.data else []
+    calls = list(script.calls()) if wrapped and tree.mentions("load_state_dict") else []
     read = {c for c in calls if script.qualname(c.func) == "torch.load"}
     loads = with_callers(script, read | loads_elsewhere(script)) if calls else set()
     given = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict"]
@@ -270,12 +270,10 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
             continue
         if tree.in_fstring(call) or context.is_claimed(call) or not comes_from(script, state, loads):
             continue
-        start, end = tree.start(state), tree.end(state)
         taken = '.removeprefix("module.")' if whole else ""
         taken += "".join(f'.replace("{name}.module.", "{name}.")' for name in sorted(inner))
         edits: list[Edit] = [
-            verbs.insert(tree, start, f"{{name{taken}: weight for name, weight in ", 5),
-            verbs.insert(tree, end, ".items()}", -5),
+            verbs.replace(state, f"{{name{taken}: weight for name, weight in ", state, ".items()}", order=5),
         ]
         message = "files that were saved under DataParallel have `module.` before the names of the weights"
         yield context.change(PARALLEL, call, message, edits)
@@ -355,13 +353,13 @@ def _read_again(context: Context, keys: set[str | None]) -> Iterator[Change]:
     """What this run has saved and loads when it has trained is in no wrapper either."""
     tree = context.tree
     for module in context.script.modules if keys else ():
-        for key, node in taken_out(module.tree.module) if b".module" in module.tree.data else ():
+        for key, node in taken_out(module.tree.module) if module.tree.mentions(".module") else ():
             if key not in keys or context.is_claimed(node) or tree.in_fstring(node):
                 continue
             if context.plan.is_prepared(node.value) or not trained_before(context.script, node):
                 continue
             context.claim(node)
-            gone = Replace(tree.end(node.value), tree.end(node), "")
+            gone = verbs.replace(node, node.value)
             yield context.change(PARALLEL, node, "the model was saved without its DataParallel", [gone])
 
 
@@ -380,7 +378,7 @@ def _asked_for(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
                 message = (
                     f"`{callee.name}` changes how DataParallel copies the model, which it no longer does"
                 )
-                yield context.change(PARALLEL, call, message, [DeleteStatement(stmt)], core=True)
+                yield context.change(PARALLEL, call, message, [Delete(stmt)], core=True)
                 continue
             message = f"`{callee.name}` wants a DataParallel, and the model is none any more"
             yield context.todo(
@@ -424,7 +422,7 @@ def _inner_modules(context: Context, parts: set[Thing]) -> Iterator[Change]:
             continue
         held = context.script.things(node.value)
         if held and held <= parts:
-            gone = Replace(context.tree.end(node.value), context.tree.end(node), "")
+            gone = verbs.replace(node, node.value)
             message = "`.module` is there only while it is wrapped"
             yield context.change(PARALLEL, node, message, [gone], core=True)
 
@@ -469,21 +467,21 @@ def _without_statement(
         ):
             loop = around_alone(tree, around)
         context.claim(loop)
-        return [DeleteStatement(loop)], set(branch.body)
+        return [Delete(loop)], set(branch.body)
     if not isinstance(branch, ast.If) or not _only_reports(branch, only_wrapping):
         context.claim(stmt)
-        return [DeleteStatement(stmt)], {stmt}
+        return [Delete(stmt)], {stmt}
     deleted = only_wrapping.intersection(branch.body)
     if not branch.orelse and not tree.is_elif(branch):
         target = around_alone(tree, branch)
         context.claim(target)
-        return [DeleteStatement(target)], deleted
+        return [Delete(target)], deleted
     if stmt in branch.body and branch.orelse:
         # What tells of several devices goes with them, and the other branch is what is left.
         context.claim(*branch.body)
-        return [DeleteStatement(s) for s in branch.body], deleted
+        return [Delete(s) for s in branch.body], deleted
     context.claim(stmt)
-    return [DeleteStatement(stmt)], {stmt}
+    return [Delete(stmt)], {stmt}
 
 
 def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:

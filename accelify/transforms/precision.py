@@ -18,14 +18,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.schedules.regions import kept_region
 from accelify.analysis.syntax import calls_in
-from accelify.edits import DeleteStatement, Edit
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Delete, Edit
 
 SCALER = Rule(
     "ACC110",
@@ -54,7 +54,7 @@ def transform(context: Context) -> Iterator[Change]:
         elif isinstance(context.tree.parent(call), ast.withitem):
             accelerator = context.accelerator(call)
             if accelerator is not None:
-                edit = verbs.replace(context.tree, call, f"{accelerator}.autocast()")
+                edit = verbs.replace(call, f"{accelerator}.autocast()")
                 yield context.change(
                     AUTOCAST, call, "mixed precision is the Accelerator's", [edit], core=True
                 )
@@ -66,9 +66,9 @@ def _opened(
 ) -> Iterator[Change]:
     """`context = autocast(...)`, then `with context:`."""
     accelerators = [context.accelerator(use) for use in uses]
-    edits: list[Edit] = [DeleteStatement(statement)]
+    edits: list[Edit] = [Delete(statement)]
     edits += [
-        verbs.replace(context.tree, use, f"{accelerator}.autocast()")
+        verbs.replace(use, f"{accelerator}.autocast()")
         for use, accelerator in zip(uses, accelerators, strict=True)
     ]
     context.claim(statement)
@@ -99,14 +99,14 @@ def _scalers(context: Context) -> Iterator[Change]:
             accelerator_step = (
                 f"{tree.segment(call.args[0])}.step({', '.join(tree.segment(a) for a in call.args[1:])})"
             )
-            edits = [verbs.replace(tree, call, accelerator_step)]
+            edits = [verbs.replace(call, accelerator_step)]
         elif func.attr == "unscale_" and call.args and _read_unscaled(context, stmt):
             accelerator = context.accelerator(call)
             if accelerator is not None:
                 optimizer = tree.segment(call.args[0])
-                edits = [verbs.replace(tree, call, f"{accelerator}.unscale_gradients({optimizer})")]
+                edits = [verbs.replace(call, f"{accelerator}.unscale_gradients({optimizer})")]
         elif func.attr in ("update", "unscale_") and isinstance(stmt, ast.Expr):
-            edits = [DeleteStatement(stmt)]
+            edits = [Delete(stmt)]
         elif func.attr == "scale":
             if any(n in scaled for n in tree.ancestors(call)):
                 continue
@@ -115,7 +115,7 @@ def _scalers(context: Context) -> Iterator[Change]:
                 change.finding,
                 (),
                 True,
-                f"the scaled loss of line {tree.locate(tree.start(call))[1]} is used for more than backward",
+                f"the scaled loss of line {tree.line_of(call)} is used for more than backward",
             )
             continue
         else:
@@ -135,9 +135,9 @@ def _scalers(context: Context) -> Iterator[Change]:
             if context.for_accelerate:
                 # It is None in full precision, where the script's own methods still have to work.
                 own += f" or {tree.segment(call.func)}(enabled=False)"
-            edit: Edit = verbs.replace(tree, stmt.value, own)
+            edit: Edit = verbs.replace(stmt.value, own)
         else:
-            edit = DeleteStatement(stmt)
+            edit = Delete(stmt)
         context.claim(stmt)
         yield context.change(SCALER, call, "the Accelerator has a GradScaler of its own", [edit], core=True)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis.files.effect_sites import PRINTERS
 from accelify.analysis.files.log_files import begins_log
@@ -28,11 +27,12 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.done import needed_beside, statement_for
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
 from accelify.analysis.values import Thing
-from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.early import lines_at, runs_first, scopes_above
 from accelify.transforms.nearby import is_called_within_reach, is_run_by_all
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
 # Those of other libraries hand their lines on to Python's own.
@@ -82,7 +82,7 @@ def transform(context: Context) -> Iterator[Change]:
             PRINT,
             call,
             "every process would print this",
-            [Replace(tree.start(func), tree.end(func), f"{accelerator}.print")],
+            [verbs.replace(func, f"{accelerator}.print")],
         )
     if beyond:
         yield _printed_beyond(context, beyond)
@@ -152,10 +152,10 @@ def _beside_bars(context: Context) -> Iterator[Change]:
             continue
         guard: Edit
         if statement is None:
-            guard = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
+            guard = verbs.replace(call, call, f" if {accelerator}.is_main_process else None")
         else:
             context.guarded.add(statement)
-            guard = Indent(statement, statement, f"if {accelerator}.is_main_process:")
+            guard = PutUnder(statement, statement, f"if {accelerator}.is_main_process:")
         yield context.change(PRINT, call, "every process would print this", [guard])
 
 
@@ -170,7 +170,7 @@ def _is_of_console(context: Context, func: ast.expr) -> bool:
     if (
         not isinstance(func, ast.Attribute)
         or func.attr not in _OF_CONSOLE
-        or b"Console" not in context.tree.data
+        or not context.tree.mentions("Console")
     ):
         return False
     held = context.script.values(func.value)
@@ -240,7 +240,7 @@ def _logging(context: Context) -> Iterator[Change]:
     above = scopes_above(context)
     early = [c for c in calls if runs_first(context, c, above) and not _is_by_main_only(context, c)]
     if early:
-        at = lines_at({context.tree.locate(context.tree.start(call))[1] for call in early})
+        at = lines_at({context.tree.line_of(call) for call in early})
         message = f"every process logs this, where there is no Accelerator to ask ({at})"
         yield context.change(LOGGING, early[0], message, severity=Severity.INFO)
 
@@ -251,7 +251,7 @@ def _loaded_again(context: Context, place: ast.stmt) -> ast.stmt | None:
     scope = script.scope_of(place)
     found = [
         stmt
-        for call in (script.calls() if b"reload(" in tree.data else ())
+        for call in (script.calls() if tree.mentions("reload(") else ())
         if (script.qualname(call.func) or "").rpartition(".")[2] == "reload" and len(call.args) == 1
         if script.qualname(call.args[0]) == "logging" and script.scope_of(call) is scope
         if isinstance(stmt := tree.statement(call), ast.Expr) and tree.start(stmt) > tree.start(place)
@@ -261,7 +261,7 @@ def _loaded_again(context: Context, place: ast.stmt) -> ast.stmt | None:
 
 def _by_loguru(context: Context) -> Iterator[Change]:
     """One finding for what is logged by loguru, whose lines Python's own switch does not reach."""
-    for call in context.script.calls() if b"loguru" in context.tree.data else ():
+    for call in context.script.calls() if context.tree.mentions("loguru") else ():
         method = (context.script.qualname(call.func) or "").rpartition(_LOGURU)[2]
         if method in ("info", "debug", "success", "trace", "log") and not _is_by_main_only(context, call):
             message = 'every process logs this by loguru: `logger.disable("")` on the others keeps them quiet'
@@ -285,7 +285,7 @@ def _log_files(context: Context) -> Iterator[Change]:
         edits: list[Edit] = []
         if accelerator is not None and not context.tree.in_fstring(call):
             text = f'{context.tree.segment(mode)} if {accelerator}.is_main_process else "a"'
-            edits.append(Replace(context.tree.start(mode), context.tree.end(mode), text))
+            edits.append(verbs.replace(mode, text))
         yield context.change(LOGGING, call, "every process empties this file when it opens it", edits)
 
 

@@ -23,16 +23,16 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.planning.homes import node_of
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, walk
-from accelify.edits import Edit
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.nearby import is_called_within_reach
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 PROGRESS = Rule("ACC202", "progress-bar", "Every process would draw the same progress bar.", effort=1)
 # What a disabled bar does not have, or leaves at its start.
@@ -112,7 +112,7 @@ def _own_total(context: Context, call: ast.Call, accelerator: str) -> list[Edit]
     text = tree.segment(total)
     if isinstance(total, (ast.IfExp, ast.Lambda, ast.NamedExpr, ast.BinOp)):
         text = f"({text})"
-    edits: list[Edit] = [verbs.replace(tree, total, f"{math}.ceil({text} / {accelerator}.num_processes)")]
+    edits: list[Edit] = [verbs.replace(total, f"{math}.ceil({text} / {accelerator}.num_processes)")]
     if line is not None:
         edits.append(context.import_for(call, line))
     return edits
@@ -191,18 +191,18 @@ def _disabled(context: Context, call: ast.Call, told: ast.expr | None, accelerat
     """The edits that turn a bar off on the other processes; on the first it is `told` what it was."""
     tree, off = context.tree, f"not {accelerator}.{_SILENT}"
     if told is None:
-        return [verbs.add_keyword(tree, call, f"disable={off}")]
+        return [verbs.add_argument(call, f"disable={off}")]
     if is_constant(told, False):
-        return [verbs.replace(tree, told, off)]
+        return [verbs.replace(told, off)]
     text = tree.segment(told)
     loose = isinstance(told, (ast.IfExp, ast.Lambda, ast.NamedExpr))
-    return [verbs.replace(tree, told, f"{off} or ({text})" if loose else f"{off} or {text}")]
+    return [verbs.replace(told, f"{off} or ({text})" if loose else f"{off} or {text}")]
 
 
 def _silenced(context: Context, call: ast.Call, accelerator: str) -> list[Edit]:
     os, line = module_at(context.script, call, "os")
     place = f'file=None if {accelerator}.{_SILENT} else open({os}.devnull, "w")'
-    edits: list[Edit] = [verbs.add_keyword(context.tree, call, place)]
+    edits: list[Edit] = [verbs.add_argument(call, place)]
     if line is not None:
         edits.append(context.import_for(call, line))
     return edits

@@ -17,9 +17,10 @@ import re
 from collections.abc import Iterator
 
 from accelify.analysis.syntax import dotted
-from accelify.edits import Edit, Indent, InsertAfter, Replace
 from accelify.transforms.base import Change, Context
 from accelify.transforms.files import FILES
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter, PutUnder
 
 _WORD = re.compile(rb"\b(RecordVideo|Monitor|VecVideoRecorder)\b")
 _RECORDER = re.compile(
@@ -37,7 +38,7 @@ _ASKED = frozenset(
 def transform(context: Context) -> Iterator[Change]:
     """Yield a guard for each such wrapper, or a finding where every process needs it."""
     script, tree = context.script, context.tree
-    if not _WORD.search(tree.data):
+    if not tree.mentions(_WORD):
         return
     asked = any(node.attr in _ASKED for node in tree.nodes(ast.Attribute))
     for call in script.calls_named(_RECORDER.match):
@@ -55,7 +56,7 @@ def _runs_elsewhere(context: Context, call: ast.Call) -> bool:
     """Whether the function around a call may be run in another process, for one environment of several."""
     if context.script.scope_of(call).kind != "function":
         return False
-    return any(_STARTING.search(module.tree.data) for module in context.script.modules)
+    return any(module.tree.mentions(_STARTING) for module in context.script.modules)
 
 
 def _edits(context: Context, call: ast.Call) -> list[Edit]:
@@ -71,18 +72,15 @@ def _edits(context: Context, call: ast.Call) -> list[Edit]:
         return []
     if dotted(inner) == name:
         context.guarded.add(stmt)
-        return [Indent(stmt, stmt, f"if {accelerator}.is_main_process:")]
+        return [PutUnder(stmt, stmt, f"if {accelerator}.is_main_process:")]
     text = tree.segment(call)
     if "\n" in text or not isinstance(inner, ast.Call) or context.is_claimed(inner):
         return []
     context.claim(call)
-    first, last = (place - tree.start(call) for place in (tree.start(inner), tree.end(inner)))
-    data = tree.data[tree.start(call) : tree.end(call)]
-    wrapped = (data[:first] + str(name).encode() + data[last:]).decode()
+    wrapped = verbs.written(tree, call, [verbs.replace(inner, str(name))])
     lines = (f"if {accelerator}.is_main_process:", f"{tree.indent_unit()}{name} = {wrapped}")
     return [
-        Replace(tree.start(call), tree.start(inner), ""),
-        Replace(tree.end(inner), tree.end(call), ""),
+        verbs.replace(call, inner),
         InsertAfter(stmt, lines, order=-10),
     ]
 

@@ -35,9 +35,9 @@ from accelify.analysis.metrics.figures import (
 from accelify.analysis.metrics.meters import Meter, meter_of
 from accelify.analysis.metrics.recorded_sums import RecordedSums, Sums
 from accelify.analysis.syntax import calls_in, names_in, text_of, walk
-from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer.edits import Edit
 
 RECORDS = Rule(
     "ACC304",

@@ -29,7 +29,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield a finding for each such helper that is given what a gathered loop has counted."""
     script, plan = context.script, context.plan
     if plan.known.distributed or not any(
-        b"all_reduce" in m.tree.data for m in script.program.modules.values()
+        m.tree.mentions("all_reduce") for m in script.program.modules.values()
     ):
         return
     calls = [call for call in script.calls() if call.args and adds_up(script, call)]

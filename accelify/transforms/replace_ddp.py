@@ -25,9 +25,10 @@ from collections.abc import Iterator
 from accelify.analysis import values as v
 from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.syntax import walk
-from accelify.edits import Edit, Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 REPLACE = Rule(
     "ACC116",
@@ -62,7 +63,7 @@ def tests(context: Context) -> Iterator[Change]:
         if accelerator is None:
             continue
         text = f"{'not ' if test.negated else ''}{accelerator}.{test.attribute}"
-        edit = Replace(context.tree.start(node), context.tree.end(node), text)
+        edit = verbs.replace(node, text)
         yield context.change(REPLACE, node, "the Accelerator knows the main process", [edit])
 
 
@@ -84,7 +85,7 @@ def _placeholders(context: Context) -> Iterator[Change]:
         for node, test in context.plan.known.main_tests(tree)
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Call))
     }
-    done: set[int] = set()
+    done: set[ast.AST] = set()
     for name in tree.nodes(ast.Name):
         if name.id != PLACEHOLDER:
             continue
@@ -93,23 +94,19 @@ def _placeholders(context: Context) -> Iterator[Change]:
         problem = ""
         place: ast.AST = name
         test = next((n for n in tree.ancestors(name) if n in tests), None)
-        strings = [a for a in tree.ancestors(name) if isinstance(a, ast.JoinedStr)]
+        [a for a in tree.ancestors(name) if isinstance(a, ast.JoinedStr)]
         if accelerator is None:
             line = context.plan.known.line_of(tree.statement(name).lineno)
             problem = f"the Accelerator cannot be had in line {line}, which asks for the rank"
-        elif strings:
-            place = strings[-1]
-            text = tree.segment(place).replace(PLACEHOLDER, accelerator)
-            edits = [Replace(tree.start(place), tree.end(place), text)]
         elif isinstance(test, ast.expr):
             place = test
             text = f"{'not ' if tests[test].negated else ''}{accelerator}.{tests[test].attribute}"
-            edits = [Replace(tree.start(test), tree.end(test), text)]
+            edits = [verbs.replace(test, text)]
         else:
-            edits = [Replace(tree.start(name), tree.end(name), accelerator)]
-        if tree.start(place) in done:
+            edits = [verbs.replace(name, accelerator)]
+        if place in done:
             continue
-        done.add(tree.start(place))
+        done.add(place)
         change = context.change(
             REPLACE, place, "the Accelerator is asked instead of torch.distributed", edits, core=True
         )

@@ -10,11 +10,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.schedules.schedule_lengths import given_to, lengths_read_by
 from accelify.analysis.syntax import dotted
 from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import LENGTH
+from accelify.writer import edits as verbs
 
 _ROUNDING = frozenset("int round floor trunc".split())
 _FARTHEST = 4
@@ -40,9 +40,7 @@ def transform(context: Context) -> Iterator[Change]:
                 f"`{text}` comes to 0 where each of several processes has few enough batches, and "
                 f"`{context.tree.segment(node)}` then divides by zero"
             )
-            yield context.change(
-                LENGTH, number, message, [verbs.replace(context.tree, number, f"max({text}, 1)")]
-            )
+            yield context.change(LENGTH, number, message, [verbs.replace(number, f"max({text}, 1)")])
 
 
 def _is_text(node: ast.expr) -> bool:

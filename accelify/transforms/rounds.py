@@ -28,7 +28,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import has_length
 from accelify.analysis.metrics.counts import steps_of
@@ -38,6 +37,7 @@ from accelify.analysis.training_loops import Loop
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.lengths import counts_samples, is_batch_size
+from accelify.writer import edits as verbs
 
 ROUNDS = Rule(
     "ACC412",
@@ -100,7 +100,7 @@ def transform(context: Context) -> Iterator[Change]:
         ):
             most = f"len({text})" if taken == 1 else f"len({text}) // {taken}"
             new = f"min({context.tree.segment(number)}, {most})"
-            yield context.change(ROUNDS, loop.iter, message, [verbs.replace(context.tree, number, new)])
+            yield context.change(ROUNDS, loop.iter, message, [verbs.replace(number, new)])
         else:
             yield context.todo(
                 ROUNDS, loop, message, f"end this with the batches of one process: len({text}) of them"
@@ -134,7 +134,7 @@ def _left_out(context: Context) -> Iterator[Change]:
         if accelerator is None or context.tree.in_fstring(number):
             yield context.todo(ROUNDS, branch, message, "divide this by the number of processes")
             continue
-        divided = verbs.insert(context.tree, context.tree.end(number), f" // {accelerator}.num_processes")
+        divided = verbs.replace(number, number, f" // {accelerator}.num_processes")
         yield context.change(ROUNDS, number, message, [divided])
 
 
@@ -165,7 +165,7 @@ def _limits(context: Context) -> Iterator[Change]:
                 yield context.todo(ROUNDS, branch, message, "multiply this by the number of processes")
                 continue
             context.claim(seen)
-            product = verbs.insert(context.tree, context.tree.end(seen), f" * {accelerator}.num_processes")
+            product = verbs.replace(seen, seen, f" * {accelerator}.num_processes")
             yield context.change(ROUNDS, seen, message, [product])
 
 

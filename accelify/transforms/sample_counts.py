@@ -15,14 +15,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.metrics.sample_counts import SampleCount, SampleCounts
 from accelify.analysis.schedules.schedule_lengths import lengths_read_by
 from accelify.analysis.syntax import walk
-from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, short
 from accelify.transforms.rounds import ROUNDS
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -55,15 +55,14 @@ def _whole(context: Context, count: SampleCount) -> Change:
         return context.todo(ROUNDS, count.stmt, message, "compare the number of samples of all processes")
     context.claim(count.stmt)
     if count.nominal:
-        product = verbs.insert(tree, tree.end(added), f" * {accelerator}.num_processes")
+        product = verbs.replace(added, added, f" * {accelerator}.num_processes")
         return context.change(ROUNDS, added, message, [product], safety=Safety.REVIEW)
     # Of a last batch that is smaller the processes have different parts. Added up they agree where it is asked.
     context.said |= {
         compare for limit in count.limits if isinstance(compare := tree.parent(limit), ast.Compare)
     }
     edits: list[Edit] = [
-        verbs.insert(tree, tree.start(added), f"{accelerator}.reduce(", 10),
-        verbs.insert(tree, tree.end(added), ', reduction="sum")', -10),
+        verbs.replace(added, f"{accelerator}.reduce(", added, ', reduction="sum")', order=10),
     ]
     return context.change(ROUNDS, added, message, edits, safety=Safety.REVIEW)
 

@@ -10,16 +10,16 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import values as v
 from accelify.analysis.files.opened_paths import opened_path
 from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, calls_in, dotted, names_in, target_names, walk
-from accelify.edits import Edit, Indent, InsertBefore, Replace
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.handed_alone import handed_alone
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertBefore, PutUnder
 
 _SAVING = re.compile(r"^save|_save$|save_|checkpoint$", re.I)
 # `load_checkpoint(path, model)`: every process needs what it brings.
@@ -53,11 +53,11 @@ def transform(context: Context) -> Iterator[Change]:
             if not edits:
                 continue
         elif block is not None:
-            edits.append(Indent(block, block, f"if {accelerator}.is_main_process:"))
+            edits.append(PutUnder(block, block, f"if {accelerator}.is_main_process:"))
             context.guarded.add(block)
         else:
             func = call.func
-            edits.append(Replace(tree.start(func), tree.end(func), f"{accelerator}.save"))
+            edits.append(verbs.replace(func, f"{accelerator}.save"))
             edits += _path_itself(context, call)
             stmt = tree.statement(call)
             if isinstance(stmt, ast.Expr) and tree.own_line(stmt):
@@ -92,8 +92,7 @@ def _path_itself(context: Context, call: ast.Call) -> list[Edit]:
     if path is None or not isinstance(target, ast.Call) or _appends(target):
         return []
     context.claim(target)
-    tree = context.tree
-    return [Replace(tree.data.rindex(b".", 0, tree.end(target.func)), tree.end(target), "")]
+    return [verbs.keep_receiver(target)]
 
 
 def _appends(call: ast.Call) -> bool:
@@ -161,7 +160,7 @@ def _handed_over(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call)
         if accelerator is None or not context.plan.after_prepare(call) or context.meets_others(stmt):
             continue
-        edits: list[Edit] = [Indent(stmt, stmt, f"if {accelerator}.is_main_process:")]
+        edits: list[Edit] = [PutUnder(stmt, stmt, f"if {accelerator}.is_main_process:")]
         for model in models:
             edits += handed_alone(context, model, accelerator)
         context.guarded.add(stmt)
@@ -200,11 +199,7 @@ def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Ed
             if isinstance(value, ast.Attribute) and value.attr == "module":
                 continue  # unwrapping rewrites `.module`
             tree = context.tree
-            edits.append(
-                Replace(
-                    tree.start(value), tree.end(value), f"{accelerator}.unwrap_model({tree.segment(value)})"
-                )
-            )
+            edits.append(verbs.replace(value, f"{accelerator}.unwrap_model({tree.segment(value)})"))
             context.claim(value)
     return edits
 
@@ -267,7 +262,7 @@ def _contained_models(context: Context, value: ast.expr, accelerator: str) -> li
             if isinstance(node, ast.Attribute) and context.plan.is_prepared(node.value, v.MODEL):
                 continue  # a part of it, which unwrapping reads
             if not context.is_claimed(node) and context.plan.after_prepare(node):
-                edits.append(verbs.replace(context.tree, node, context.unwrapped(node, accelerator)))
+                edits.append(verbs.replace(node, context.unwrapped(node, accelerator)))
                 context.claim(node)
     return edits
 

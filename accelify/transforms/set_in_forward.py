@@ -48,7 +48,7 @@ def transform(context: Context) -> Iterator[Change]:
     for cls in script.interpreter.classes():
         words = (b"Parameter(", b"register_buffer(")
         if (
-            not any(word in cls.module.tree.data for word in words)
+            not any(cls.module.tree.mentions(word) for word in words)
             or script.interpreter.kind_of_class(cls) != v.MODEL
         ):
             continue

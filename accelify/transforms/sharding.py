@@ -15,10 +15,10 @@ from accelify.analysis.models.kept_sizes import state_of_kept_size
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, calls_in, dotted, target_names, text_of, walk
 from accelify.analysis.values import Thing
-from accelify.edits import Replace
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.transforms.rounds import epochs_of_whole_batches
+from accelify.writer import edits as verbs
 
 UNSHARDED = Rule(
     "ACC402", "unsharded-data", "Every process works on the same data.", Severity.WARNING, effort=30
@@ -196,10 +196,10 @@ def _shapes(context: Context) -> Iterator[Change]:
             own = _batch_at_hand(context, call, viewed) if arguments is call.args else None
             leads = argument is arguments[0] and argument is node and not tree.in_fstring(call)
             if shaped and leads:
-                edit = Replace(tree.start(argument), tree.end(argument), "-1")
+                edit = verbs.replace(argument, "-1")
                 yield context.change(BATCH_SHAPE, call, message, [edit])
             elif leads and own and method not in _HIDDEN_STATES:
-                edit = Replace(tree.start(argument), tree.end(argument), f"{own}.size(0)")
+                edit = verbs.replace(argument, f"{own}.size(0)")
                 yield context.change(BATCH_SHAPE, call, message, [edit], safety=Safety.REVIEW)
             else:
                 yield context.todo(

@@ -29,11 +29,11 @@ def transform(context: Context) -> Iterator[Change]:
     early = [c for c in prints if _is_run_by_all(context, c) and is_early(context, c, above)]
     early.sort(key=context.tree.start)
     if early:
-        at = lines_at({context.tree.locate(context.tree.start(call))[1] for call in early})
+        at = lines_at({context.tree.line_of(call) for call in early})
         message = f"every process prints this, where there is no Accelerator to ask ({at})"
         yield context.change(printing.PRINT, early[0], message, severity=Severity.INFO)
     own, every = context.script.modules, context.script.program.modules.values()
-    if not any(b"tqdm" in module.tree.data for module in every if module not in own):
+    if not any(module.tree.mentions("tqdm") for module in every if module not in own):
         return
     calls = sorted((c for c in context.script.calls() if _is_run_by_all(context, c)), key=context.tree.start)
     found = list(bars_elsewhere(context.script, calls, context.effects.qualname))

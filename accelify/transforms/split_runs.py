@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
-from itertools import pairwise
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.scopes import Scope, in_order
@@ -18,9 +17,10 @@ from accelify.analysis.statements.conditions import only_reads
 from accelify.analysis.statements.tuples import is_one_of_tuples
 from accelify.analysis.syntax import call_argument, calls_in, dotted, text_of
 from accelify.analysis.values import Sequence
-from accelify.edits import Edit, Replace
 from accelify.transforms.base import Change, Context
 from accelify.transforms.parallel import PARALLEL
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -45,30 +45,22 @@ def _split_runs(context: Context) -> Iterator[Change]:
 
 def _plain_run(context: Context, call: ast.Call) -> list[Edit]:
     """The edits that leave a call of the model; none where its arguments cannot be told apart."""
-    tree = context.tree
     model, inputs = call_argument(call, 0, "module"), call_argument(call, 1, "inputs")
     options = call_argument(call, 4, "module_kwargs")
     plain = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
-    parts = [n for n in (model, inputs, options) if n is not None]
     if not isinstance(model, plain) or inputs is None or any(isinstance(a, ast.Starred) for a in call.args):
         return []
     if any(isinstance(w, Sequence) for w in context.script.values(inputs)):
         if not isinstance(inputs, ast.Tuple) and not is_one_of_tuples(context.script, inputs):
             return []  # a tuple is spread, a list is not
-    if any(tree.end(a) > tree.start(b) for a, b in pairwise(parts)):
-        return []
     given = inputs.elts if isinstance(inputs, ast.Tuple) else [inputs]
     if not given:
         return []
-    first, last = tree.start(given[0]), tree.end(given[-1])
-    edits: list[Edit] = [
-        Replace(tree.start(call), tree.start(model), ""),
-        Replace(tree.end(model), first, "(*" if is_one_of_tuples(context.script, inputs) else "("),
-    ]
-    if options is None:
-        return [*edits, Replace(last, tree.end(call), ")")]
-    behind = Replace(tree.end(options), tree.end(call), ")")
-    return [*edits, Replace(last, tree.start(options), ", **"), behind]
+    pieces: list[verbs.Piece] = [model, "(*" if is_one_of_tuples(context.script, inputs) else "("]
+    for index, one in enumerate(given):
+        pieces += [", ", one] if index else [one]
+    pieces += [")"] if options is None else [", **", options, ")"]
+    return [verbs.replace(call, *pieces)]
 
 
 def _of_one_branch(context: Context, call: ast.Call) -> list[Edit]:
@@ -86,10 +78,7 @@ def _of_one_branch(context: Context, call: ast.Call) -> list[Edit]:
     if one != text_of(other) or other.lineno != other.end_lineno:
         return []
     context.claim(stmt, branch.test)
-    return [
-        Replace(tree.start(branch), tree.start(other), ""),
-        Replace(tree.end(other), tree.end(branch), ""),
-    ]
+    return [verbs.replace(branch, other)]
 
 
 def _copied_runs(context: Context) -> Iterator[Change]:
@@ -101,7 +90,7 @@ def _copied_runs(context: Context) -> Iterator[Change]:
             yield _copied_run(context, call, "it")
         for callee in script.callees(call):
             module = script.interpreter.module_of(callee)
-            if module in script.modules or callee in done or b"parallel" not in module.tree.data:
+            if module in script.modules or callee in done or not module.tree.mentions("parallel"):
                 continue
             if _copies(context, callee):
                 done.add(callee)

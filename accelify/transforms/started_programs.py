@@ -12,15 +12,15 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.files.shell import SHELL, run_for_all, writes_by_shell
-from accelify.edits import Indent
 from accelify.transforms.base import Change, Context
 from accelify.transforms.files import FILES
+from accelify.writer.edits import PutUnder
 
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield a guard where nobody reads what is kept, else a finding."""
     tree, script = context.tree, context.script
-    if b"subprocess" not in tree.data and b"os.system" not in tree.data:
+    if not tree.mentions("subprocess") and not tree.mentions("os.system"):
         return
     for call in script.calls():
         name, stmt = script.qualname(call.func), tree.statement(call)
@@ -35,7 +35,7 @@ def transform(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(stmt) if _is_left_alone(context, stmt, call) else None
         if accelerator is not None:
             context.guarded.add(stmt)
-            guard = Indent(stmt, stmt, f"if {accelerator}.is_main_process:")
+            guard = PutUnder(stmt, stmt, f"if {accelerator}.is_main_process:")
             yield context.change(FILES, call, message, [guard])
             continue
         yield context.change(

@@ -31,7 +31,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield one finding for the script, at its own use of them or at its DataParallel."""
     script = context.script
     modules = list(dict.fromkeys([*script.modules, *script.program.modules.values()]))
-    if not any(word in module.tree.data for module in modules for word in _WORDS):
+    if not any(module.tree.mentions(word) for module in modules for word in _WORDS):
         return
     wraps = [
         call

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Set
 
 from accelify.analysis.metrics.figures import BatchLoop, Place, head_of, is_table, place_of, plain
 from accelify.analysis.syntax import dotted, names_in, text_of, walk
-from accelify.edits import Edit
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer.edits import Edit
 
 TABLES = Rule(
     "ACC307",

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.syntax import call_keyword
-from accelify.edits import Edit
 from accelify.transforms import progress
 from accelify.transforms.base import Change, Context
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 _LIBRARY = ("progress.bar.", "progress.counter.", "progress.spinner.")
 
@@ -21,7 +21,7 @@ _LIBRARY = ("progress.bar.", "progress.counter.", "progress.spinner.")
 def transform(context: Context) -> Iterator[Change]:
     """Yield the place that such a bar is written to."""
     # A package that is not converted may hand the class on: `from utils import Bar`.
-    if not any(b"progress" in module.tree.data for module in context.script.program.modules.values()):
+    if not any(module.tree.mentions("progress") for module in context.script.program.modules.values()):
         return
     for call in context.script.calls_named(lambda name: name.startswith(_LIBRARY)):
         name = context.script.qualname(call.func) or ""
@@ -37,7 +37,7 @@ def transform(context: Context) -> Iterator[Change]:
         (os, _), (sys, _) = modules = [module_at(context.script, call, name) for name in ("os", "sys")]
         place = f'{sys}.stderr if {accelerator}.is_local_main_process else open({os}.devnull, "w")'
         try:
-            edits: list[Edit] = [verbs.add_keyword(context.tree, call, f"file={place}")]
+            edits: list[Edit] = [verbs.add_argument(call, f"file={place}")]
         except verbs.EditError:
             continue
         edits += [context.import_for(call, line) for _, line in modules if line is not None]

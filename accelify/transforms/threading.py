@@ -11,16 +11,16 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.planning.homes import caller_of, class_value, function_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.headers import Default, movable_default
 from accelify.analysis.syntax import Tree, calls_in, dotted
 from accelify.analysis.values import Class, Imported
-from accelify.edits import Edit, Indent, InsertAfter, InsertBefore, Replace
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 _HOLDER = re.compile(rf"(\w+)\.{NAME}\b")
 THREAD = Rule(
@@ -109,15 +109,12 @@ def _kept_for(context: Context, scope: Scope) -> list[Scope]:
 
 def _written(tree: Tree, edit: Edit) -> tuple[int, str] | None:
     """Where an edit writes the Accelerator, or tells a person to do so, and its text; None where it does not."""
-    if isinstance(edit, Replace):
-        start, text = edit.start, edit.text
-    elif isinstance(edit, Indent):
-        start, text = tree.start(edit.first), edit.header
-    elif isinstance(edit, (InsertBefore, InsertAfter)):
-        start, text = tree.start(edit.statement), "\n".join(edit.lines)
-    else:
+    text = verbs.text_of(edit)
+    if NAME not in text:
         return None
-    return (start, text) if NAME in text else None
+    if isinstance(edit, InsertAfter):
+        return tree.start(edit.statement), text
+    return verbs.place_of(tree, edit), text
 
 
 def _hands_to_base(context: Context, call: ast.AST, places: list[int]) -> bool:
@@ -186,7 +183,7 @@ def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit
             behind = _begins_module(context, scope, first)
             edits.append((InsertAfter if behind else InsertBefore)(first, lines, order=-60))
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    edits.append(_parameter(context, function))
+    edits.append(_parameter(function))
     for call in context.script.callers(function):
         default = movable_default(context.script, call)
         if default is not None:
@@ -194,14 +191,12 @@ def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit
             continue
         accelerator = NAME if _hands_to_base(context, call, places) else context.accelerator(call)
         if accelerator is None:
-            raise verbs.EditError(
-                f"the Accelerator cannot be handed over in line {tree.locate(tree.start(call))[1]}"
-            )
+            raise verbs.EditError(f"the Accelerator cannot be handed over in line {tree.line_of(call)}")
         if _is_unbound(context, call) and call.args:
             # `Base.__init__(self, lr)`: behind the object.
-            edits.append(verbs.insert(tree, tree.end(call.args[0]), f", {accelerator}"))
+            edits.append(verbs.AddArgument(call, accelerator, after=call.args[0]))
         else:
-            edits.append(verbs.add_first_argument(tree, call, accelerator))
+            edits.append(verbs.AddArgument(call, accelerator, first=True))
     return edits
 
 
@@ -213,15 +208,11 @@ def _made_in_the_body(context: Context, call: ast.Call, default: Default) -> lis
     """
     tree, first = context.tree, _first(default.function)
     accelerator = NAME if _name(default.function) == "__init__" else context.accelerator(first)
-    start, end = tree.start(default.value), tree.end(default.value)
-    if accelerator is None or not tree.own_line(first) or b"\n" in tree.data[start:end]:
-        raise verbs.EditError(
-            f"the Accelerator cannot be handed over in line {tree.locate(tree.start(call))[1]}"
-        )
-    argument = verbs.add_first_argument(tree, call, accelerator)
-    before, behind = tree.data[start : argument.start].decode(), tree.data[argument.end : end].decode()
-    lines = (f"if {default.name} is None:", f"    {default.name} = {before}{argument.text}{behind}")
-    return [verbs.replace(tree, default.value, "None"), InsertBefore(first, lines, order=-59)]
+    if accelerator is None or not tree.own_line(first) or default.value.lineno != default.value.end_lineno:
+        raise verbs.EditError(f"the Accelerator cannot be handed over in line {tree.line_of(call)}")
+    value = verbs.written(tree, default.value, [verbs.AddArgument(call, accelerator, first=True)])
+    lines = (f"if {default.name} is None:", f"    {default.name} = {value}")
+    return [verbs.replace(default.value, "None"), InsertBefore(first, lines, order=-59)]
 
 
 def _name(function: Scope) -> str:
@@ -237,24 +228,8 @@ def _is_unbound(context: Context, call: ast.Call) -> bool:
     )
 
 
-def _parameter(context: Context, function: Scope) -> Replace:
-    tree, node = context.tree, function.node
+def _parameter(function: Scope) -> Edit:
+    node = function.node
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    own = function.self_name()
-    if own is not None:
-        first = [*node.args.posonlyargs, *node.args.args][0]
-        following = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs][1:2]
-        between = tree.data[tree.end(first) : tree.start(following[0])] if following else b""
-        if b"\n" in between and not between.replace(b",", b"").strip():
-            # Each parameter has a line of its own.
-            indent = tree.data[tree.line_start(tree.start(following[0])) : tree.start(following[0])].decode()
-            return verbs.insert(tree, tree.start(following[0]), f"{NAME},{tree.newline}{indent}")
-        return verbs.insert(tree, tree.end(first), f", {NAME}")
-    start = tree.line_starts[node.lineno - 1] + node.col_offset
-    opening = tree.data.index(b"(", start) + 1
-    parameters = function.parameters()
-    stars = node.args.vararg is not None or bool(node.args.kwonlyargs) or node.args.kwarg is not None
-    plain = [*node.args.posonlyargs, *node.args.args]
-    if not parameters or (stars and not plain):
-        return verbs.insert(tree, opening, f"{NAME}, " if parameters else NAME)
-    return verbs.first_in_parentheses(tree, opening, tree.start(plain[0]), NAME)
+    own = function.self_name() is not None
+    return verbs.AddParameter(node, NAME, after=[*node.args.posonlyargs, *node.args.args][0] if own else None)

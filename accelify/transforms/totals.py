@@ -37,9 +37,9 @@ from accelify.analysis.metrics.set_divisors import SetDivisors
 from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.metrics.undivided import shown_undivided
 from accelify.analysis.syntax import children, dotted, names_in, text_of, walk
-from accelify.edits import Edit
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer.edits import Edit
 
 TOTALS = Rule(
     "ACC302",
@@ -309,7 +309,7 @@ class _Totals:
             if self.script.scope_of(n) is scope
         ]
         # From there on it counts something else.
-        limit = min(stores, default=len(self.tree.data))
+        limit = min(stores, default=self.tree.size)
         divided: set[str] = set()
         known = {p.text for p in found}
         for node in (*self.tree.nodes(ast.BinOp), *self.tree.nodes(ast.AugAssign)):

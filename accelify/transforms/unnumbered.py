@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from accelify import edits as verbs
 from accelify.analysis.program import Module
 from accelify.analysis.syntax import walk
 from accelify.transforms.base import Context, Rule
 from accelify.transforms.mended_elsewhere import MendedElsewhere
+from accelify.writer import edits as verbs
 
 FIRST = "cuda:0"
 MESSAGE = f'`"{FIRST}"` is the same GPU for every process, `"cuda"` is each process\'s own'
@@ -18,7 +18,7 @@ def unnumbered(context: Context, module: Module, text: ast.expr, rule: Rule) -> 
     """Take the number from `"cuda:0"` in a module that is not converted; False where that cannot be done."""
     if module in context.script.modules or not can_go(context, module, text):
         return False
-    edit = verbs.replace(module.tree, text, without_number(module.tree.segment(text)))
+    edit = verbs.replace(text, without_number(module.tree.segment(text)))
     context.mended_elsewhere.append(MendedElsewhere(module, text, edit, rule, MESSAGE))
     return True
 
@@ -36,7 +36,7 @@ def can_go(context: Context, module: Module, text: ast.expr) -> bool:
     return module.tree.segment(text)[1:-1] == FIRST and not any(
         is_first_gpu(part)
         for one in modules
-        if FIRST.encode() in one.tree.data
+        if one.tree.mentions(FIRST)
         for test in one.tree.nodes(ast.Compare)
         for part in walk(test)
     )

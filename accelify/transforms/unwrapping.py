@@ -15,10 +15,8 @@ export(model.float(), x)  # by one    ->  export(accelerator.unwrap_model(model)
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.models.asked_elsewhere import asked_elsewhere
@@ -29,8 +27,9 @@ from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.reaching import made_of
 from accelify.analysis.syntax import Tree, dotted, is_constant, text_of, walk
 from accelify.analysis.values import Class
-from accelify.edits import Edit, Replace
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 # What a wrapper hands on to the model, or is asked of it by other rules.
 _THROUGH_WRAPPER = frozenset({"forward", "state_dict", "load_state_dict", "to", "cuda", "cpu", "zero_grad"})
@@ -105,18 +104,22 @@ def transform(context: Context) -> Iterator[Change]:
                     continue
                 context.trained_methods.append(node)
         if (through_module or node.attr == "module") and not own and _is_before_prepare(context, node, base):
-            end = tree.end(node) if node.attr == "module" else tree.end(node.value)
             message = f"`{tree.segment(node)}` is the model's own: nothing wraps it here any more"
-            yield context.change(UNWRAP, node, message, [Replace(tree.end(base), end, "")], core=True)
+            yield context.change(
+                UNWRAP,
+                node,
+                message,
+                [verbs.replace(node if node.attr == "module" else node.value, base)],
+                core=True,
+            )
             continue
         accelerator = context.accelerator(node)
         if accelerator is None:
             if through_module:
                 yield _out_of_reach(context, node)
             continue
-        text = f"{accelerator}.unwrap_model({tree.segment(base)})"
-        end = tree.end(node) if node.attr == "module" and not own else tree.end(node.value)
-        edit = Replace(tree.start(node), end, text)
+        whole = node if node.attr == "module" and not own else node.value
+        edit = verbs.replace(whole, f"{accelerator}.unwrap_model({tree.segment(base)})")
         yield context.change(
             UNWRAP,
             node,
@@ -129,7 +132,7 @@ def transform(context: Context) -> Iterator[Change]:
 def _of_copies(context: Context) -> Iterator[Change]:
     """`shadow.module` of a deep copy, which is of the wrapper where the copied model has one, and else of the model."""
     script, tree = context.script, context.tree
-    if b"deepcopy" not in tree.data or b"DataParallel" not in tree.data:
+    if not tree.mentions("deepcopy") or not tree.mentions("DataParallel"):
         return
     for node in tree.nodes(ast.Attribute):
         if node.attr != "module" or context.is_claimed(node) or tree.in_fstring(node):
@@ -144,14 +147,14 @@ def _of_copies(context: Context) -> Iterator[Change]:
         if accelerator is not None:
             context.claim(node)
             text = f"{accelerator}.unwrap_model({tree.segment(node.value)})"
-            edit = Replace(tree.start(node), tree.end(node), text)
+            edit = verbs.replace(node, text)
             yield context.change(UNWRAP, node, _LOWER.format(tree.segment(node)), [edit])
 
 
 def _behind_a_move(context: Context) -> Iterator[Change]:
     """`model.cpu().module`: what moves a model or sets its mode gives it back as it is, wrapped or not."""
     tree = context.tree
-    for node in tree.nodes(ast.Attribute) if b").module" in tree.data else ():
+    for node in tree.nodes(ast.Attribute) if tree.mentions(").module") else ():
         model: ast.expr = node.value
         while isinstance(model, ast.Call) and isinstance(model.func, ast.Attribute):
             if model.func.attr not in _GIVING_BACK:
@@ -163,7 +166,7 @@ def _behind_a_move(context: Context) -> Iterator[Change]:
             continue
         if _has_part_of_that_name(context, model):
             continue
-        gone = Replace(tree.end(node.value), tree.end(node), "")
+        gone = verbs.replace(node, node.value)
         if _is_before_prepare(context, node, model):
             message = f"`{tree.segment(node)}` is the model's own: nothing wraps it here any more"
             yield context.change(UNWRAP, node, message, [gone], core=True)
@@ -172,14 +175,14 @@ def _behind_a_move(context: Context) -> Iterator[Change]:
         if accelerator is None:
             yield _out_of_reach(context, node)
             continue
-        bare = verbs.replace(tree, model, f"{accelerator}.unwrap_model({tree.segment(model)})")
+        bare = verbs.replace(model, f"{accelerator}.unwrap_model({tree.segment(model)})")
         yield context.change(UNWRAP, node, _LOWER.format(tree.segment(node)), [bare, gone], core=True)
 
 
 def _out_of_reach(context: Context, node: ast.Attribute) -> Change:
     """What keeps a script from being converted: a `.module` that there is no Accelerator to take away."""
     finding = context.change(UNWRAP, node, "`.module` is there only while it is wrapped").finding
-    line = context.tree.locate(context.tree.start(node))[1]
+    line = context.tree.line_of(node)
     reason = f"`.module` in line {line} is read where the Accelerator cannot be had"
     return Change(finding, (), True, reason)
 
@@ -187,7 +190,7 @@ def _out_of_reach(context: Context, node: ast.Attribute) -> Change:
 def _either_way(context: Context) -> Iterator[Change]:
     """`model.module if several else model` is one thing, whether the model is wrapped or not."""
     tree = context.tree
-    for choice in tree.nodes(ast.IfExp) if b".module" in tree.data else ():
+    for choice in tree.nodes(ast.IfExp) if tree.mentions(".module") else ():
         if context.is_claimed(choice) or tree.in_fstring(choice):
             continue
         for arm, bare in ((choice.body, choice.orelse), (choice.orelse, choice.body)):
@@ -203,11 +206,7 @@ def _either_way(context: Context) -> Iterator[Change]:
             if _is_before_prepare(context, inner[0], model):
                 text = tree.segment(model)
             context.claim(choice)
-            edits: list[Edit] = [
-                Replace(tree.start(choice), tree.start(inner[0]), text),
-                Replace(tree.start(inner[0]), tree.end(inner[0]), ""),
-                Replace(tree.end(arm), tree.end(choice), ""),
-            ]
+            edits: list[Edit] = [verbs.replace(choice, arm), verbs.replace(inner[0], text)]
             message = "whether the model is wrapped is for the Accelerator to know"
             yield context.change(UNWRAP, choice, message, edits, core=True)
             break
@@ -296,7 +295,7 @@ def _is_before_prepare(context: Context, node: ast.AST, base: ast.expr) -> bool:
 def _bare_uses(context: Context) -> Iterator[Change]:
     """`len(model)`, `model[0]`, `for layer in model`, which a wrapper does not have."""
     tree = context.tree
-    compiles = any(b"jit" in module.tree.data for module in context.script.program.modules.values())
+    compiles = any(module.tree.mentions("jit") for module in context.script.program.modules.values())
     for name in tree.nodes(ast.Name, ast.Attribute):
         parent = tree.parent(name)
         if type(parent) is ast.Attribute:
@@ -334,7 +333,7 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(name)
         if accelerator is None:
             continue
-        edit = verbs.replace(tree, name, f"{accelerator}.unwrap_model({tree.segment(name)})")
+        edit = verbs.replace(name, f"{accelerator}.unwrap_model({tree.segment(name)})")
         message = "a wrapped model has no parts to count or to take"
         if asked:
             message = "a wrapped model is of the wrapper's class"
@@ -364,7 +363,7 @@ def _asked_elsewhere(context: Context) -> Iterator[Change]:
             mark = f"`{one.callee.name}` asks for the model's class: unwrap it in that test ({file})"
             yield context.todo(UNWRAP, one.call, message, mark)
             continue
-        edit = verbs.replace(context.tree, one.model, context.unwrapped(one.model, accelerator))
+        edit = verbs.replace(one.model, context.unwrapped(one.model, accelerator))
         yield context.change(UNWRAP, one.model, message, [edit])
 
 
@@ -374,7 +373,7 @@ def _in_text(context: Context) -> Iterator[Change]:
     Places inside an f-string are not reliable: what is asked is looked for in its text, and has to be there as often.
     """
     tree = context.tree
-    asks = b"__class__" in tree.data or b"type(" in tree.data
+    asks = tree.mentions("__class__") or tree.mentions("type(")
     for text in tree.nodes(ast.JoinedStr) if asks else ():
         if tree.in_fstring(text) or context.is_claimed(text):
             continue
@@ -384,20 +383,14 @@ def _in_text(context: Context) -> Iterator[Change]:
                 asked.setdefault(("", dotted(node.value) or "", ".__class__"), []).append(node.value)
             elif isinstance(node, ast.Call) and dotted(node.func) == "type" and len(node.args) == 1:
                 asked.setdefault(("type(", dotted(node.args[0]) or "", ")"), []).append(node.args[0])
-        accelerator, written = context.accelerator(text), tree.segment(text)
+        accelerator = context.accelerator(text)
         for (head, name, tail), models in asked.items() if accelerator else ():
-            parts = [re.escape(part) for part in (head, name, tail)]
-            found = list(re.finditer(r"(?<![\w.]){}({}){}(?!\w)".format(*parts), written))
             things = {t for model in models for t in context.script.models_of(model)}
-            if not name or len(found) != len(models) or not all(_can_be_wrapped(context, m) for m in models):
+            if not name or not all(_can_be_wrapped(context, m) for m in models):
                 continue
             if not context.plan.after_prepare(text, things):
                 continue
-            edits: list[Edit] = []
-            for match in found:
-                first = tree.start(text) + len(written[: match.start(1)].encode())
-                end = first + len(name.encode())
-                edits.append(Replace(first, end, f"{accelerator}.unwrap_model({name})"))
+            edits: list[Edit] = [verbs.replace(m, f"{accelerator}.unwrap_model(", m, ")") for m in models]
             message = f"`{head}{name}{tail}` would be the wrapper's class once the model is wrapped"
             yield context.change(UNWRAP, text, message, edits)
 
@@ -475,7 +468,7 @@ def _copied(context: Context) -> Iterator[Change]:
             if not models or accelerator is None or not context.plan.after_prepare(model, models):
                 continue
             context.claim(model)
-            edit = verbs.replace(context.tree, model, context.unwrapped(model, accelerator))
+            edit = verbs.replace(model, context.unwrapped(model, accelerator))
             yield context.change(UNWRAP, model, message, [edit])
 
 

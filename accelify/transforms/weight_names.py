@@ -17,7 +17,6 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.models.parallel_wraps import is_behind, is_for_several, wrapped_models
 from accelify.analysis.models.weight_names import (
     PAIRS,
@@ -30,10 +29,11 @@ from accelify.analysis.models.weight_names import (
     sources_of,
 )
 from accelify.analysis.scopes import Scope, handed_to, in_order
-from accelify.edits import Edit, Replace
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context
 from accelify.transforms.parallel import PARALLEL
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 _LOST = "the names of weights begin with `module.` under DataParallel alone"
 _BY_NAME = (b"get_parameter", b"get_submodule", b"get_buffer")
@@ -43,9 +43,9 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the prefix that the names had, and findings where it cannot be given."""
     modules = [context.script.module, *context.script.program.modules.values()]
     if not any(
-        word in m.tree.data and b"DataParallel" in context.tree.data for m in modules for word in WORDS
+        m.tree.mentions(word) and context.tree.mentions("DataParallel") for m in modules for word in WORDS
     ):
-        if not any(word in context.tree.data for word in _BY_NAME):
+        if not any(context.tree.mentions(word) for word in _BY_NAME):
             return
     names = _Names(context)
     if names.wrapped:
@@ -95,7 +95,7 @@ class _Names:
                 yield context.todo(PARALLEL, source, f"{_LOST}: here they are read with it", mark)
                 continue
             prefix = "module" if source.func.attr in PAIRS else PREFIX
-            edits: list[Edit] = [verbs.add_keyword(tree, source, f'prefix="{prefix}"')]
+            edits: list[Edit] = [verbs.add_argument(source, f'prefix="{prefix}"')]
             safety = None if self._are_sure(wraps) else Safety.REVIEW
             message = f"{_LOST}, and are read with it here"
             yield context.change(PARALLEL, source, message, edits, core=True, safety=safety)
@@ -115,8 +115,8 @@ class _Names:
                 mark = "the name has no `module.` before it any more"
                 yield context.todo(PARALLEL, name, f"{_LOST}: here one is asked for with it", mark)
                 continue
-            first = tree.start(name) + found.start(2)
-            gone = Replace(first, first + len(PREFIX), "")
+            written = tree.segment(name)
+            gone = verbs.replace(name, written[: found.start(2)] + written[found.end(2) :])
             message = f"{_LOST}, and one is asked for with it here"
             yield context.change(PARALLEL, name, message, [gone], core=True)
 
@@ -128,7 +128,7 @@ class _Names:
         for call in script.calls():
             for callee in in_order(script.callees(call)):
                 module = script.interpreter.module_of(callee)
-                if module in own or not any(word in module.tree.data for word in WORDS):
+                if module in own or not any(module.tree.mentions(word) for word in WORDS):
                     continue
                 for given, name in handed_to(call, callee):
                     wraps = self.wraps_of(given, call)

@@ -304,7 +304,7 @@ def _compares_by_size(context: Context, scope: Scope, call: ast.Call) -> bool:
         return True
     if len(call.args) < 2 or not context.script.callees(call):
         return False
-    if not _FIRST_OF_ONE.search(context.script.interpreter.module_of(scope).tree.data):
+    if not context.script.interpreter.module_of(scope).tree.mentions(_FIRST_OF_ONE):
         return False
     sizes = _pairs_of_views(scope, call.args)
     return any(counts_samples(scope, size) for size in sizes)
@@ -326,8 +326,8 @@ def _compares(context: Context, scope: Scope, node: ast.BinOp | ast.Call) -> boo
             return _divides_by_batch(context, scope, node)
         return isinstance(node.op, ast.MatMult) and _rows_with_rows(node.left, node.right)
     if len(node.args) > 1 and context.script.callees(node):
-        data = context.script.interpreter.module_of(scope).tree.data
-        if _FIRST_OF_ONE.search(data) and _spread_by_views(scope, node.args):
+        tree = context.script.interpreter.module_of(scope).tree
+        if tree.mentions(_FIRST_OF_ONE) and _spread_by_views(scope, node.args):
             return True
     if ranks_losses(context.script, scope, node):
         return True

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis.models.parallel_wraps import wrapped_models
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.transforms.base import Change, Context
 from accelify.transforms.parallel import PARALLEL
+from accelify.writer import edits as verbs
 
 _OF_WRAPPER = frozenset({"device_ids", "output_device", "src_device_obj"})
 
@@ -21,7 +21,7 @@ _OF_WRAPPER = frozenset({"device_ids", "output_device", "src_device_obj"})
 def transform(context: Context) -> Iterator[Change]:
     """Yield what stands for the devices of a DataParallel that is taken out."""
     tree, script = context.tree, context.script
-    if not any(name.encode() in tree.data for name in _OF_WRAPPER):
+    if not any(tree.mentions(name) for name in _OF_WRAPPER):
         return
     wrapped = set(wrapped_models(script))
     for node in tree.nodes(ast.Attribute) if wrapped else ():
@@ -38,7 +38,7 @@ def transform(context: Context) -> Iterator[Change]:
         parent = tree.parent(node)
         if isinstance(parent, ast.Call) and dotted(parent.func) == "len" and node.attr == "device_ids":
             if not tree.in_fstring(node):
-                yield context.change(PARALLEL, node, message, [verbs.replace(tree, parent, "1")])
+                yield context.change(PARALLEL, node, message, [verbs.replace(parent, "1")])
                 continue
         first = isinstance(parent, ast.Subscript) and parent.value is node and is_constant(parent.slice, 0)
         device = parent if first else node if node.attr != "device_ids" else None
@@ -47,5 +47,5 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.todo(PARALLEL, node, message, "a process has one device, accelerator.device")
             continue
         assert isinstance(device, ast.expr)
-        edit = verbs.replace(tree, device, f"{accelerator}.device")
+        edit = verbs.replace(device, f"{accelerator}.device")
         yield context.change(PARALLEL, node, message, [edit])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify import edits as verbs
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.files.folders import makings
@@ -19,9 +18,10 @@ from accelify.analysis.files.writer_folders import needs_folder_of
 from accelify.analysis.statements.done import calls_done, needed_beside, statement_for
 from accelify.analysis.syntax import Tree, dotted, target_names
 from accelify.analysis.values import Thing
-from accelify.edits import Edit, Indent, InsertAfter, InsertBefore
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
 WRITER = Rule("ACC204", "experiment-writer", "Every process would open and write a log of its own.", effort=3)
 
@@ -134,7 +134,9 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         if accelerator is None:
             continue
         context.claim(call)
-        edit: Edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
+        around = tree.parent(call)
+        made_there = around if isinstance(around, ast.BoolOp) else call
+        edit: Edit = verbs.replace(made_there, made_there, f" if {accelerator}.is_main_process else None")
         if choice is not None and choice.body is call:
             edit = context.main_process_too(choice, accelerator)  # `SummaryWriter() if tensorboard else None`
         if not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
@@ -144,7 +146,7 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
         if dotted(target) in _SCREENS:
             # The other processes keep theirs: all that is shown goes through it.
             context.guarded.add(stmt)
-            edit = Indent(stmt, stmt, f"if {accelerator}.is_main_process:")
+            edit = PutUnder(stmt, stmt, f"if {accelerator}.is_main_process:")
         edits = [edit]
         if needs_folder_of(script, call) is not None and context.runs_everywhere(stmt):
             # The writer makes the folder that the log files of all processes lie in.
@@ -155,7 +157,7 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
 
 def _in_place_of_the_screen(context: Context, held: set[Thing]) -> list[ast.stmt]:
     """The statements that have all that is shown go through a writer: `sys.stdout = log`. The others keep theirs."""
-    if not any(screen.encode() in context.tree.data for screen in _SCREENS):
+    if not any(context.tree.mentions(screen) for screen in _SCREENS):
         return []
     return [
         stmt
@@ -375,7 +377,7 @@ def _wandb(context: Context) -> Iterator[Change]:
                 yield context.todo(WRITER, call, "every process would start a run of its own", mark)
                 continue
             statements += uses
-            edit = verbs.insert(tree, tree.end(call), f" if {accelerator}.is_main_process else None")
+            edit = verbs.replace(call, call, f" if {accelerator}.is_main_process else None")
             yield context.change(WRITER, call, "every process would start a run of its own", [edit])
         if reads and name.endswith(".init"):
             yield context.todo(

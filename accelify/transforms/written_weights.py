@@ -213,7 +213,7 @@ def _in_functions(context: Context) -> Iterator[Change]:
         return
     script = context.script
     for cls in script.interpreter.classes():
-        if b"Function" not in cls.module.tree.data:
+        if not cls.module.tree.mentions("Function"):
             continue
         table = next(written_tables(cls), None)
         if table is None or any(map(_is_agreement, walk(cls.scope.node))) or not is_run(script, cls):

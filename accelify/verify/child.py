@@ -21,11 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from accelify.verify.events import EventWriter
-from accelify.verify.guard import Guard
-from accelify.verify.nursery import FORCE
-from accelify.verify.sandbox import network, renames
+from accelify.verify.sandbox import network, redirected, renames
 from accelify.verify.sandbox.namespaces import lead, probe
-from accelify.verify.sandbox.redirected import lead as lead_redirected
+from accelify.verify.sandbox.places import FORCE
 from accelify.verify.sandbox.scratch import Scratch, remove
 
 PATIENCE = 60.0
@@ -88,7 +86,7 @@ def _kind() -> tuple[str, str]:
     forced = os.environ.pop(FORCE, "")
     if not sys.platform.startswith("linux"):
         return "redirected", "namespaces are Linux's"
-    if forced == "redirected":
+    if forced.startswith("redirected"):
         return "redirected", f"{FORCE} says so"
     scratch = Scratch()
     try:
@@ -117,7 +115,7 @@ def _lead(order: dict[str, Any]) -> int:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        code = (lead if order["kind"] == "namespaces" else lead_redirected)(order, _tell, _rank)
+        code = (lead if order["kind"] == "namespaces" else redirected.lead)(order, _tell, _rank)
     finally:
         os._exit(code)
 
@@ -132,6 +130,8 @@ def _rank(job: dict[str, Any]) -> None:
         os.dup2(output, 2)
         os.chdir(job["working"])
         os.environ.update(job["environment"])
+        if job["tree"]:
+            os.environ.update(redirected.again(job))
         tempfile.tempdir = None
         sys.path[:] = [job.get("paths", {}).get(path, path) for path in sys.path]
         code = run_rank(job)
@@ -193,14 +193,12 @@ def run_rank(job: dict[str, Any]) -> int:
         from accelify.verify.observe import devices
 
         devices.install()
-    if job["tree"]:
-        guard = Guard(job["tree"], job["protected"], (sys.prefix, sys.base_prefix))
-        guard.wrap_native_writers()
-        guard.install()
-    else:
-        renames.install()
     if not job["network"]:
         network.watch(context)
+    if job["tree"]:
+        redirected.install(job, context)
+    else:
+        renames.install()
     everything.install(context)
     code, why = 0, "finished"
     try:

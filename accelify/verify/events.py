@@ -48,11 +48,11 @@ class Step:
 class RankRecord:
     """Everything that one rank left behind.
 
-    `weights` is a digest of the parameters' bytes at the end, None where the script has none. `deviation` says how far
-    they are from those of the reference run, `reasons` why ranks may differ by right, `error` how it failed. `ended` is
-    "steps" for a run cut short after enough of them and "finished" for one that came to its own end; `passes` counts
-    the loaders that ran out until then. `events` has every event by its kind, in order, each with its
-    position `n` among all of this rank's.
+    `weights` is a digest of the bytes of parameters and buffers at the end, None where the script has none, `states`
+    one of what the `living` optimizers hold then. `deviation` says how far they are from those of the reference run,
+    `reasons` why ranks may differ by right, `error` how it failed. `ended` is "steps" for a run cut short after enough
+    of them and "finished" for one that came to its own end; `passes` counts the loaders that ran out until then.
+    `events` has every event by its kind, in order, each with its position `n` among all of this rank's.
     """
 
     losses: list[Loss] = field(default_factory=list)
@@ -60,6 +60,8 @@ class RankRecord:
     reasons: dict[str, str] = field(default_factory=dict)
     autocast: str | None = None
     weights: str | None = None
+    states: str | None = None
+    living: int = 0
     parameters: int = 0
     deviation: dict[str, float] | None = None
     ended: str | None = None
@@ -93,6 +95,7 @@ def read_rank(path: Path) -> RankRecord:
         elif kind == "weights":
             record.weights, record.parameters = event["digest"], event["parameters"]
             record.deviation = event["deviation"]
+            record.states, record.living = event["states"], event["living"]
         elif kind == "error":
             record.error = event
         elif kind == "end":
@@ -103,6 +106,11 @@ def read_rank(path: Path) -> RankRecord:
 def _site(event: dict[str, Any]) -> tuple[str, int] | None:
     site = event.get("site")
     return (site[0], site[1]) if site else None
+
+
+def same_end(a: RankRecord, b: RankRecord) -> bool:
+    """Whether two ranks end with the same weights and, where as many optimizers are left, the same states of them."""
+    return a.weights == b.weights and (a.living != b.living or a.states == b.states)
 
 
 def same(a: float, b: float) -> bool:

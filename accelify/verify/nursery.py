@@ -16,12 +16,11 @@ from types import TracebackType
 from typing import Any
 
 import accelify
+from accelify.verify.sandbox.places import FORCE
 from accelify.verify.sandbox.scratch import Scratch
 
 IMPORT_LIMIT = 300.0
 """Seconds that importing torch may take on a machine that is busy or cold."""
-FORCE = "ACCELIFY_VERIFY_SANDBOX"
-"""Environment variable that forces a kind of sandbox, `namespaces` or `redirected`."""
 _LAUNCHERS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "MASTER_ADDR",
               "MASTER_PORT", "PYTHONSTARTUP", "PYTHONINSPECT"}  # fmt: skip
 _START = "import sys; sys.path[0] = {root!r}; from accelify.verify.child import serve; serve()"
@@ -52,7 +51,7 @@ class Nursery:
     Args:
         threads: of each process, the same in all runs since the order of a sum depends on it.
         gpu: leave CUDA devices visible.
-        kind: of sandbox, `namespaces` or `redirected`; what the machine allows when None.
+        kind: of sandbox, as the variable `FORCE` has it; what the machine allows when None.
     """
 
     def __init__(self, threads: int, gpu: bool = False, kind: str | None = None) -> None:
@@ -78,6 +77,8 @@ class Nursery:
                 "ACCELIFY_USE_CPU": "true",
                 "ACCELERATE_USE_CPU": "true",
             }
+        self.floor = environment.get(FORCE) != "redirected-bare"
+        """Whether Landlock is used where there are no namespaces."""
         root = str(Path(accelify.__file__).parent.parent)
         self.process = subprocess.Popen(
             [sys.executable, "-c", _START.format(root=root)],

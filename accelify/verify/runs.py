@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accelify.runtime.launch.port import held_port
-from accelify.verify.events import RankRecord, read_rank, same
+from accelify.verify.events import RankRecord, read_rank, same, same_end
 from accelify.verify.nursery import Nursery, NurseryError, Started
 from accelify.verify.progress import News, Progress, silent
 from accelify.verify.sandbox.changes import Change
@@ -96,6 +96,19 @@ class Run:
     texts: dict[str, str] = field(default_factory=dict)
     scratch: Scratch | None = None
 
+    @property
+    def notes(self) -> list[str]:
+        """What the sandbox held back, one sentence for each place and address."""
+        found: dict[str, None] = {}
+        for rank in self.ranks:
+            for event in rank.events.get("network", []):
+                found[f"{_place(event['site'])}a trial run has no network, and {event['address']} was not reached: "
+                      "--allow-network lets it through"] = None  # fmt: skip
+            for event in rank.events.get("stopped", []):
+                found[f"{_place(event['site'])}{event['what']} ended with an error, and could not have written outside "
+                      "the trial run's sandbox: this machine gives verify no user namespaces"] = None  # fmt: skip
+        return list(found)
+
     def close(self) -> None:
         """Remove the run's folder: the content of its changes cannot be read any more."""
         if self.scratch is not None:
@@ -155,7 +168,7 @@ class Run:
             len(a) == len(b)
             and all(map(same, a, b))
             and self.rates == other.rates
-            and self.ranks[0].weights == other.ranks[0].weights
+            and same_end(self.ranks[0], other.ranks[0])
         )
 
 
@@ -163,10 +176,11 @@ def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
     """Run `job` in a sandbox; nothing it started is left, and what it wrote until `Run.close` or the nursery's."""
     nursery.ready()
     scratch = nursery.scratch()
-    place = (InNamespaces if nursery.kind == "namespaces" else InMirror)(job, scratch)
+    place = InNamespaces(job, scratch) if nursery.kind == "namespaces" else InMirror(job, scratch)
     with held_port() as port:
         order: dict[str, Any] = {
-            "kind": nursery.kind, "home": str(scratch.home), "network": job.allow_network, **place.order(),
+            "kind": nursery.kind, "home": str(scratch.home), "network": job.allow_network,
+            "port": port, "floor": nursery.floor, **place.order(),
             "ranks": [_rank_order(job, place, scratch, rank, port) for rank in range(job.processes)],
         }  # fmt: skip
         started_at = time.monotonic()
@@ -256,6 +270,10 @@ def _wait(nursery: Nursery, started: Started, limit: float, news: News) -> str |
         news.look()
 
 
+def _place(site: list[Any] | None) -> str:
+    return f"line {site[1]} of {os.path.basename(site[0])}: " if site else ""
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
@@ -269,7 +287,9 @@ def _failure(ranks: list[RankRecord], codes: list[int], outputs: list[str]) -> s
         number = min(errors)[1]
         where = f"(on rank {number})" if len(ranks) > 1 else ""
         return " ".join(filter(None, [_told(ranks[number], outputs[number]), where]))
-    for number, code in enumerate(codes):
+    # The others are killed once one has failed.
+    by_itself = [number for number, code in enumerate(codes) if code not in (0, -signal.SIGKILL)]
+    for number, code in [(number, codes[number]) for number in by_itself] or list(enumerate(codes)):
         if code != 0:
             last = _last_line(outputs[number])
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"

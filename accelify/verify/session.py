@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelify.obsolete_keywords import modernised
-from accelify.verify.compare import everything
+from accelify.verify.compare import decisions, everything
 from accelify.verify.compare.losses import Comparison, rates, same_rates, structural, tolerances
 from accelify.verify.compare.schedule import rates_by_data
 from accelify.verify.compare.verdict import Verdict
@@ -348,6 +348,8 @@ class Session:
         comparison = self._compare(reference, run, job)
         if reference is not original and comparison.overall is Verdict.DIFFERENT:
             everything.accept(comparison, everything.compare(original, run, self.lines, exact=False))
+        if reference is not original:
+            comparison.checks += decisions.by_rounds(original, run, self.lines)
         if comparison.verdict is Verdict.NOT_COMPARABLE and reference.ranks[0].reasons:
             self._without_chance(comparison, job, copy)
         self._where_it_parts(comparison, job, copy)
@@ -373,6 +375,12 @@ class Session:
             weights = self.job.save_weights.with_name(f"weights{count}.pt")
             job = replace(self.job, scaled=tuple(scaled), factor=count, save_weights=weights)
             run = self._execute(f"the original with {count} batches in one", job)
+            while run.failure and (
+                apart := {tuple(e["key"]) for e in run.ranks[0].events.get("not_merged", ())}
+            ):
+                # Samples that do not fit into one batch; such a loader goes on with its own batches.
+                job = replace(job, scaled=tuple(key for key in job.scaled if key not in apart))
+                run = self._execute(f"the original with {count} batches in one", job)
             if run.failure or not run.losses:
                 raise VerifyError(
                     f"{self.report.script} does not run with batches {count} times as large, which is what {count} "

@@ -41,8 +41,8 @@ from data import make  # noqa: E402 - a module beside this file
 from accelify.magics import Mask  # noqa: E402
 
 RUNS, RESULTS = HERE / "runs.tsv", HERE / "results.json"
-WHOLE = "identical, whole work"
-FINE = ("identical", "equal to rounding")
+WHOLE = "equal, whole work"
+FINE = ("equal", "equal to rounding")
 
 
 class RunError(Exception):
@@ -252,14 +252,19 @@ def summarise(row: dict[str, str], report: dict[str, Any]) -> dict[str, Any]:
 
 def verdict(run: dict[str, Any]) -> str:
     """A run's verdict in the words of the table."""
-    if run["verdict"] == "identical" and run["nothing_shared_out"]:
+    if run["verdict"] == "equal" and run["nothing_shared_out"]:
         return WHOLE
     return str(run["verdict"])
 
 
 def told_of(run: dict[str, Any]) -> str:
     """The reason of a verdict, and what came out with chance taken out of both runs."""
-    told = "" if run["verdict"] in FINE else run["reason"]
+    wrong = [
+        f"{check['aspect']} {check['verdict']}: {check['sentence']}"
+        for check in run["checks"]
+        if check["sentence"]
+    ]
+    told = "" if run["verdict"] in FINE else "; ".join(wrong[:3])
     if run["without_chance"]:
         told += f"; with that taken out of both runs: {run['without_chance']['verdict']}"
     return str(told)
@@ -273,17 +278,17 @@ def table(results: list[dict[str, Any]]) -> str:
         name = f"{row['repository']} {row['script']}" + (f" ({row['note']})" if row["note"] else "")
         cells = [f"{row[n]}: {row[f'{n}_told']}" if row[f"{n}_told"] else row[n] for n in ("one", "two")]
         lines.append(f"| {name} | {row['kind']} | {row['accelify']} | {cells[0]} | {cells[1]} |")
-        if row["one"] != "identical" or row["two"] not in (*FINE, WHOLE, "not comparable"):
+        if row["one"] != "equal" or row["two"] not in (*FINE, WHOLE, "not comparable"):
             odd.append(f"- {name}: {cells[0]} | {cells[1]} ({row['accelify']})")
     scripts = len({(row["repository"], row["script"]) for row in results})
     counts = Counter(
         "fine" if row["two"] in (*FINE, WHOLE) else "chance" if row["two"] == "not comparable" else "odd"
         for row in results
     )
-    same = sum(row["one"] == "identical" for row in results)
+    same = sum(row["one"] == "equal" for row in results)
     lines += [
         "",
-        f"{len(results)} runs of {scripts} scripts: on 1 process bit-identical in {same}; on 2 processes identical or "
+        f"{len(results)} runs of {scripts} scripts: on 1 process equal to the bit in {same}; on 2 processes equal or "
         f"equal to rounding in {counts['fine']}, not comparable in {counts['chance']}, anything else in "
         f"{counts['odd']}.",
         "",

@@ -6,9 +6,10 @@ import ast
 
 import pytest
 
-from accelify import edits as verbs
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.syntax import Tree
+from accelify.writer.edits import replace
+from accelify.writer.writing import apply
 
 ONE, TWO = "é = f(1)", "# two\n\ng(2)\n"
 
@@ -18,7 +19,7 @@ def test_places_and_edits() -> None:
     calls = list(joined.nodes(ast.Call))
     assert [joined.locate(joined.start(c)) for c in calls] == [("one.py", 1, 5), ("two.py", 3, 1)]
     assert [joined.segment(c) for c in calls] == ["f(1)", "g(2)"]
-    data = verbs.apply(joined, [verbs.replace(joined, c.func, "ü") for c in calls])
+    data = apply(joined, [replace(c.func, "ü") for c in calls])
     assert [part.decode() for part in joined.cut(data)] == ["é = ü(1)", "# two\n\nü(2)\n"]
 
 

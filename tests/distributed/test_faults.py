@@ -108,16 +108,19 @@ class Branching(nn.Module):
 
 def _other_parameters():
     accelerator = fresh_accelerator()
+    torch.manual_seed(0)
     model, optimizer = _prepared(accelerator, Branching())
-    _step(accelerator, model, optimizer)
+    optimizer.zero_grad()
+    accelerator.backward(model(torch.ones(3, 2)).mean())
+    gradients = [p.grad.tolist() for p in model.parameters()]
+    optimizer.step()
+    return gradients, accelerator.reduce(1)
 
 
 def test_ranks_that_use_other_parameters():
-    outcomes = try_ranks(2, _other_parameters, timeout=LIMIT)
-    assert not any(o.ok for o in outcomes)
-    told = [o.error for o in outcomes if "average of gradients of Branching" in o.error]
-    assert told
-    assert all("DistributedDataParallelKwargs(find_unused_parameters=True)]) allows that" in e for e in told)
+    """What one rank leaves out counts as zero there; it is no disagreement."""
+    whole, half = [[[1.0, 1.0]], [1.0]], [[[0.5, 0.5]], [0.5]]
+    assert run_ranks(2, _other_parameters, timeout=LIMIT) == [([*whole, *half], 2)] * 2
 
 
 def _leave(how, where):

@@ -296,3 +296,19 @@ def test_processes_draw_alike_before_there_is_an_accelerator(tmp_path: Path) -> 
     plain = write(tmp_path, DRAWN.replace("import accelify\n", ""))
     one, other = launch("-n", "2", "--cpu", plain, cwd=tmp_path).stdout.splitlines()
     assert one != other
+
+
+def test_an_exception_has_the_status_of_one_however_long_its_rank_takes_to_end(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import atexit, os, time\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    atexit.register(time.sleep, 20)\n"
+        "    raise ValueError('rank 0 raises')\n"
+        "time.sleep(2)\n"
+        "raise ValueError('rank 1 raises')\n"
+    )
+    done = launch("--cpu", "-n", "2", str(script), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "rank 0 failed first (exit status 1)" in done.stderr
+    assert "SIGTERM" not in done.stderr

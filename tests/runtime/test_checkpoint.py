@@ -147,6 +147,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path):
     torch.save({"x": Evil()}, path / "optimizer.bin")
     marker = json.loads((path / checkpoint.MARKER).read_text())
     marker["files"]["optimizer.bin"] = (path / "optimizer.bin").stat().st_size
+    marker["checksums"]["optimizer.bin"] = files.checksum(path / "optimizer.bin")
     (path / checkpoint.MARKER).write_text(json.dumps(marker))
     with pytest.raises(ValueError, match=r"optimizer\.bin cannot be loaded"):
         accelerator.load_state(path)

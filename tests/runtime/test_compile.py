@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from accelify.runtime import FullyShardedDataParallelPlugin, TorchDynamoPlugin
+from accelify.runtime import DistributedDataParallelKwargs, FullyShardedDataParallelPlugin, TorchDynamoPlugin
 from tests.distributed.processes import fresh_accelerator, run_ranks
 
 ENGINES = {
@@ -99,6 +99,29 @@ def test_two_processes(engine):
         for result, graphs in results:
             check(result, expected)
             assert graphs
+
+
+def _graphs():
+    """How many graphs a compiler is given of a model with several buckets."""
+    graphs = []
+
+    def count(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    options = DistributedDataParallelKwargs(bucket_cap_mb=1)
+    accelerator = fresh_accelerator(kwargs_handlers=[options])
+    model = accelerator.prepare(nn.Sequential(*(nn.Linear(600, 600) for _ in range(6))))
+    compiled = torch.compile(model, backend=count)
+    accelerator.backward(compiled(torch.ones(2, 600)).sum())
+    return len(graphs), model._flat
+
+
+@pytest.mark.distributed
+def test_a_compiled_model_is_cut_where_buckets_end():
+    for graphs, flat in run_ranks(2, _graphs):
+        assert graphs >= 3
+        assert not flat
 
 
 def test_inductor():

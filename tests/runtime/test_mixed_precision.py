@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from accelify.runtime import GradScalerKwargs
 from tests.distributed.processes import fresh_accelerator
 from tests.runtime.scaled import Setting, accelerated, by_hand
 
@@ -74,3 +75,32 @@ def test_gradients_are_unscaled_at_the_end_of_a_window_only(device):
             norms.append(model.bias.grad.item())
             optimizer.step()
     assert norms == [accelerator.scaler.get_scale() / 2, 1.0]
+
+
+@pytest.mark.parametrize("ask", [lambda s: None, lambda s: s.get_scale(), lambda s: s.state_dict()])
+@pytest.mark.parametrize("overflows", [False, True])
+def test_asking_for_the_scale_between_two_steps_changes_nothing(ask, overflows):
+    settings = [GradScalerKwargs(init_scale=1024.0, growth_interval=2)]
+    accelerator = fresh_accelerator(mixed_precision="fp16", kwargs_handlers=settings)
+    models = [torch.nn.Linear(2, 1, bias=False) for _ in range(2)]
+    for model in models:
+        torch.nn.init.ones_(model.weight)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=1.0) for m in models]
+    prepared = accelerator.prepare(*models, *optimizers)
+    scaler, x, scales = accelerator.scaler, torch.ones(1, 2), []
+    for step in range(2):
+        for optimizer in prepared[2:]:
+            optimizer.zero_grad()
+        factor = float("inf") if overflows and step else 1.0
+        accelerator.backward(sum(m(x).sum() for m in prepared[:2]) * factor)
+        accelerator.clip_grad_norm_([*models[0].parameters(), *models[1].parameters()], 1e9)
+        for optimizer in prepared[2:]:
+            optimizer.step()
+            ask(scaler)
+        scales.append(scaler.get_scale())
+        state = scaler.state_dict()
+        assert state["scale"] == scales[-1]
+        assert state["_growth_tracker"] == (1 if step == 0 else 0)
+    moved = 0.0 if overflows else -1.0
+    assert [m.weight.tolist() for m in models] == [[[moved, moved]]] * 2
+    assert scales == [1024.0, 512.0 if overflows else 2048.0]

@@ -24,7 +24,7 @@ def test_what_is_no_backward_stays(snippet: str) -> None:
     [
         ("loss.backward()", "accelerator.backward(loss)"),
         ("loss.backward(retain_graph=True)", "accelerator.backward(loss, retain_graph=True)"),
-        ("loss.backward(retain_graph=True,)", "accelerator.backward(loss, retain_graph=True,)"),
+        ("loss.backward(retain_graph=True,)", "accelerator.backward(loss, retain_graph=True)"),
         (
             "loss.backward(torch.ones_like(loss))",
             "accelerator.backward(loss, gradient=torch.ones_like(loss))",
@@ -169,7 +169,7 @@ loss = (model(x) - model(fake.detach())).mean()
     ("before", "after"),
     [
         ("model(fake).sum().backward()", "model(fake).sum().backward(inputs=[fake])"),
-        ("model(fake).mean().backward(None,)", "model(fake).mean().backward(None, inputs=[fake],)"),
+        ("model(fake).mean().backward(None,)", "model(fake).mean().backward(None, inputs=[fake])"),
         ("model(fake).sum().backward(inputs=[fake])", "model(fake).sum().backward(inputs=[fake])"),
     ],
 )

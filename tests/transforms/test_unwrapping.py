@@ -289,8 +289,9 @@ def test_the_class_of_a_model_is_its_own(asked: str) -> None:
 def test_the_class_of_a_model_in_text_is_its_own(text: str) -> None:
     before = f"with open(name, 'w') as file:\n    file.write({text.format('model')})\nlabel = {text.format('model')}"
     parts = text.format("accelerator.unwrap_model(model)")
-    if "name__ =" in parts:
-        parts = text.format("model")  # what is text and what is not cannot be told apart
+    parts = parts.replace(
+        "accelerator.unwrap_model(model).__class__.__name__ =", "model.__class__.__name__ ="
+    )
     conversion = convert(epoch=before, setup=f"name = 'log'\n{NET}", build=BUILD)
     assert f"label = {parts}" in conversion.new_text
 

@@ -3,10 +3,11 @@
 DDP's reducer expects every parameter to get its gradient once between two forwards, in a backward that follows the
 model's own forward. Scripts do otherwise: they call other methods of the model, leave parameters unused, run two
 backwards after two forwards, take gradients of gradients. So after every backward it is checked, without a word to
-other ranks, whether the reducer averaged all that this backward produced. If not, the gradients of that step are
-averaged by one flat all-reduce (averaging twice changes nothing, so this is always right), and so are those of all
-later steps of that model, whose reducer is taken out. So it is, too, where the script moves or casts parameters: torch
-makes the nodes anew then on which the reducer's hooks sit.
+other ranks, whether the reducer averaged all that this backward produced. Where parameters were left out, the reducer
+is completed (`unused`), and goes on to be used. Where gradients came without it, those of that step are averaged by
+one flat all-reduce (averaging twice changes nothing, so this is always right), and so are those of all later steps of
+that model, whose reducer is taken out. So it is, too, where the script moves or casts parameters: torch makes the
+nodes anew then on which the reducer's hooks sit.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.autograd.graph import get_gradient_edge
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
@@ -28,6 +30,8 @@ from .. import guard
 from ..plugins import DistributedDataParallelKwargs
 from ..precision import Precision, run_in_precision
 from ..state import GradientState, PartialState
+from .averaging import ParameterSet, mark_of, share_tensors, sparse_of
+from .unused import complete_reduction, unsigned_zeros
 from .wrapped import AveragingBackend, ScriptAttributes
 
 # The argument has a new name since torch 2.13.
@@ -36,107 +40,6 @@ _SYNC_IN_FORWARD = (
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
     else "broadcast_buffers"
 )
-
-# Elements in one flat all-reduce: 100 MB of float32.
-_FLAT_SIZE = 25_000_000
-
-
-def _mark(parameter: torch.Tensor) -> tuple[int, int] | None:
-    """Changes whenever a backward adds to the parameter's gradient."""
-    grad = parameter.grad
-    if grad is None:
-        return None
-    # A sparse gradient has no storage of its own; one that is added to gets new values.
-    held = grad._values() if grad.is_sparse else grad
-    return held.data_ptr(), grad._version
-
-
-class ParameterSet:
-    """Parameters whose gradients are averaged together by flat all-reduces.
-
-    Args:
-        parameters: the parameters, in the same order on every rank.
-        told: what an error calls them.
-        sparse: those of them whose gradients are sparse tensors where there are any.
-    """
-
-    def __init__(
-        self, parameters: Iterable[torch.Tensor], told: str, sparse: Iterable[torch.Tensor] = ()
-    ) -> None:
-        self.parameters: list[torch.Tensor] = list(parameters)
-        self.told = told
-        self._sparse = {id(p) for p in sparse}
-
-    def add(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Take in those that are not there yet: an optimizer that is made anew brings the same ones again."""
-        known = {id(p) for p in self.parameters}
-        self.parameters += [p for p in parameters if id(p) not in known]
-
-    def snapshot(self) -> list[tuple[int, int] | None]:
-        """Marks of all gradients, which change with every backward that adds to them."""
-        return [_mark(p) for p in self.parameters]
-
-    def average(self) -> None:
-        """Replace every gradient by its mean over ranks; one that only some ranks have counts as zero elsewhere."""
-        with guard.collective(guard.AVERAGE, self.told), torch.no_grad():
-            for group in self._groups():
-                _average(group)
-
-    def _groups(self) -> Iterator[list[torch.Tensor]]:
-        by_kind: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
-        for p in self.parameters:
-            if id(p) in self._sparse if p.grad is None else p.grad.is_sparse:
-                _average_sparse(p)
-            else:
-                by_kind.setdefault((p.dtype, p.device), []).append(p)
-        for parameters in by_kind.values():
-            group: list[torch.Tensor] = []
-            size = 0
-            for p in parameters:
-                if group and size + p.numel() > _FLAT_SIZE:
-                    yield group
-                    group, size = [], 0
-                group.append(p)
-                size += p.numel()
-            yield group
-
-
-def _average_sparse(parameter: torch.Tensor) -> None:
-    grad = parameter.grad
-    if grad is None:
-        kind: dict[str, Any] = {"dtype": parameter.dtype, "device": parameter.device}
-        nowhere = torch.empty(1, 0, dtype=torch.int64, device=parameter.device)
-        rows = torch.empty(0, *parameter.shape[1:], **kind)
-        grad = torch.sparse_coo_tensor(nowhere, rows, tuple(parameter.shape), check_invariants=True)
-    dist.all_reduce(grad)
-    if parameter.grad is not None or grad._nnz():
-        parameter.grad = grad.div_(dist.get_world_size())
-
-
-def _sparse_of(module: torch.nn.Module) -> list[torch.Tensor]:
-    """The weights of layers that were made with `sparse=True`, which alone get sparse gradients."""
-    layers = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    return [m.weight for m in module.modules() if isinstance(m, layers) and m.sparse]
-
-
-def _average(parameters: list[torch.Tensor]) -> None:
-    first = parameters[0]
-    present = torch.tensor([p.grad is not None for p in parameters], dtype=first.dtype, device=first.device)
-    parts = [
-        torch.zeros_like(p).reshape(-1) if p.grad is None else p.grad.detach().reshape(-1) for p in parameters
-    ]
-    flat = torch.cat([*parts, present])
-    flat[: -len(parameters)].div_(dist.get_world_size())
-    dist.all_reduce(flat)
-    anywhere = flat[-len(parameters) :].tolist()
-    offset = 0
-    for p, count in zip(parameters, anywhere, strict=True):
-        mean = flat[offset : offset + p.numel()].view_as(p)
-        offset += p.numel()
-        if p.grad is not None:
-            p.grad.detach().copy_(mean)
-        elif count:
-            p.grad = mean.clone()
 
 
 class DistributedModel(ScriptAttributes, DistributedDataParallel):
@@ -153,8 +56,16 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         self._precision = precision
         self._look_over(module)
         trained = (p for p in self._known if p.requires_grad)
-        sparse = _sparse_of(module)
+        sparse = sparse_of(module)
         self._trained = ParameterSet(trained, type(module).__name__, sparse)
+        ignored = {id(p) for n, p in module.named_parameters() if n in self.parameters_to_ignore}
+        # What the reducer reduces, in its order, whatever is frozen later.
+        self._reduced = [p for p in self._trained.parameters if id(p) not in ignored]
+        # Whether what a communication hook averages keeps the sign of a zero.
+        self.keeps_zero_signs = True
+        # A static graph is learned in a backward that averages: where the first batches of an accumulation window do
+        # not, the very first one does all the same, and what comes of it is averaged again with the rest.
+        self.learns_graph = bool(self.static_graph)
         self._route: Callable[..., Any] | None = None
         # Whether forward or such a method is running. A backward then is its own: no forward of DDP's has ended.
         self._running = False
@@ -162,6 +73,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         # Whether a forward has readied the reducer since it last averaged.
         self._armed = False
         self._sync_next = False
+        self._edges = list(map(get_gradient_edge, self._reduced))
         self._hooked = self._accumulators()
         PartialState().group_holders.add(self)
         if sparse:
@@ -235,10 +147,16 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         self._armed = self._armed or (torch.is_grad_enabled() and self.require_backward_grad_sync)
         GradientState().loaders.meet((args, kwargs))
         route = self._route
-        if route is not None:
-            # What the method calls itself must not be taken for another routed call.
-            self._route = None
-            return route(*args, **kwargs)
+        # What the method calls itself must not be taken for another routed call.
+        self._route = None
+        # torch's compiler takes no buckets smaller than torch's first one.
+        if self._flat or self.bucket_bytes_cap < dist._DEFAULT_FIRST_BUCKET_BYTES:  # type: ignore[attr-defined]
+            return (route or self._run_module)(*args, **kwargs)
+        # By this a compiler sees where buckets end, and cuts its graph there: they are reduced during the backward.
+        with self._inside_ddp_forward():
+            return (route or self._run_module)(*args, **kwargs)
+
+    def _run_module(self, *args: Any, **kwargs: Any) -> Any:
         return self._precision.run(self.module, *args, **kwargs)
 
     # Averaging
@@ -284,7 +202,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         """The nodes that the reducer's hooks sit on, as far as their loss would not show in what it has averaged."""
         # Where it waits for all, a part of them that is lost leaves it waiting; unused ones it does not miss.
         count = None if self.find_unused_parameters else 1
-        return [torch.autograd.graph.get_gradient_edge(p).node for p in self._trained.parameters[:count]]
+        return [get_gradient_edge(p).node for p in self._trained.parameters[:count]]
 
     def _is_moved(self) -> bool:
         """Whether parameters were on another device, or of another type, since the reducer hung its hooks on them."""
@@ -292,11 +210,15 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy has a reducer of its own; nodes of the graph cannot be copied.
-        return {**super().__getstate__(), "_hooked": []}  # type: ignore[no-untyped-call]
+        return {**super().__getstate__(), "_hooked": [], "_edges": []}  # type: ignore[no-untyped-call]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._edges = list(map(get_gradient_edge, self._reduced))
 
     def leave_group(self) -> None:
         """Hold the process group no longer: from now on this is the module alone."""
-        self._hooked = []
+        self._hooked = self._edges = []
         self._flat = True
         self.require_backward_grad_sync = False
         self.process_group = None  # type: ignore[assignment]
@@ -318,8 +240,9 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
             self.follow_parameters()
         if self._sync_next:
             return ()
-        if not (sync and self.require_backward_grad_sync):
+        if not ((sync or (self.learns_graph and self._armed)) and self.require_backward_grad_sync):
             return None
+        self.learns_graph = False
         if self._running:
             self.leave_reducer()
         if self._armed and not self._flat and self._is_moved():
@@ -328,25 +251,35 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
             self.leave_reducer()
         if self._armed and not self._flat and not self.find_unused_parameters:
             # If the reducer completes, every gradient has changed: one mark is enough.
-            return (_mark(self._trained.parameters[0]),)
+            return (mark_of(self._trained.parameters[0]),)
         return tuple(self._trained.snapshot())
 
-    def after_backward(self, before: tuple[Any, ...] | None) -> bool:
-        """Complete the averaging; returns whether gradients of this model were averaged."""
+    def complete_reduction(self, before: tuple[Any, ...] | None) -> bool:
+        """Average what the reducer still waits for, as other ranks may have its gradients; returns whether it did."""
+        if before is None or self._sync_next or self._flat or not self._armed:
+            return False
+        if not complete_reduction(self.reducer, self._reduced, self._edges, self.keeps_zero_signs):
+            return False
+        self.refuse_join()
+        return True
+
+    def after_backward(self, before: tuple[Any, ...] | None, completed: bool) -> bool:
+        """Complete the averaging; returns whether gradients of this model were averaged.
+
+        Args:
+            before: what `before_backward` returned.
+            completed: what `complete_reduction` returned.
+        """
         if before is None:
             return False
         if self._sync_next:
             self._sync_next = False
             self._trained.average()
             return True
-        if self._armed and not self._flat:
-            try:
-                self.reducer._check_reducer_finalized()
-            except RuntimeError:
-                self.leave_reducer()
-                self._trained.average()
-                return True
-        touched = any(old != _mark(p) for old, p in zip(before, self._trained.parameters, strict=False))
+        if completed:
+            self._armed = False
+            return True
+        touched = any(old != mark_of(p) for old, p in zip(before, self._trained.parameters, strict=False))
         if self._armed and not self._flat:
             self._armed = not touched
         elif touched:
@@ -359,26 +292,6 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         own = [b.data for home in self._buffer_homes for b in home.values() if b is not None]
         if own:
             share_tensors(own, self.process_group, self.broadcast_bucket_size)
-
-
-def share_tensors(own: list[torch.Tensor], group: Any, bucket_size: int = 250 * 1024 * 1024) -> None:
-    """Overwrite tensors with those of the group's first rank, many in one broadcast."""
-    # One laid out oddly (transposed, say) cannot be flattened in place: it goes through a copy.
-    tensors = [b if _is_packed(b) else b.clone(memory_format=torch.contiguous_format) for b in own]
-    dist._broadcast_coalesced(group, tensors, bucket_size, 0)  # type: ignore[attr-defined]
-    for tensor, copy in zip(own, tensors, strict=True):
-        if tensor is not copy:
-            tensor.copy_(copy)
-
-
-def _is_packed(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's strides are the plain ones; `is_contiguous` overlooks those of dimensions of size one."""
-    expected = 1
-    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
 
 
 class DDPBackend(AveragingBackend):
@@ -452,6 +365,7 @@ class DDPBackend(AveragingBackend):
             state = powerSGD_hook.PowerSGDState(None, **handler.comm_state_option)
         hook = wrappers[handler.comm_wrapper](hooks[handler.comm_hook])
         model.register_comm_hook(state, hook)
+        model.keeps_zero_signs = state is None
 
     def _ddp_arguments(self) -> dict[str, Any]:
         handler = self.handler
@@ -480,16 +394,19 @@ class DDPBackend(AveragingBackend):
         models = self.models()
         before = [m.before_backward(sync) for m in models]
         loose = self._loose.snapshot() if sync and self._loose.parameters else None
-        if any(marks is not None for marks in before):
-            with guard.backward():
-                loss.backward(**kwargs)  # type: ignore[no-untyped-call]
-        else:
+        completed = [False] * len(models)
+        with contextlib.ExitStack() as stack:
+            if self.last_scale == 0.0:
+                stack.enter_context(unsigned_zeros(p for m in models for p in m._reduced))
+            if any(marks is not None for marks in before):
+                stack.enter_context(guard.backward(reducers=self._reducers_in_use(models, before)))
             loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+            completed = [m.complete_reduction(marks) for m, marks in zip(models, before, strict=True)]
         # While ranks may have left, nobody answers; the join ends by sharing the last rank's model.
         shares = self.handler.broadcast_buffers and not self._joining
         averaged = False
-        for model, marks in zip(models, before, strict=True):
-            if model.after_backward(marks):
+        for model, marks, complete in zip(models, before, completed, strict=True):
+            if model.after_backward(marks, complete):
                 averaged = True
                 if shares:
                     model.share_buffers()
@@ -497,6 +414,14 @@ class DDPBackend(AveragingBackend):
             self._share_frozen(models[0].process_group)
         if loose is not None and loose != self._loose.snapshot():
             self._loose.average()
+
+    def _reducers_in_use(self, models: list[DistributedModel], before: list[Any]) -> tuple[str, ...]:
+        """Names of the models whose reducers may all-reduce in a backward."""
+        return tuple(
+            model._trained.told
+            for model, marks in zip(models, before, strict=True)
+            if marks is not None and model._armed and not (model._flat or model._sync_next)
+        )
 
     def _share_frozen(self, group: Any) -> None:
         """Give every rank rank 0's statistics of models that only run: in training mode batches change them, too."""
@@ -508,7 +433,7 @@ class DDPBackend(AveragingBackend):
     def no_sync(self, models: Iterable[torch.nn.Module]) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             for model in models:
-                if isinstance(model, DistributedDataParallel):
+                if isinstance(model, DistributedDataParallel) and not getattr(model, "learns_graph", False):
                     stack.enter_context(model.no_sync())
             yield
 
@@ -526,5 +451,6 @@ class DDPBackend(AveragingBackend):
                     if model._flat:
                         model.refuse_join()
                 yield
+            guard.rejoin()
         finally:
             self._joining = False

@@ -45,6 +45,8 @@ def total_norm(tensors: Iterable[torch.Tensor], order: float, device: torch.devi
         groups.setdefault(key, []).append(local(tensor))
     norms = []
     for key, parts in groups.items():
+        # A rank whose shard is empty has no largest element: nothing there counts as zero.
+        parts = [part for part in parts if part.numel()] or [torch.zeros(1, device=parts[0].device)]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(parts, order)).to(device), order)
         if key is not None:
             mesh, placements = key

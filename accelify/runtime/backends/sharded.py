@@ -17,7 +17,7 @@ from .. import guard
 from ..nested import leaves, map_leaves
 from ..precision import Precision
 from ..state import PartialState
-from .ddp import ParameterSet, share_tensors
+from .averaging import ParameterSet, share_tensors
 from .dtensors import by_mesh, divided_like, from_local_like, local, total_norm, whole
 from .sharded_model import Sharding, sharding_of
 from .wrapped import AveragingBackend

@@ -19,6 +19,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from .. import guard
 from .dtensors import divided_like
+from .shard_files import check_description
 
 _REST = "optimizer_{}_rest.bin"
 
@@ -107,6 +108,7 @@ def load(directory: Path, models: list[nn.Module], optimizers: list[torch.optim.
 def _read(state: dict[str, Any], folder: Path, name: str) -> None:
     if not folder.is_dir():
         raise ValueError(f"the checkpoint holds no {folder.name} for the {name} that was prepared here")
+    check_description(folder)
     try:
         with guard.collective("a sharded checkpoint"):
             state_dict_loader.load(state, checkpoint_id=folder)

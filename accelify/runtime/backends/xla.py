@@ -321,8 +321,7 @@ class XLABackend(Backend):
         return spmd.ShardingSpec(self.mesh, tuple(axes)).xla_spec(tensor)
 
     def drop_padding(self, data: Any) -> Any:
-        loaders = GradientState().loaders
-        iterator = loaders[-1] if loaders else None
+        iterator = GradientState().loaders.of_outputs()
         feed = getattr(iterator, "_base", None)
         if iterator is None or not isinstance(feed, Feed):
             return data

@@ -63,6 +63,7 @@ class LoaderIterator:
         "_fed",
         "_shares",
         "beginning",
+        "fetched",
         "first",
         "loader",
         "position",
@@ -83,6 +84,8 @@ class LoaderIterator:
             skip, after_skip = resume.position, resume.go_on
             resume.go_back()
         self.position = skip
+        # The number of its last batch among those of all passes.
+        self.fetched = 0
         number = loader._before_pass()
         self.beginning = random_snapshot(loader._generators())
         self.sampler_epoch = getattr(loader._sampler(), "epoch", None)
@@ -106,6 +109,8 @@ class LoaderIterator:
         # Weakly: a loop left by break drops its iterator, and that ends the pass.
         self._entry = weakref.proxy(self)
         loader.gradient_state.loaders.begin(self._entry, loader.base_dataloader)
+        if resume is not None and skip:
+            loader.gradient_state.resumed = self._entry
 
     def __iter__(self) -> LoaderIterator:
         return self
@@ -179,6 +184,7 @@ class LoaderIterator:
             raise StopIteration
         self.position += 1
         loader = self.loader
+        self.fetched = loader.gradient_state.loaders.note_fetch()
         self.streams.begin_batch()
         if loader._carries_shares:
             batch, self.shares = batch
@@ -213,7 +219,6 @@ class LoaderIterator:
         if not loaders.end(self._entry, self.loader.base_dataloader):
             return
         if not loaders:
-            # What a script does after the loop is not part of a window.
             self.loader.gradient_state.sync_gradients = True
             self.streams.leave()
         self.loader._after_pass()

@@ -61,7 +61,7 @@ def prepare_data_loader(
         make_seedable(batch_sampler, data_seed)
     # Ranks that work on the same batches have to draw the same ones: they are shared out among one.
     alone = ranks == 1 and (num_processes is not None or process.num_processes == 1)
-    if alone or _is_sharded_already(base):
+    if alone or _is_sharded_already(base, ranks, rank):
         return DataLoaderShard(base, target, rng_types, non_blocking)
     if dispatch_batches:
         return DataLoaderDispatcher(
@@ -82,9 +82,23 @@ def prepare_data_loader(
     return DataLoaderShard(base, target, rng_types, non_blocking, original=dataloader, sharded=True)
 
 
-def _is_sharded_already(loader: DataLoader[Any]) -> bool:
+def _is_sharded_already(loader: DataLoader[Any], ranks: int, rank: int) -> bool:
+    """Whether a loader gives this rank its share without being prepared for it."""
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
-    return isinstance(sampler, DistributedSampler)
+    if isinstance(sampler, DistributedSampler):
+        return True
+    return ranks > 1 and any(
+        _names_its_rank(p, ranks, rank) for p in (loader.batch_sampler, sampler, loader.dataset)
+    )
+
+
+def _names_its_rank(part: Any, ranks: int, rank: int) -> bool:
+    """Whether a sampler or data set says that it is this rank's, as torch's and those of other libraries do."""
+    # The datasets library keeps it here, for streams that `split_dataset_by_node` has divided.
+    part = getattr(part, "_distributed", None) or part
+    counts = [getattr(part, name, None) for name in ("num_replicas", "world_size")]
+    own = getattr(part, "rank", None)
+    return type(own) is int and own == rank and ranks in counts
 
 
 def _shard_iterable(

@@ -49,6 +49,11 @@ class Shares:
     last: bool | None = None
     whole: bool = False
 
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """`weight` of every rank."""
+        return tuple(self.weight(rank) for rank in range(len(self.sizes)))
+
     def weight(self, rank: int) -> float:
         """What the mean over this rank's share is multiplied by, so that the mean over ranks is the batch's."""
         total = sum(self.sizes)

@@ -370,6 +370,9 @@ def _report(error: Any, folder: Path) -> int:
         rank = notes[0]["rank"]
         failure = error.failures.get(rank, failure)
     code: int = failure.exitcode
+    if notes and code == -signal.SIGTERM:
+        # It had raised, and was still ending when the launcher ended all: an exception's status is 1.
+        code = 1
     how = f"exit status {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
     # The agent ends the ranks that were still running by SIGTERM: those did not fail.
     others = sorted(r for r, f in error.failures.items() if r != rank and f.exitcode != -signal.SIGTERM)

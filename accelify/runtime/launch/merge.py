@@ -81,10 +81,13 @@ def _read_shards(folder: Path) -> dict[str, Any]:
     from torch.distributed.checkpoint.filesystem import FileSystemReader
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
+    from ..backends.shard_files import check_description
+
     state_dict_loader: Any = importlib.import_module("torch.distributed.checkpoint.state_dict_loader")
     import torch
 
     try:
+        check_description(folder)
         entries = FileSystemReader(folder).read_metadata().state_dict_metadata
         known = {name: e for name, e in entries.items() if isinstance(e, TensorStorageMetadata)}
         chosen = {name: e for name, e in known.items() if name.startswith("model.")} or known
@@ -93,7 +96,7 @@ def _read_shards(folder: Path) -> dict[str, Any]:
             # That there is no group of processes here is meant.
             warnings.simplefilter("ignore", UserWarning)
             state_dict_loader.load(weights, checkpoint_id=folder, no_dist=True)
-    except (CheckpointException, OSError, RuntimeError, EOFError) as error:
+    except (CheckpointException, OSError, RuntimeError, EOFError, ValueError) as error:
         causes = getattr(error, "failures", {})
         cause = next(iter(causes.values()), error)
         cause = cause[0] if isinstance(cause, tuple) else cause

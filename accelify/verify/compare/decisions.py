@@ -101,6 +101,28 @@ def compare(original: Run, other: Run, lines: LineMap, exact: bool) -> list[Chec
     return checks
 
 
+def by_rounds(original: Run, other: Run, lines: LineMap) -> list[Check]:
+    """Conditions around training that count each process's rounds, as far as the share of rounds shows it.
+
+    Args:
+        original: the original in its own batches, which makes about N times as many rounds.
+        other: a run on N processes, each of which takes batches as large.
+        lines: of the converted script.
+    """
+    before, checks = outcomes_of(original.ranks[0]), []
+    for key, outcomes in outcomes_of(other.ranks[0]).items():
+        origin = lines.original(key[:2])
+        counterpart = before.get((*origin, *key[2:])) if origin is not None else None
+        if origin is None or counterpart is None or counterpart.calls < SHARED_OUT * outcomes.calls:
+            continue
+        place = _Place(key, [outcomes], counterpart)
+        # Where training is left for good, how many rounds there are says nothing of a period.
+        if outcomes.trained[0] and (sentence := _rates(place, counterpart, outcomes)):
+            name = f"{origin[0]}:{origin[1]} rounds {key[3]}"
+            checks.append(Check("decisions", name, Verdict.DIFFERENT, sentence, place.site, origin))
+    return checks
+
+
 def outcomes_of(record: RankRecord) -> dict[Place, Outcomes]:
     """The last that a rank wrote of each of its places."""
     found: dict[Place, Outcomes] = {}

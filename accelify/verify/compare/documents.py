@@ -30,6 +30,7 @@ class Comparison:
 
     Args:
         tolerance: relative difference that rounding explains.
+        drift: the same for tensors, which carry the rounding of all updates.
         exact: nothing is put down to rounding.
         excuse: whether a number of the original may be another one for a reason that is known.
     """
@@ -37,6 +38,7 @@ class Comparison:
     tolerance: float
     exact: bool
     excuse: Excuse = lambda a, b: False
+    drift: float = 0.0
     match: Match = Match.SAME
     first: str = ""
     count: int = 0
@@ -80,7 +82,7 @@ class Comparison:
         if not (isinstance(a, Array) and isinstance(b, Array)):
             self._note(where, f"is {_shown(b)} where the original has {_shown(a)}")
             return
-        found = compare_arrays(a, b, self.tolerance, self.exact)
+        found = compare_arrays(a, b, max(self.tolerance, self.drift), self.exact)
         if found.match is Match.DIFFERENT:
             pair = (
                 (found.a, found.b)

@@ -55,7 +55,10 @@ def compare(
     comparison.checks.append(_exit(other, lines))
     if again is not None and not again.failure:
         noise = compare(original, again, LineMap({}), exact=True)
-        downgrade(comparison, noise.differing())
+        # Figures and files leave out what is not repeated number by number.
+        downgrade(
+            comparison, {key for key in noise.differing() if key[0] not in ("printed", "logged", "files")}
+        )
         if noise.verdict is Verdict.DIFFERENT and comparison.verdict is Verdict.DIFFERENT:
             comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, NOT_REPEATED
     return comparison

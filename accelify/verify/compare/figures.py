@@ -252,6 +252,8 @@ class _Comparison:
                 return Verdict.NOT_COMPARABLE, SHARE if share is Share.SHOWN else NOT_CHECKED
         if not compared.words or not positions:
             return Verdict.DIFFERENT, ""
+        if all(self.shares.is_batch_loss(a, b, k) for k in positions):
+            return Verdict.NOT_COMPARABLE, SHARE
         before = [entry.calls for entry in self.original.get(key, []) if entry.number < a.number]
         if all(self.shares.rounds_alike(a, b, k, max(before, default=0)) for k in positions):
             return Verdict.NOT_COMPARABLE, ALIKE

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from accelify.verify.compare.contents import Picture, UnreadableError, read
 from accelify.verify.compare.documents import Comparison
-from accelify.verify.compare.losses import GROWTH, LOSS_TOLERANCE, tolerances
+from accelify.verify.compare.losses import GROWTH, LOSS_TOLERANCE, UPDATE_TOLERANCE, tolerances
 from accelify.verify.compare.numbers import Match
 from accelify.verify.compare.verdict import Check, Verdict
 from accelify.verify.compare.wording import ratio_reason
@@ -150,7 +150,7 @@ def _held(
         return Verdict.NOT_COMPARABLE, UNREAD
     if isinstance(x, Picture) or isinstance(y, Picture):
         return _pictures(x, y, exact)
-    comparison = Comparison(tolerance, exact, excuse)
+    comparison = Comparison(tolerance, exact, excuse, 0.0 if exact else UPDATE_TOLERANCE)
     comparison.hold(x, y)
     comparison.finish()
     if comparison.match is Match.DIFFERENT:

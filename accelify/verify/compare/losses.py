@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from accelify.verify.compare.verdict import Check, Verdict, worst
-from accelify.verify.events import same
+from accelify.verify.events import same, same_end
 from accelify.verify.runs import Run
 
 LOSS_TOLERANCE = 1e-5
@@ -205,7 +205,7 @@ def _measure(original: Run, other: Run, result: Comparison) -> None:
         result.largest = max(differences)
         result.largest_at = differences.index(result.largest) + 1
     result.same_rates = original.rates == other.rates
-    result.same_weights = original.ranks[0].weights == other.ranks[0].weights
+    result.same_weights = same_end(original.ranks[0], other.ranks[0])
     deviation = other.ranks[0].deviation
     result.update = deviation["update"] if deviation else None
     for number, difference in enumerate(differences):

@@ -93,12 +93,22 @@ class Shares:
         ]
         for start in {since, 0}:
             whole, own = sum(self.losses[start : mine.calls]), sum(means[start : mine.calls])
-            # Whatever the losses are multiplied or divided by, it is the same in both runs.
-            expected = target.value * own / whole if whole else 0.0
+            # Whatever the losses are multiplied or divided by, it is the same in both runs; but a runtime that divides
+            # by the steps of an accumulation leaves that to be done.
+            expected = target.value * _without_whole_factor(own / whole) if whole else 0.0
             room = 1.5 * target.unit + self.tolerance * abs(expected)
             if expected and abs(expected - shown.value) <= room:
                 return True
         return False
+
+    def is_batch_loss(self, mine: Entry, theirs: Entry, position: int) -> bool:
+        """Whether the original shows the loss of one batch, and the other run that of its share of the same batch."""
+        target, shown = mine.parsed.numbers[position], theirs.parsed.numbers[position]
+        own = self.ranks[theirs.rank]
+        if _digits(target) < MEANINGFUL or target.whole or not 0 < mine.calls == theirs.calls <= len(own):
+            return False
+        last = mine.calls - 1
+        return self._same(self.losses[last], target) and self._same(own[last].value, shown)
 
     def near(self, value: float, number: Number) -> bool:
         """Whether `number` shows `value`, as far as its digits go."""
@@ -135,6 +145,14 @@ class Shares:
     def _same(self, value: float, number: Number) -> bool:
         # A figure with few digits is next to many values.
         return abs(value - number.value) <= 0.51 * number.unit + self.tolerance * abs(value)
+
+
+def _without_whole_factor(ratio: float) -> float:
+    """A ratio that is near a whole number, or one over one, divided by it."""
+    if ratio <= 0:
+        return ratio
+    times = max(1, round(ratio)) if ratio > 1 else 1 / max(1, round(1 / ratio))
+    return ratio / times
 
 
 def _sums(values: Sequence[float]) -> list[float]:

@@ -30,6 +30,8 @@ RUNS = 2_000
 """Runs of equal outcomes that a site writes out; later ones are counted and go into a digest."""
 LARGEST = 2_000_000
 """Bytes of source up to which a file is instrumented."""
+HANDLED_AT_ONCE = 20
+"""How many times an exception handler is written at once on each rank of several."""
 _EVERY = 1.0
 WRITTEN_EARLY = 200
 """Times that a new outcome of what leaves a loop is written before training goes on."""
@@ -158,7 +160,7 @@ class Decisions:
 
     def _decided(self) -> Callable[[int, bool], bool]:
         """The function that the user's tests call. It is on the way of everything: no attribute more than needed."""
-        sites, main, own = self.sites, self._main, threading.get_ident
+        sites, main, own, several = self.sites, self._main, threading.get_ident, self.context.world > 1
         # False, but where torch.compile reads this: what it compiles is what stands in the file.
         is_compiling = torch.compiler.is_dynamo_compiling
 
@@ -171,6 +173,14 @@ class Decisions:
                     record.count += 1
                 else:
                     record.turn(outcome)
+                    if (
+                        outcome
+                        and several
+                        and record.test.kind == "except"
+                        and len(record.runs) < HANDLED_AT_ONCE
+                    ):
+                        # What one rank leaves out after it may end the others before anything else is written.
+                        self.write()
             return outcome
 
         return decided

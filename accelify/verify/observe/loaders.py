@@ -137,6 +137,10 @@ class LoaderWatch:
                 if current is not None:
                     self.context.emit("pass_ended", key=list(current.key), number=current.number)
                 raise
+            except Exception:
+                if current is not None and current.key in self.scaled:
+                    self.context.emit("not_merged", key=list(current.key))
+                raise
             self.context.sites.note_batch()
             if current is not None:
                 self._write(current)

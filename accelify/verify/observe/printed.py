@@ -117,23 +117,28 @@ class Printed:
     # Writing ----------------------------------------------------------------------------------------------------
 
     def _watched(self, write: Callable[[str], int], name: str) -> Callable[[str], int]:
+        depths = self.depths
+
         def watched(text: str) -> int:
-            self.depths.silent += 1
+            depths.silent += 1
             try:
                 count = write(text)
             finally:
-                self.depths.silent -= 1
-            if not self.depths.silent and not self.context.paused:
+                depths.silent -= 1
+            if text and not depths.silent and not self.context.paused:
                 self._note(name, text, sys._getframe(1))
             return count
 
         return watched
 
     def _watched_bytes(self, write: Callable[[Any], int], name: str) -> Callable[[Any], int]:
+        depths = self.depths
+
         def watched(data: Any) -> int:
+            if depths.silent or self.context.paused:
+                return write(data)
             count = write(data)
-            if not self.depths.silent and not self.context.paused:
-                self._note(name, bytes(data).decode(errors="replace"), sys._getframe(1))
+            self._note(name, bytes(data).decode(errors="replace"), sys._getframe(1))
             return count
 
         return watched
@@ -163,8 +168,12 @@ class Printed:
             finally:
                 self.depths.silent -= 1
             self.written += self._size() - before
+            frame = sys._getframe(1)
+            if not self.context.sites.is_users(frame.f_code.co_filename):
+                # A library warns of a call in the text of the script, which the other text may not have.
+                return None
             line = _Line()
-            self._begin(line, sys._getframe(1))
+            self._begin(line, frame)
             line.parts.append(f"{message.category.__name__}: {message.message}")
             self._end(line, "stderr")
             return None
@@ -177,7 +186,9 @@ class Printed:
         if self.file and not self.worker:
             self.written += len(text) if text.isascii() else len(text.encode(errors="replace"))
         if "\n" not in text and "\r" not in text:
-            if text:
+            if line.parts and not line.bar:
+                line.parts.append(text)
+            else:
                 self._add(line, text, frame)
             return
         library = not self.context.sites.is_users(frame.f_code.co_filename)

@@ -321,7 +321,9 @@ class Recorder:
         self.writer.write(
             {
                 "event": "weights",
-                "digest": digest([*ends, *final["buffers"], *final["states"]]) if ends else None,
+                "digest": digest([*ends, *final["buffers"]]) if ends else None,
+                "states": digest(final["states"]),
+                "living": len(self._living()),
                 "parameters": len(ends),
                 "deviation": deviation,
             }

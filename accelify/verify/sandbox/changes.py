@@ -48,11 +48,7 @@ def _as_placed(change: Change, replaced: Mapping[str, str]) -> bool:
 
 
 def _folder_changes(path: str, upper: Path) -> Iterator[Change]:
-    try:
-        entries = sorted(os.scandir(upper), key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
+    for entry in sorted(opened(upper), key=lambda entry: entry.name):
         real, content = os.path.join(path, entry.name), Path(entry.path)
         found = entry.stat(follow_symlinks=False)
         if stat.S_ISCHR(found.st_mode):
@@ -69,6 +65,17 @@ def _folder_changes(path: str, upper: Path) -> Iterator[Change]:
             elif _is_opaque(entry.path):
                 yield from _hidden(real, content)
             yield from _folder_changes(real, content)
+
+
+def opened(folder: Path) -> list[os.DirEntry[str]]:
+    """The entries of a folder of the run's, also where the script has taken the permission away."""
+    try:
+        if not os.access(folder, os.R_OK | os.X_OK):
+            os.chmod(folder, 0o700)
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
 
 
 def _opened_only(found: os.stat_result, real: str) -> bool:

@@ -38,7 +38,8 @@ def restrict(writable: Iterable[str], ports: Iterable[int] | None = None) -> boo
 
     Args:
         writable: files and folders.
-        ports: the only TCP ports that it can listen on or connect to; None leaves the network as it is.
+        ports: where TCP may go beside the ports that the system hands out, at which the processes of one run find
+            each other; None leaves the network as it is. Landlock looks at the port alone.
 
     Returns:
         Whether there is a Landlock to hold it.
@@ -50,23 +51,29 @@ def restrict(writable: Iterable[str], ports: Iterable[int] | None = None) -> boo
         if version() >= since:
             handled |= right
     network = _BIND_TCP | _CONNECT_TCP if ports is not None and version() >= 4 else 0
-    scoped = _ABSTRACT_SOCKETS | _SIGNALS if version() >= 6 else 0
-    attributes = struct.pack("QQQ", handled, network, scoped)[
-        : 8 if version() < 4 else 16 if version() < 6 else 24
-    ]
-    rules = linux.syscall(_CREATE, attributes, len(attributes), 0)
+    attributes = struct.pack("QQQ", handled, network, _ABSTRACT_SOCKETS | _SIGNALS)
+    size = 8 if version() < 4 else 16 if version() < 6 else 24
+    rules = linux.syscall(_CREATE, attributes[:size], size, 0)
     try:
         for path in writable:
             with contextlib.suppress(OSError):
                 _allow(rules, path, handled)
-        if network:
-            for port in ports or ():
-                linux.syscall(_ADD, rules, _PORT, struct.pack("QQ", network, port), 0)
+        for port in {0, *(ports or ()), *_handed_out()} if network else ():
+            linux.syscall(_ADD, rules, _PORT, struct.pack("QQ", network, port), 0)
         linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
         linux.syscall(_RESTRICT, rules, 0)
     finally:
         os.close(rules)
     return True
+
+
+def _handed_out() -> range:
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+            first, last = map(int, file.read().split())
+    except (OSError, ValueError):
+        first, last = 32768, 60999
+    return range(first, last + 1)
 
 
 def _allow(rules: int, path: str, rights: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import socket
@@ -47,6 +48,20 @@ def watch(context: Context) -> None:
             if (address, site) not in seen:
                 seen.add((address, site))
                 context.emit("network", address=address, site=site)
+
+    sys.addaudithook(on_event)
+
+
+def refuse() -> None:
+    """Answer as a machine without a network does, where the kernel does not do it."""
+
+    def on_event(event: str, arguments: tuple[Any, ...]) -> None:
+        if event.startswith("socket.") and (address := _address(event, arguments)) and not is_local(address):
+            if event.startswith("socket.get") and _parsed(os.fsdecode(arguments[0])):
+                return
+            if event.startswith("socket.get"):
+                raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+            raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
 
     sys.addaudithook(on_event)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from accelify.verify.mirror import Mirror
 from accelify.verify.sandbox.changes import Change, layer_changes
+from accelify.verify.sandbox.mirror import Mirror
 from accelify.verify.sandbox.root import LAYERS
 from accelify.verify.sandbox.scratch import Scratch
+
+FORCE = "ACCELIFY_VERIFY_SANDBOX"
+"""Environment variable that forces a kind: `namespaces`, `redirected`, or `redirected-bare`, without Landlock."""
 
 if TYPE_CHECKING:
     from accelify.verify.runs import Job
@@ -56,10 +60,8 @@ class InNamespaces:
             self.replaced[os.path.realpath(path)] = str(folder / str(number))
 
     def order(self) -> dict[str, Any]:
-        written = [file for file in (self.job.save_weights, self.job.save_trace) if file is not None]
-        weights = list(dict.fromkeys(os.path.realpath(file.parent) for file in written))
         return {
-            "real": [str(self.scratch.results), str(self.scratch.temporary), *weights],
+            "real": [str(self.scratch.results), str(self.scratch.temporary), *_written(self.job)],
             "replaced": self.replaced,
             "folders": _likely([self.working(), os.path.dirname(self.script())], self.job.arguments),
         }
@@ -100,6 +102,8 @@ class InMirror:
 
     def __init__(self, job: Job, scratch: Scratch) -> None:
         self.job = job
+        self.since = time.time()
+        self.replaced = {os.path.realpath(path): data for path, data in job.replaced.items()}
         self.mirror = Mirror(scratch, Path(os.path.realpath(job.script)), Path.cwd(), job.replaced)
         self.paths = {
             path: self.mirror.translate(path)
@@ -107,10 +111,13 @@ class InMirror:
         }  # fmt: skip
 
     def order(self) -> dict[str, Any]:
-        return {}
+        return {"real": _written(self.job)}
 
     def rank_order(self) -> dict[str, Any]:
-        return {"tree": str(self.mirror.tree), "protected": self.mirror.protected(), "paths": self.paths}
+        return {
+            "home": str(self.mirror.home), "tree": str(self.mirror.tree), "real": _written(self.job),
+            "paths": self.paths,
+        }  # fmt: skip
 
     def environment(self) -> dict[str, str]:
         return {"PYTHONPATH": os.pathsep.join(self.paths.values())}
@@ -125,4 +132,10 @@ class InMirror:
         return self.mirror.translate(word)
 
     def changes(self) -> list[Change]:
-        return []
+        return self.mirror.links.changes(self.since, self.replaced)
+
+
+def _written(job: Job) -> list[str]:
+    """Folders outside the run's that the recorder writes into."""
+    files = [file for file in (job.save_weights, job.save_trace) if file is not None]
+    return list(dict.fromkeys(os.path.realpath(file.parent) for file in files))

@@ -6,14 +6,21 @@ What a rank writes is led to the run's folder by `calls`; Landlock is the floor 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from accelify.verify.sandbox import landlock, linux
+from accelify.verify.sandbox.calls import Calls
+from accelify.verify.sandbox.tree import Tree
+
+if TYPE_CHECKING:
+    from accelify.verify.observe.context import Context
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm")
 
@@ -32,7 +39,9 @@ def lead(
         os._exit(0)
 
     signal.signal(signal.SIGTERM, stop)
+    stopped = bool(order["floor"]) and floor(order)
     for number, one in enumerate(order["ranks"]):
+        one["stopped"] = stopped
         pid = os.fork()
         if not pid:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -47,9 +56,13 @@ def lead(
     return 0
 
 
-def floor(writable: list[str], ports: list[int] | None) -> bool:
+def floor(order: dict[str, Any]) -> bool:
     """Let the kernel stop what no call was led away from; returns whether it can."""
-    return sys.platform.startswith("linux") and landlock.restrict([*writable, *DEVICES], ports)
+    if not sys.platform.startswith("linux") or not landlock.version():
+        return False
+    folders = [os.path.join(order["home"], name) for name in ("tree", "results", "tmp")]
+    ports = None if order["network"] else [order["port"]]
+    return landlock.restrict([*folders, *order["real"], *DEVICES], ports)
 
 
 def _end_all(groups: set[int]) -> None:
@@ -72,3 +85,38 @@ def _end_all(groups: set[int]) -> None:
 def _children() -> Iterator[int]:
     with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
         yield from map(int, file.read().split())
+
+
+def install(order: dict[str, Any], context: Context | None = None) -> None:
+    """Lead this process's calls into the run's tree, for the rest of its life."""
+    from accelify.verify.sandbox import network, programs, writers
+
+    calls = Calls(Tree(order["home"], tuple(order["real"])))
+
+    def report(what: str) -> None:
+        if context is not None:
+            context.emit_here("stopped", what=what)
+
+    calls.install()
+    writers.install(calls)
+    programs.install(calls, order["stopped"], report)
+    if not order["network"]:
+        network.refuse()
+
+
+def again(order: dict[str, Any]) -> dict[str, str]:
+    """The variables with which a Python that this one starts does the same."""
+    site = str(Path(__file__).parent / "site")
+    names = ("home", "real", "stopped", "network")
+    return {
+        "ACCELIFY_VERIFY_TREE": json.dumps({name: order[name] for name in names}),
+        "ACCELIFY_VERIFY_PACKAGE": str(Path(__file__).parents[3]),
+        "PYTHONPATH": os.pathsep.join(filter(None, [site, os.environ.get("PYTHONPATH", "")])),
+    }
+
+
+def install_again() -> None:
+    """What `install` did in the process that started this one."""
+    order = os.environ.get("ACCELIFY_VERIFY_TREE")
+    if order:
+        install(json.loads(order))

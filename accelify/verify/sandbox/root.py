@@ -76,9 +76,17 @@ class Root:
             try:
                 self._overlay(path, path, self._within(self.replaced, path), self._within(self.folders, path))
             except OSError:
-                # A file system that cannot be a lower layer: it can be read as it is, and not written.
-                linux.mount(path, self.root + path, flags=linux.MS_BIND | linux.MS_REC)
-                linux.read_only(self.root + path)
+                self._as_it_is(path)
+
+    def _as_it_is(self, path: str) -> None:
+        """A file system that cannot be a lower layer: it can be read, and not written."""
+        try:
+            linux.mount(path, self.root + path, flags=linux.MS_BIND | linux.MS_REC)
+            linux.read_only(self.root + path)
+        except OSError:
+            # One that has gone meanwhile, or that this user cannot reach, is as empty as it would be.
+            if self._within(self.folders, path):
+                raise
 
     def _by_entries(self, path: str, mount: Mount) -> None:
         made = os.path.join(self.home, "made", str(len(self.layers)))

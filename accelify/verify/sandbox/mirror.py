@@ -1,7 +1,7 @@
 """A folder tree that looks like the one around the script, for a run that must not write beside it.
 
 Folders are real, Python files are copies, everything else is a link to the original. What stands above and beside the
-project is linked, so that `../data` is found. `guard` makes private copies of links before they are written to.
+project is linked, so that `../data` is found. `calls` makes private copies of links before they are written to.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accelify.verify.sandbox.scratch import Scratch
+from accelify.verify.sandbox.tree import Tree
 
 ENTRIES = 2000
 """Entries of the project mirrored one by one; folders beyond are linked whole and opened up on demand."""
@@ -40,6 +41,8 @@ class Mirror:
     ) -> None:
         self.home = scratch.home
         self.tree = self.home / "tree"
+        self.links = Tree(str(self.home))
+        os.symlink("/", self.links.through)
         self.script = Path(os.path.realpath(script))
         self.working = Path(os.path.realpath(working))
         self.projects = _without_nested([project_root(self.script.parent), self.working])
@@ -68,13 +71,6 @@ class Mirror:
                     return prefix + str(self.path(Path(word.removeprefix(prefix))))
         return word
 
-    def protected(self) -> list[str]:
-        """Original folders where a write by an absolute path is refused."""
-        folders = [project for project in self.projects if not _is_general(project)]
-        if self.script.parent not in folders and not _is_general(self.script.parent):
-            folders.append(self.script.parent)
-        return [os.path.realpath(folder) for folder in folders]
-
     def _real_folder(self, folder: Path) -> None:
         """Make `folder` and everything above it real, with links to what lies beside."""
         original, mirrored = Path("/"), self.tree
@@ -92,8 +88,7 @@ class Mirror:
         for entry in _entries(folder):
             place = target / entry.name
             if not os.path.lexists(place) and Path(entry.path) != self.home:
-                with contextlib.suppress(OSError):
-                    place.symlink_to(entry.path)
+                self.links.link(entry.path, str(place))
 
     def _fill(self, root: Path) -> None:
         waiting = [root]
@@ -124,15 +119,15 @@ class Mirror:
         # Files can come and go while they are mirrored (caches, logs of a run beside this one).
         place.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            if entry.is_file():
+            if entry.is_file(follow_symlinks=False):
                 size = entry.stat().st_size
                 if entry.name.endswith(".py") or (size <= SMALL and self._copied + size <= SMALL_TOTAL):
                     self._copied += size
                     shutil.copy2(entry.path, place)
                     place.chmod(place.stat().st_mode | 0o200)
+                    self.links.note(entry.path, str(place))
                     return
-        with contextlib.suppress(OSError):
-            place.symlink_to(entry.path)
+        self.links.link(entry.path, str(place))
 
     def _replace(self, path: Path, data: bytes) -> None:
         path = Path(os.path.realpath(path))

@@ -1,0 +1,267 @@
+"""Edits made: one copy of the paths from the nodes that they change up to the top of a file.
+
+Only the statements at the top of a file in which something changes are read by libcst; all other text is copied as it
+stands.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import libcst as cst
+
+from accelify.analysis.syntax import Tree, children
+from accelify.writer import arguments, places, templates
+from accelify.writer.blocks import Blocks
+from accelify.writer.edits import (
+    AddArgument,
+    AddParameter,
+    DropArgument,
+    Edit,
+    NameArgument,
+    Replace,
+    node_of,
+)
+from accelify.writer.errors import EditError
+from accelify.writer.quotes import requoted
+from accelify.writer.templates import fitting, in_parens
+
+_IN_BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
+_INSIDE = (AddArgument, AddParameter, DropArgument, NameArgument)
+_BRACKETS = (ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Application(Blocks):
+    """The edits of one tree being made."""
+
+    def __init__(self, tree: Tree, edits: Iterable[Edit]) -> None:
+        self.rewrites: defaultdict[ast.AST, list[Replace]] = defaultdict(list)
+        self.inside: defaultdict[ast.AST, list[Any]] = defaultdict(list)
+        super().__init__(tree, list(dict.fromkeys(edits)))
+        for edit in self.edits:
+            if isinstance(edit, Replace):
+                self.rewrites[edit.node].append(edit)
+            elif isinstance(edit, _INSIDE):
+                self.inside[node_of(edit)].append(edit)
+        self._made: dict[ast.AST, Any] = {}
+        self._inner: dict[ast.AST, Any] = {}
+        for node, rewrites in self.rewrites.items():
+            self._settle(node, rewrites)
+
+    # -- what stands for a node
+
+    def original(self, node: ast.AST) -> Any:
+        """What stands for a node before it is changed."""
+        found = self.known.get(node)
+        if found is None:
+            parent = self.tree.parent(node)
+            assert parent is not None
+            if isinstance(node, _IN_BLOCKS):
+                self.read_block(parent, node)
+                found = self.known[node]
+            else:
+                around = self.original(parent)
+                found = self.known[node] = places.follow(around, places.steps_to(parent, node, around))
+        return found
+
+    def resolved(self, node: ast.AST) -> Any:
+        """What stands for an expression, or a part of a statement, once it is changed."""
+        if node not in self.touched:
+            return self.original(node)
+        found = self._made.get(node)
+        if found is None:
+            found = self._made[node] = self._resolved(node)
+        return found
+
+    def made_of(self, node: ast.AST) -> cst.CSTNode | None:
+        """What an expression that was changed has become."""
+        found: cst.CSTNode | None = self._made.get(node)
+        return found
+
+    def _resolved(self, node: ast.AST) -> Any:
+        rewrites = self.rewrites.get(node, [])
+        if not rewrites:
+            inner = self.changed_inside(node)
+            if node in self.inside and self.tree.in_fstring(node):
+                inner = requoted(inner, self.quotes_around(node))
+            return inner
+        base = self.original(node)
+        if isinstance(node, ast.keyword):
+            return self._keyword(node, base, rewrites)
+        if not isinstance(base, cst.BaseExpression):
+            raise EditError(f"what stands in line {self.line(node)} cannot be replaced")
+        # What stands in parentheses stays in them, but for those that make a tuple or a generator.
+        inner = 1 if isinstance(node, (ast.Tuple, ast.GeneratorExp)) and base.lpar else 0
+        outer = len(base.lpar) - inner
+        left, right = base.lpar[:outer], base.rpar[inner:]
+        now: cst.BaseExpression | None = None
+        whole = [edit for edit in rewrites if not edit.is_around]
+        for edit in whole:
+            now = self._written(node, edit, None)
+            if isinstance(now, cst.Call) and all(
+                isinstance(e, AddArgument) for e in self.inside.get(node, ())
+            ):
+                now = self._with_items(node, now, self.inside.get(node, ()))
+        if now is None:
+            now = self.changed_inside(node)
+            now = now.with_changes(lpar=now.lpar[outer:], rpar=now.rpar[:inner])
+        for edit in sorted((e for e in rewrites if e.is_around), key=lambda e: -e.order):
+            new = self._written(node, edit, now)
+            if left and templates.is_atom(new):
+                # `(a + b)` becomes `(a + b).cpu()`, and no more than that.
+                new = self._written(
+                    node, edit, now.with_changes(lpar=[*left, *now.lpar], rpar=[*now.rpar, *right])
+                )
+                left, right = [], []
+            now = new
+        if self.tree.in_fstring(node):
+            now = requoted(now, self.quotes_around(node))
+        if left:
+            now = now.with_changes(lpar=[*left, *now.lpar], rpar=[*now.rpar, *right])
+        elif not now.lpar and self._breaks(node, now):
+            now = in_parens(now)
+        return now
+
+    def _written(self, node: ast.AST, edit: Replace, inner: cst.BaseExpression | None) -> cst.BaseExpression:
+        self.done.add(id(edit))
+
+        def part(piece: ast.AST) -> cst.BaseExpression:
+            if piece is node and inner is not None:
+                return inner
+            found = self.resolved(piece) if self.tree.is_within(piece, {node}) else self._copied(piece)
+            assert isinstance(found, cst.BaseExpression)
+            return found
+
+        return templates.expression(edit.pieces, part)
+
+    def _copied(self, piece: ast.AST) -> Any:
+        return templates.expression((self.tree.segment(piece),), self.original)
+
+    def _keyword(self, node: ast.keyword, base: cst.Arg, rewrites: list[Replace]) -> cst.Arg:
+        for edit in rewrites:
+            self.done.add(id(edit))
+            new = arguments.argument("".join(str(piece) for piece in edit.pieces))
+            base = new.with_changes(comma=base.comma, whitespace_after_arg=base.whitespace_after_arg)
+        return base
+
+    def _breaks(self, node: ast.AST, now: cst.BaseExpression) -> bool:
+        """Whether an expression goes on in another line where nothing says that it does."""
+        code = cst.Module([]).code_for_node(now)
+        if "\n" not in code or isinstance(now, (cst.SimpleString, cst.FormattedString)):
+            return False
+        below: ast.AST = node
+        for around in self.tree.ancestors(node):
+            if isinstance(around, ast.stmt):
+                break
+            if isinstance(around, _BRACKETS) or (isinstance(around, ast.Call) and below is not around.func):
+                return False
+            if isinstance(around, ast.Subscript) and below is around.slice:
+                return False
+            if getattr(self.original(around), "lpar", ()):
+                return False
+            below = around
+        try:
+            compile(code, "<expression>", "eval", ast.PyCF_ONLY_AST)
+        except SyntaxError:
+            return True
+        return False
+
+    def changed_inside(self, node: ast.AST, base: Any = None) -> Any:
+        """What stands for a node with what changes below it."""
+        base = self.original(node) if base is None else base
+        for child in children(node):
+            if child not in self.touched or isinstance(child, _IN_BLOCKS):
+                continue
+            steps = places.steps_to(node, child, self.original(node))
+            if steps:
+                base = _put(base, steps, self.resolved(child))
+            elif child in self.rewrites:
+                raise EditError(f"what stands in line {self.line(child)} cannot be replaced by itself")
+            else:
+                base = self.changed_inside(child, base)
+        if node in self.inside:
+            base = self._with_items(node, base, self.inside[node])
+        return self.with_blocks(node, base)
+
+    # -- arguments, elements and parameters
+
+    def _with_items(self, node: ast.AST, base: Any, edits: Sequence[Any]) -> Any:
+        self.done.update(map(id, edits))
+        for edit in edits:
+            if isinstance(edit, NameArgument):
+                base = _put(base, *self._argument(node, edit.argument, base, edit.name))
+        for edit in edits:
+            if isinstance(edit, AddArgument) and edit.after is not None:
+                index = places.arguments_of(edit.call).index(edit.after)  # type: ignore[arg-type]
+                base = arguments.with_after(base, index, edit.text)
+        gone = [edit.item for edit in edits if isinstance(edit, DropArgument)]
+        if gone:
+            base = self._without(node, base, gone)
+        for edit in edits:
+            if isinstance(edit, AddArgument) and edit.after is None:
+                base = (arguments.with_first if edit.first else arguments.with_last)(base, edit.text)
+            elif isinstance(edit, AddParameter):
+                base = arguments.with_parameter(base, edit.function, edit.name, edit.after)
+        return base
+
+    def _argument(self, node: ast.AST, argument: ast.AST, base: Any, name: str) -> Any:
+        assert isinstance(node, ast.Call)
+        steps = places.steps_to(node, argument, self.original(node))[:1]
+        return steps, arguments.named(places.follow(base, steps), name)
+
+    def _without(self, node: ast.AST, base: Any, gone: list[ast.AST]) -> Any:
+        fields: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
+        for item in gone:
+            parent = self.tree.parent(item)
+            assert parent is not None
+            steps = [*places.steps_to(parent, item, self.original(parent))]
+            if parent is not node:  # a parameter, below the signature of its function
+                steps = [*places.steps_to(node, parent, self.original(node)), *steps]
+            last = max(i for i, (_, index) in enumerate(steps) if index is not None)
+            index = steps[last][1]
+            assert index is not None
+            fields[tuple(name for name, _ in steps[: last + 1])].add(index)
+        for path, indices in fields.items():
+            way = [(name, None) for name in path[:-1]]
+            owner = places.follow(base, way) if way else base
+            items = arguments.without(getattr(owner, path[-1]), indices)
+            owner = owner.with_changes(**{path[-1]: items})
+            base = _put(base, way, owner) if way else owner
+        return base
+
+    # -- edits of one node
+
+    def _settle(self, node: ast.AST, rewrites: list[Replace]) -> None:
+        """Leave out what yields to another replacement.
+
+        Raises:
+            EditError: when two edits replace the node.
+        """
+        whole = [edit for edit in rewrites if not edit.is_around]
+        if len(whole) > 1:
+            firm = [edit for edit in whole if not edit.yielding] or whole[:1]
+            if len(firm) > 1:
+                raise self.collision(node, firm[0], firm[1])
+            for edit in whole:
+                if edit is not firm[0]:
+                    rewrites.remove(edit)
+                    self.done.add(id(edit))
+
+
+def _put(node: Any, steps: Sequence[places.Step], new: Any) -> Any:
+    """A node with another one at the end of some steps."""
+    (name, index), *rest = steps
+    old = getattr(node, name) if index is None else getattr(node, name)[index]
+    if rest:
+        new = _put(old, rest, new)
+    elif isinstance(new, cst.BaseExpression) and isinstance(old, cst.BaseExpression):
+        if templates.is_looser(new, old):
+            new = fitting(new, node, name)
+    if index is not None:
+        items = [*getattr(node, name)]
+        items[index] = new
+        new = items
+    return node.with_changes(**{name: new})

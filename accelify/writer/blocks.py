@@ -1,0 +1,355 @@
+"""Blocks of statements: taken out, put in, put under a header."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import libcst as cst
+
+from accelify.analysis.statements.negation import negated
+from accelify.analysis.syntax import Tree
+from accelify.writer import templates
+from accelify.writer.edits import Delete, Edit, InsertAfter, InsertBefore, PutUnder, Replace, Unwrap, node_of
+from accelify.writer.emptied import emptied
+from accelify.writer.errors import EditError
+from accelify.writer.imports import with_joined_imports
+from accelify.writer.lines import first_on_line, heading, last_on_line
+from accelify.writer.recorded import merged
+from accelify.writer.rows import Row, block_of_rows, header_of, reindented, rows_of
+from accelify.writer.simple import SimpleStatements
+
+_FIELDS = ("body", "orelse", "finalbody")
+_MORE = "more than one statement"
+
+
+@dataclass
+class _Inserted:
+    """The rows that go before and after one row of a block."""
+
+    before: list[tuple[int, int, list[Row]]]
+    after: list[tuple[int, int, list[Row]]]
+
+
+class Blocks(SimpleStatements):
+    """The statements of one tree being changed."""
+
+    def __init__(self, tree: Tree, edits: list[Edit]) -> None:
+        self.tree = tree
+        self.edits = merged(tree, edits)
+        self.unit = tree.indent_unit()
+        self.known: dict[ast.AST, Any] = {}
+        self.done: set[int] = set()
+        self.emptied = emptied(tree, self.edits)
+        self.before: defaultdict[ast.stmt, list[InsertBefore]] = defaultdict(list)
+        self.after: defaultdict[ast.stmt, list[InsertAfter]] = defaultdict(list)
+        self.under: defaultdict[int, list[PutUnder]] = defaultdict(list)
+        self.joined: dict[ast.stmt, list[PutUnder]] = {}
+        self.touched: set[ast.AST] = set()
+        for edit in self.edits:
+            self._record(edit)
+        self._touch(self.emptied.gone)
+        self._touch(self.emptied.without_else | self.emptied.negated | self.emptied.opened)
+
+    def _record(self, edit: Edit) -> None:
+        tree = self.tree
+        self._touch([node_of(edit)])
+        if isinstance(edit, InsertBefore):
+            stmt = first_on_line(tree, edit.statement)
+            if not tree.own_line(stmt) or tree.is_elif(stmt):
+                self._check_inline(stmt, edit.lines)
+            self._touch([stmt])
+            self.before[stmt].append(edit)
+        elif isinstance(edit, InsertAfter):
+            stmt = last_on_line(tree, edit.statement)
+            if not tree.own_line(first_on_line(tree, stmt)) and not tree.is_elif(stmt):
+                self._check_inline(first_on_line(tree, stmt), edit.lines)
+            if not tree.ends_line(stmt):
+                raise EditError(f"line {self.line(stmt)} holds {_MORE}")
+            self._touch([stmt])
+            self.after[stmt].append(edit)
+        elif isinstance(edit, PutUnder):
+            block = tree.block_of(edit.first)[2]
+            inside = block[block.index(edit.first) : block.index(edit.last) + 1]
+            self._touch(inside)
+            if not tree.own_line(edit.first) or not tree.ends_line(edit.last) or tree.is_elif(edit.first):
+                if not edit.header.startswith("if ") or not all(isinstance(s, ast.Expr) for s in inside):
+                    raise EditError(f"line {self.line(edit.first)} holds {_MORE}")
+                for stmt in inside:
+                    self.joined.setdefault(stmt, []).append(edit)
+            else:
+                self.under[id(block)].append(edit)
+
+    def _check_inline(self, stmt: ast.stmt, lines: tuple[str, ...]) -> None:
+        inline = not self.tree.is_elif(stmt) and isinstance(self.tree.parent(stmt), ast.stmt)
+        if not inline or len(lines) != 1 or lines[0].startswith("#"):
+            raise EditError(f"line {self.line(stmt)} holds {_MORE}")
+
+    def _touch(self, nodes: Any) -> None:
+        for node in nodes:
+            current: ast.AST | None = node
+            while current is not None and current not in self.touched:
+                self.touched.add(current)
+                current = self.tree.parent(current)
+
+    # -- where statements stand
+
+    def read_block(self, owner: ast.AST, stmt: ast.AST) -> None:
+        """Find what stands for the statements (or handlers, or cases) that an owner has in the list of one of them."""
+        around = self.original(owner)
+        if isinstance(stmt, (ast.ExceptHandler, ast.match_case)):
+            nodes = owner.handlers if isinstance(stmt, ast.ExceptHandler) else owner.cases  # type: ignore[attr-defined]
+            found = around.handlers if isinstance(stmt, ast.ExceptHandler) else around.cases
+            self._match(nodes, found)
+            return
+        _, name, block = self.tree.block_of(stmt)
+        suite = _suite(around, name)
+        if isinstance(suite, cst.If):
+            self._match(block, [suite])
+        else:
+            self._match(block, _flat(suite))
+
+    def _match(self, nodes: Sequence[ast.AST], found: Sequence[Any]) -> None:
+        if len(nodes) != len(found):
+            raise EditError("libcst reads these statements otherwise than Python does")
+        self.known.update(zip(nodes, found, strict=True))
+
+    # -- what becomes of them
+
+    def with_blocks(self, node: ast.AST, base: Any) -> Any:
+        """A statement, a handler or a case with its blocks as they become."""
+        for name in ("handlers", "cases"):
+            parts = getattr(node, name, None)
+            if parts and any(part in self.touched for part in parts):
+                new = [self.changed_inside(p) if p in self.touched else self.original(p) for p in parts]
+                base = base.with_changes(**{name: new})
+        for name in _FIELDS:
+            block = getattr(node, name, None)
+            if not isinstance(block, list) or not any(stmt in self.touched for stmt in block):
+                continue
+            suite = _suite(self.original(node), name)
+            if name == "body":
+                base = base.with_changes(body=self.block(block, suite))
+            elif isinstance(suite, cst.If):
+                base = base.with_changes(orelse=self._elif(block[0]))
+            elif node in self.emptied.without_else:
+                base = base.with_changes(orelse=None)
+            else:
+                inner = getattr(base, name)
+                base = base.with_changes(**{name: inner.with_changes(body=self.block(block, suite))})
+        if node in self.emptied.negated:
+            test = templates.expression((negated(self.tree.segment(node.test)),), self.original)
+            header = self.original(node).body.header
+            body = base.orelse.body if base.orelse is not None else None
+            assert isinstance(body, cst.IndentedBlock)
+            base = base.with_changes(test=test, body=body.with_changes(header=header), orelse=None)
+        return base
+
+    def _elif(self, stmt: ast.stmt) -> Any:
+        if stmt in self.emptied.gone or any(
+            isinstance(e, Delete) and e.statement is stmt for e in self.edits
+        ):
+            raise EditError(f"line {self.line(stmt)} is a branch of another statement")
+        return self.changed_inside(stmt)
+
+    def block(self, block: list[ast.stmt], suite: Any) -> Any:
+        """A block with everything that happens in it."""
+        if isinstance(suite, cst.SimpleStatementSuite):
+            return self.inline(block, suite)
+        return block_of_rows(self.rows(block, rows_of(suite, block)), suite)
+
+    def rows(self, block: list[ast.stmt], rows: list[Row]) -> list[Row]:
+        """The rows of a block, or of a part of it, with everything that happens in them."""
+        places = {stmt: index for index, row in enumerate(rows) for stmt in row.statements}
+        inserted = [_Inserted([], []) for _ in rows]
+        for stmt in places:
+            self._insert(stmt, places, rows, inserted)
+        removed = self._removed(block, places, rows)
+        made = [
+            row.many if index in removed or not row.statements else self._row(row)
+            for index, row in enumerate(rows)
+        ]
+        under = sorted(
+            (
+                (places[e.first], places[e.last], e)
+                for e in self.under.get(id(block), ())
+                if e.first in places
+            ),
+            key=lambda one: (one[0], -one[1]),
+        )
+
+        def emitted(low: int, high: int, headers: list[tuple[int, int, PutUnder]], inner: bool) -> list[Row]:
+            found: list[Row] = []
+            index = low
+            while index <= high:
+                if not (inner and index == low):
+                    found += _in_order(inserted[index].before)
+                first = next((one for one in headers if one[0] == index), None)
+                end = index
+                if first is not None:
+                    _, end, edit = first
+                    if end > high:
+                        raise EditError(f"two edits meet in line {self.line(edit.first)}", (edit,))
+                    rest = [one for one in headers if one is not first and one[1] <= end and one[0] >= index]
+                    headers = [one for one in headers if one is not first and one not in rest]
+                    found += self._header(edit, emitted(index, end, rest, True))
+                    self.done.add(id(edit))
+                elif index not in removed:
+                    found += made[index]
+                if not (inner and end == high):
+                    found += _in_order(inserted[end].after)
+                index = end + 1
+            if headers:
+                raise EditError(f"two edits meet in line {self.line(headers[0][2].first)}", (headers[0][2],))
+            return found
+
+        return with_joined_imports(emitted(0, len(rows) - 1, under, False))
+
+    def _insert(
+        self, stmt: ast.stmt, places: dict[ast.stmt, int], rows: list[Row], inserted: list[_Inserted]
+    ) -> None:
+        for number, before in enumerate(self.before.get(stmt, ())):
+            place, lines = places[stmt], before.lines
+            if before.above_comment:
+                start = self.tree.line_start(self.tree.start(stmt))
+                above = heading(self.tree, start)
+                count = sum(above <= line < start for line in self.tree.line_starts)
+                while count and place and not rows[place - 1].statements:
+                    place, count = place - 1, count - 1
+                if above < start and lines[-1]:
+                    lines = (*lines, "")
+            inserted[place].before.append((before.order, number, self._lines(lines)))
+            self.done.add(id(before))
+        for number, after in enumerate(self.after.get(stmt, ())):
+            inserted[places[stmt]].after.append((after.order, number, self._lines(after.lines)))
+            self.done.add(id(after))
+
+    def _lines(self, lines: tuple[str, ...]) -> list[Row]:
+        return [Row(node, new=True) for node in templates.statements(lines, "\n", self.unit)]
+
+    def _removed(self, block: list[ast.stmt], places: dict[ast.stmt, int], rows: list[Row]) -> set[int]:
+        """The rows that go: statements with the comments that tell of nothing else, and blank lines around them."""
+        removed: set[int] = set()
+        for run in self.emptied.runs.get(id(block), ()):
+            here = [places[stmt] for stmt in run.statements if stmt in places]
+            if not here:
+                continue  # in another part of a file
+            removed.update(here)
+            above, count = here[0] - 1, run.comments
+            while count and above >= 0 and rows[above].is_comment:
+                removed.add(above)
+                above, count = above - 1, count - 1
+            if run.closes == "all":
+                after = here[-1] + 1
+                while after < len(rows) and rows[after].is_blank:
+                    removed.add(after)
+                    after += 1
+            elif run.closes:
+                blank = [i for i in (here[-1] + 1, above) if 0 <= i < len(rows) and rows[i].is_blank]
+                removed.update(blank[:1])
+            for stmt in run.statements:
+                self.done.update(id(e) for e in self.edits if isinstance(e, Delete) and e.statement is stmt)
+        return removed
+
+    def _header(self, edit: PutUnder, rows: list[Row]) -> list[Row]:
+        if not any(row.is_statement for row in rows):
+            return rows
+        header = header_of(edit.header, self.unit)
+        inside = [row.with_node(reindented(row.node)) for row in rows]
+        block = block_of_rows(inside, cst.IndentedBlock(body=[]))
+        header = header.with_changes(body=block)
+        if edit.otherwise:
+            rest = block_of_rows(self._lines(edit.otherwise), cst.IndentedBlock(body=[]))
+            header = header.with_changes(orelse=cst.Else(body=rest))
+        return [Row(header, new=True)]
+
+    def _row(self, row: Row) -> list[Row]:
+        """What becomes of one statement, or of those that share a line."""
+        if not any(stmt in self.touched for stmt in row.statements):
+            return [row]
+        if isinstance(row.node, cst.SimpleStatementLine):
+            return self.line_of_statements(row)
+        (stmt,) = row.statements
+        if stmt in self.emptied.passes or stmt in self.emptied.gone:
+            self._mark_deleted(stmt)
+            line = cst.SimpleStatementLine([cst.Pass()])
+            return [row.with_node(line)]
+        if any(isinstance(e, Unwrap) and e.statement is stmt for e in self.edits):
+            return self._unwrapped(stmt)
+        if stmt in self.emptied.opened:
+            assert isinstance(stmt, ast.If)
+            suite = _suite(self.original(stmt), "orelse")
+            return self.rows(stmt.orelse, rows_of(suite, stmt.orelse))
+        if rewrites := self.rewrites.get(stmt):
+            return self.rewritten(row, stmt, rewrites[0])
+        node = self.changed_inside(stmt)
+        return [row.with_node(node.with_changes(leading_lines=()))]
+
+    def _unwrapped(self, stmt: Any) -> list[Row]:
+        """The rows of what stood under a header that goes."""
+        self.done.update(id(e) for e in self.edits if isinstance(e, Unwrap) and e.statement is stmt)
+        suite = _suite(self.original(stmt), "body")
+        if isinstance(suite, cst.SimpleStatementSuite):
+            return [Row(cst.SimpleStatementLine(self.inline(stmt.body, suite).body), tuple(stmt.body))]
+        return self.rows(stmt.body, rows_of(suite, stmt.body))
+
+    def _mark_deleted(self, stmt: ast.stmt) -> None:
+        self.done.update(id(e) for e in self.edits if isinstance(e, Delete) and e.statement is stmt)
+
+    def line(self, node: Any) -> int:
+        """The line of a node in its file, of several that are converted together."""
+        return self.tree.locate(self.tree.start(node))[1]
+
+    def collision(self, node: Any, one: Edit, other: Edit) -> EditError:
+        """The complaint of two edits of which only one can be made."""
+        return EditError(f"two edits meet in line {self.line(node)}", (one, other))
+
+    def quotes_around(self, node: ast.AST) -> frozenset[str]:
+        """The quotes of the f-strings around a node."""
+        found: set[str] = set()
+        for around in self.tree.ancestors(node):
+            if isinstance(around, ast.JoinedStr):
+                known = self.original(around)
+                parts = [known] if isinstance(known, cst.FormattedString) else _strings(known)
+                found |= {part.start[-1] for part in parts}
+        return frozenset(found)
+
+    rewrites: defaultdict[ast.AST, list[Replace]]
+
+    def original(self, node: ast.AST) -> Any:
+        """What stands for a node before it is changed."""
+        raise NotImplementedError
+
+    def changed_inside(self, node: ast.AST, base: Any = None) -> Any:
+        """What stands for a node with what changes below it."""
+        raise NotImplementedError
+
+
+def _in_order(inserted: list[tuple[int, int, list[Row]]]) -> list[Row]:
+    return [row for _, _, rows in sorted(inserted, key=lambda one: one[:2]) for row in rows]
+
+
+def _suite(around: Any, name: str) -> Any:
+    if name == "body":
+        return around if isinstance(around, cst.Module) else around.body
+    part = getattr(around, name)
+    return part if isinstance(part, cst.If) else part.body
+
+
+def _flat(suite: Any) -> list[Any]:
+    if isinstance(suite, cst.SimpleStatementSuite):
+        return [*suite.body]
+    return [
+        one
+        for stmt in suite.body
+        for one in (stmt.body if isinstance(stmt, cst.SimpleStatementLine) else [stmt])
+    ]
+
+
+def _strings(node: Any) -> list[Any]:
+    if isinstance(node, cst.ConcatenatedString):
+        return [*_strings(node.left), *_strings(node.right)]
+    return [node] if isinstance(node, cst.FormattedString) else []

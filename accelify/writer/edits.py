@@ -1,0 +1,269 @@
+"""The edit verbs: what is to become of nodes of a script, recorded before anything is changed.
+
+An edit names nodes of the tree that was read, never places in its text. Code comes in pieces, strings and nodes in
+turns; a node stands for what is there, with whatever other edits make of it:
+
+    replace(call, "next(", call.func.value, ")")        loader.next()   ->  next(loader)
+    replace(value, f"{accelerator}.reduce(", value, ")")   loss         ->  accelerator.reduce(loss)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from accelify.analysis.syntax import Tree
+from accelify.writer.errors import EditError
+
+Piece: TypeAlias = str | ast.expr | ast.stmt
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Put code in the place of a node.
+
+    Where the node itself is among the pieces it is put around it. Of several such edits of one node the one with the
+    lowest `order` comes outermost. One that is `yielding` is left out where another edit takes its node away.
+    """
+
+    node: ast.AST
+    pieces: tuple[Piece, ...]
+    order: int = 0
+    yielding: bool = False
+
+    @property
+    def is_around(self) -> bool:
+        """Whether the node stays, with something around it."""
+        return any(piece is self.node for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class AddArgument:
+    """Add an argument to a call: `text` as it is to be written, such as `disable=True`.
+
+    At the end, or before all others (`first`), or after one of them (`after`).
+    """
+
+    call: ast.Call
+    text: str
+    first: bool = False
+    after: ast.AST | None = None
+
+
+@dataclass(frozen=True)
+class DropArgument:
+    """Take an argument out of a call, a base out of a class, an element out of a list: with its comma."""
+
+    owner: ast.AST
+    item: ast.AST
+
+
+@dataclass(frozen=True)
+class NameArgument:
+    """Give an argument of a call a name, or another one."""
+
+    call: ast.Call
+    argument: ast.AST
+    name: str
+    yielding: bool = False
+
+
+@dataclass(frozen=True)
+class AddParameter:
+    """Add a parameter to a function: the first, or the second one of a method."""
+
+    function: ast.FunctionDef | ast.AsyncFunctionDef
+    name: str
+    after: ast.arg | None = None
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Take a whole statement out, its lines with it; `pass` stays where a block would be left empty.
+
+    With `blank_lines` all that follow it go, too.
+    """
+
+    statement: ast.stmt
+    blank_lines: bool = False
+
+
+@dataclass(frozen=True)
+class DropElse:
+    """Take the `else` of an `if` out, with all that stands in it."""
+
+    statement: ast.If
+
+
+@dataclass(frozen=True)
+class Unwrap:
+    """Take a header away from around its block, which then stands in its place."""
+
+    statement: ast.With
+
+
+@dataclass(frozen=True)
+class InsertBefore:
+    """Put lines before a statement, at its indentation. Lower `order` comes first at the same place.
+
+    With `above_comment` they go above a comment that heads the statement, with a blank line between.
+    """
+
+    statement: ast.stmt
+    lines: tuple[str, ...]
+    order: int = 0
+    above_comment: bool = False
+
+
+@dataclass(frozen=True)
+class InsertAfter:
+    """Put lines after a statement, at its indentation."""
+
+    statement: ast.stmt
+    lines: tuple[str, ...]
+    order: int = 0
+
+
+@dataclass(frozen=True)
+class PutUnder:
+    """Put neighbouring statements of one block under a header line (`if ...:` or `with ...:`).
+
+    Calls that no line can stand above, as in `if x: f()`, are joined with the test: `if x: main and f()`.
+    `otherwise` are lines for the `else` of that header.
+    """
+
+    first: ast.stmt
+    last: ast.stmt
+    header: str
+    otherwise: tuple[str, ...] = ()
+
+
+Edit: TypeAlias = (
+    Replace
+    | AddArgument
+    | DropArgument
+    | NameArgument
+    | AddParameter
+    | Delete
+    | DropElse
+    | Unwrap
+    | InsertBefore
+    | InsertAfter
+    | PutUnder
+)
+
+
+def replace(node: ast.AST, *pieces: Piece, order: int = 0, yielding: bool = False) -> Replace:
+    """Put code in the place of a node, or around it."""
+    return Replace(node, pieces, order, yielding)
+
+
+def keep_receiver(call: ast.Call) -> Replace:
+    """Cut a method call down to what it is called on: `x.cuda()` becomes `x`."""
+    assert isinstance(call.func, ast.Attribute)
+    return Replace(call, (call.func.value,))
+
+
+def todo(tree: Tree, node: ast.AST, code: str, message: str) -> InsertBefore:
+    """A `# TODO(accelify CODE): message` comment above the statement of a node.
+
+    Raises:
+        EditError: where no statement around the node has a line for itself.
+    """
+    stmt = tree.statement(node)
+    while not tree.own_line(stmt) or tree.is_elif(stmt):
+        parent = tree.parent(stmt)
+        if not isinstance(parent, ast.stmt):
+            raise EditError("no separate line")
+        stmt = parent
+    return InsertBefore(stmt, (f"# TODO(accelify {code}): {message}",), order=400)
+
+
+def node_of(edit: Edit) -> ast.AST:
+    """The node that an edit is recorded at."""
+    match edit:
+        case Replace(node=node):
+            return node
+        case AddArgument(call=node) | NameArgument(call=node):
+            return node
+        case DropArgument(owner=node) | AddParameter(function=node):
+            return node
+        case DropElse(statement=node) | Unwrap(statement=node):
+            return node
+        case Delete(statement=node) | InsertBefore(statement=node) | InsertAfter(statement=node):
+            return node
+        case PutUnder(first=node):
+            return node
+
+
+def place_of(tree: Tree, edit: Edit) -> int:
+    """The byte at which an edit begins to show, for reports."""
+    match edit:
+        case InsertAfter(statement=stmt):
+            return tree.line_end(tree.end(stmt))
+        case AddParameter(function=function):
+            return tree.line_starts[function.lineno - 1] + function.col_offset
+        case AddArgument(call=call) | NameArgument(call=call):
+            return tree.end(call.func)
+        case DropArgument(item=item):
+            return tree.start(item)
+    node = node_of(edit)
+    if tree.in_fstring(node):  # where places are not reliable before Python 3.12
+        node = [around for around in tree.ancestors(node) if isinstance(around, ast.JoinedStr)][-1]
+    return tree.start(node)
+
+
+def text_of(edit: Edit) -> str:
+    """The code that an edit brings, one line below the other."""
+    match edit:
+        case Replace(pieces=pieces):
+            return "\n".join(piece for piece in pieces if isinstance(piece, str))
+        case AddArgument(text=text) | PutUnder(header=text):
+            return text
+        case InsertBefore(lines=lines) | InsertAfter(lines=lines):
+            return "\n".join(lines)
+    return ""
+
+
+def add_argument(call: ast.Call, text: str) -> AddArgument:
+    """Put one more argument at the end of a call."""
+    return AddArgument(call, text)
+
+
+def written(tree: Tree, node: ast.expr, edits: Iterable[Edit]) -> str:
+    """The source of an expression with some edits made, for lines that take it elsewhere.
+
+    Raises:
+        EditError: when they cannot be made.
+    """
+    from accelify.writer.writing import expression_with
+
+    return expression_with(tree, node, edits)
+
+
+__all__ = [
+    "AddArgument",
+    "AddParameter",
+    "Delete",
+    "DropArgument",
+    "DropElse",
+    "Edit",
+    "EditError",
+    "InsertAfter",
+    "InsertBefore",
+    "NameArgument",
+    "Piece",
+    "PutUnder",
+    "Replace",
+    "Unwrap",
+    "add_argument",
+    "keep_receiver",
+    "node_of",
+    "place_of",
+    "replace",
+    "text_of",
+    "todo",
+    "written",
+]  # fmt: skip

@@ -1,0 +1,227 @@
+"""From a node of Python's `ast` to the node of libcst's tree that was read from the same text.
+
+Both trees are built by one grammar, so a node is found by its way down from the statement around it: `func` of a
+call here is `func` there, the third of its arguments is the third there. No place in the text is asked for, which
+`ast` does not know inside of f-strings before Python 3.12 and libcst has to work out for a whole file at a time.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import libcst as cst
+
+from accelify.writer.errors import EditError
+
+Step: TypeAlias = tuple[str, int | None]
+"""A field of a node, and which of several where it is a list."""
+
+# Fields that are called otherwise in libcst, by the type of node and the name of the field.
+_RENAMED: dict[tuple[type[ast.AST], str], tuple[str, ...]] = {
+    (ast.UnaryOp, "operand"): ("expression",),
+    (ast.Await, "value"): ("expression",),
+    (ast.YieldFrom, "value"): ("value", "item"),
+    (ast.FormattedValue, "value"): ("expression",),
+    (ast.AnnAssign, "annotation"): ("annotation", "annotation"),
+    (ast.arg, "annotation"): ("annotation", "annotation"),
+    (ast.Raise, "cause"): ("cause", "item"),
+    (ast.Lambda, "args"): ("params",),
+    (ast.FunctionDef, "args"): ("params",),
+    (ast.AsyncFunctionDef, "args"): ("params",),
+    (ast.FunctionDef, "returns"): ("returns", "annotation"),
+    (ast.AsyncFunctionDef, "returns"): ("returns", "annotation"),
+    (ast.withitem, "context_expr"): ("item",),
+    (ast.withitem, "optional_vars"): ("asname", "name"),
+    (ast.arguments, "vararg"): ("star_arg",),
+    (ast.arguments, "kwarg"): ("star_kwarg",),
+}
+# Lists, with the field in libcst and the one of each element that is meant.
+_LISTS: dict[tuple[type[ast.AST], str], tuple[str, ...]] = {
+    (ast.Compare, "comparators"): ("comparisons", "comparator"),
+    (ast.comprehension, "ifs"): ("ifs", "test"),
+    (ast.Assign, "targets"): ("targets", "target"),
+    (ast.FunctionDef, "decorator_list"): ("decorators", "decorator"),
+    (ast.AsyncFunctionDef, "decorator_list"): ("decorators", "decorator"),
+    (ast.ClassDef, "decorator_list"): ("decorators", "decorator"),
+    (ast.ClassDef, "bases"): ("bases", "value"),
+    (ast.ClassDef, "keywords"): ("keywords",),
+    (ast.With, "items"): ("items",),
+    (ast.AsyncWith, "items"): ("items",),
+    (ast.Import, "names"): ("names",),
+    (ast.ImportFrom, "names"): ("names",),
+    (ast.arguments, "posonlyargs"): ("posonly_params",),
+    (ast.arguments, "args"): ("params",),
+    (ast.arguments, "kwonlyargs"): ("kwonly_params",),
+}
+_UNREAD = (ast.pattern, ast.Global, ast.Nonlocal)
+
+
+def steps_to(parent: ast.AST, child: ast.AST, found: cst.CSTNode) -> list[Step]:
+    """The way from the node that stands for `parent` to the one that stands for `child`, which is right below it.
+
+    Args:
+        parent: the outer node; statements in its blocks are not meant.
+        child: the inner one.
+        found: what stands for the outer one in libcst's tree.
+
+    Raises:
+        EditError: where there is no node that stands for it alone.
+    """
+    name, index = _field(parent, child)
+    kind = type(parent)
+    if (kind, name) in _RENAMED:
+        return [(step, None) for step in _RENAMED[kind, name]]
+    if (kind, name) in _LISTS:
+        field, *inner = _LISTS[kind, name]
+        if isinstance(child, ast.Starred):  # as an argument, with its star
+            inner = []
+        return [(field, index), *[(step, None) for step in inner]]
+    special = _SPECIAL.get(kind)
+    if special is not None:
+        steps: list[Step] = special(parent, child, name, index, found)
+        return steps
+    if isinstance(parent, _UNREAD) or index is not None:
+        raise EditError(f"what stands in line {getattr(child, 'lineno', 0)} cannot be edited by itself")
+    return [(name, None)]
+
+
+def follow(node: cst.CSTNode, steps: Sequence[Step]) -> Any:
+    """The node at the end of some steps.
+
+    Raises:
+        EditError: where there is none: the two parsers read this otherwise.
+    """
+    found: Any = node
+    for name, index in steps:
+        found = getattr(found, name, None)
+        if index is not None and found is not None:
+            found = found[index] if index < len(found) else None
+        if not isinstance(found, cst.CSTNode):
+            raise EditError("libcst reads this expression otherwise than Python does")
+    return found
+
+
+def arguments_of(call: ast.Call) -> list[ast.expr | ast.keyword]:
+    """The arguments of a call in the order in which they are written."""
+    if not call.args or not call.keywords:
+        return [*call.args, *call.keywords]
+    return sorted([*call.args, *call.keywords], key=lambda a: (a.lineno, a.col_offset))
+
+
+def _field(parent: ast.AST, child: ast.AST) -> tuple[str, int | None]:
+    for name, value in ast.iter_fields(parent):
+        if value is child:
+            return name, None
+        if isinstance(value, list):
+            for index, one in enumerate(value):
+                if one is child:
+                    return name, index
+    raise EditError("a node that is no part of the one around it")
+
+
+def _bool_op(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    """`a and b and c` is `(a and b) and c` in libcst."""
+    last = len(parent.values) - 1
+    if index == 0:
+        return [("left", None)] * last
+    return [*[("left", None)] * (last - index), ("right", None)]
+
+
+def _elements(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    if isinstance(found, cst.Subscript):  # the tuple between brackets that has no parentheses
+        return _index(found, index, child)
+    if isinstance(child, ast.Starred):
+        return [("elements", index)]
+    return [("elements", index), ("value", None)]
+
+
+def _dict(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    return [("elements", index), ("key" if name == "keys" else "value", None)]
+
+
+def _comprehension(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    if name != "generators":
+        return [(name, None)]
+    return [("for_in", None), *[("inner_for_in", None)] * index]
+
+
+def _call(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    if name == "func":
+        return [("func", None)]
+    place = next(i for i, one in enumerate(arguments_of(parent)) if one is child)
+    whole = isinstance(child, (ast.Starred, ast.keyword))
+    return [("args", place)] if whole else [("args", place), ("value", None)]
+
+
+def _subscript(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    if name == "value":
+        return [("value", None)]
+    if isinstance(child, ast.Tuple) and (len(found.slice) > 1 or isinstance(found.slice[0].comma, cst.Comma)):
+        return []
+    return _index(found, 0, child)
+
+
+def _index(found: cst.Subscript, index: int, child: ast.AST) -> list[Step]:
+    steps: list[Step] = [("slice", index), ("slice", None)]
+    return steps if isinstance(child, ast.Slice) else [*steps, ("value", None)]
+
+
+def _joined(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    """The expression in braces that comes at the same place among those of the string, or of a format."""
+    order = [one for one in parent.values if isinstance(one, ast.FormattedValue)]
+    place = next((i for i, one in enumerate(order) if one is child), None)
+    ways = list(_braces(found))
+    if place is None or len(ways) != len(order):
+        raise EditError("a part of an f-string that cannot be edited by itself")
+    return ways[place]
+
+
+def _braces(found: Any) -> list[list[Step]]:
+    """The ways to the expressions in braces of a string, of one after the other where several are put together."""
+    if isinstance(found, cst.ConcatenatedString):
+        return [[(side, None), *way] for side in ("left", "right") for way in _braces(getattr(found, side))]
+    name = "format_spec" if isinstance(found, cst.FormattedStringExpression) else "parts"
+    parts = getattr(found, name, None) or ()
+    return [[(name, i)] for i, part in enumerate(parts) if isinstance(part, cst.FormattedStringExpression)]
+
+
+def _formatted(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    return []  # its format: the same node in libcst
+
+
+def _delete(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    if len(parent.targets) == 1 and not isinstance(found.target, cst.Tuple):
+        return [("target", None)]
+    if len(parent.targets) == 1:
+        return [("target", None)]
+    return [("target", None), ("elements", index), ("value", None)]
+
+
+def _arguments(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    if name == "kw_defaults":
+        return [("kwonly_params", index), ("default", None)]
+    first = len(parent.posonlyargs)
+    place = first + len(parent.args) - len(parent.defaults) + index
+    field = ("posonly_params", place) if place < first else ("params", place - first)
+    return [field, ("default", None)]
+
+
+_SPECIAL: dict[type[ast.AST], Any] = {
+    ast.BoolOp: _bool_op,
+    ast.List: _elements,
+    ast.Tuple: _elements,
+    ast.Set: _elements,
+    ast.Dict: _dict,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.Call: _call,
+    ast.Subscript: _subscript,
+    ast.JoinedStr: _joined,
+    ast.FormattedValue: _formatted,
+    ast.Delete: _delete,
+    ast.arguments: _arguments,
+}

@@ -1,0 +1,100 @@
+"""A block as the rows it is written in: statements, comments and empty lines, one below the other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import libcst as cst
+
+from accelify.writer.errors import EditError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: a statement without what stands above it, or a line with a comment or nothing in it.
+
+    `statements` are those of the script that it is made of; `new` ones were put in.
+    """
+
+    node: Any
+    statements: tuple[ast.stmt, ...] = field(default=())
+    new: bool = False
+
+    @property
+    def is_statement(self) -> bool:
+        """Whether it is no comment and no empty line."""
+        return not isinstance(self.node, cst.EmptyLine)
+
+    @property
+    def is_comment(self) -> bool:
+        """Whether it is a comment."""
+        return isinstance(self.node, cst.EmptyLine) and self.node.comment is not None
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is an empty line."""
+        return isinstance(self.node, cst.EmptyLine) and self.node.comment is None
+
+    @property
+    def many(self) -> list[Row]:
+        """The row as one of several."""
+        return [self]
+
+    def with_node(self, node: Any) -> Row:
+        """The same row with another statement."""
+        return replace(self, node=node)
+
+
+def rows_of(suite: Any, block: Sequence[ast.stmt]) -> list[Row]:
+    """The rows of a block of libcst's, with the statements of the script that they stand for."""
+    rows = [Row(line) for line in suite.header] if isinstance(suite, cst.Module) else []
+    rest = iter(block)
+    for node in suite.body:
+        rows += [Row(line) for line in node.leading_lines]
+        count = len(node.body) if isinstance(node, cst.SimpleStatementLine) else 1
+        statements = tuple(islice(rest, count))
+        rows.append(Row(node.with_changes(leading_lines=()) if node.leading_lines else node, statements))
+    return [*rows, *(Row(line) for line in suite.footer)]
+
+
+def block_of_rows(rows: Sequence[Row], suite: Any) -> Any:
+    """A block of libcst's that is written in some rows."""
+    body: list[Any] = []
+    above: list[cst.EmptyLine] = []
+    for row in rows:
+        if not row.is_statement:
+            above.append(row.node)
+        else:
+            body.append(row.node.with_changes(leading_lines=above) if above else row.node)
+            above = []
+    if not body and not isinstance(suite, cst.Module):
+        raise EditError("nothing is left of a block")
+    if isinstance(suite, cst.Module):
+        return suite.with_changes(header=(), body=body, footer=above)
+    return suite.with_changes(body=body, footer=above)
+
+
+@cache
+def header_of(header: str, unit: str) -> Any:
+    """The statement with some header, and nothing in it yet."""
+    try:
+        return cst.parse_statement(f"{header}\n{unit}pass\n")
+    except cst.ParserSyntaxError as error:
+        raise EditError(f"`{header}` heads no block") from error
+
+
+def reindented(node: Any) -> Any:
+    """A row that goes further in: empty lines get no indentation with it."""
+    return node.visit(_Blank())
+
+
+class _Blank(cst.CSTTransformer):
+    def leave_EmptyLine(self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine) -> Any:
+        if updated_node.comment is None and updated_node.indent:
+            return updated_node.with_changes(indent=False)
+        return updated_node

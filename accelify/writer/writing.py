@@ -1,0 +1,156 @@
+"""A script with its edits made, as bytes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from accelify.analysis.syntax import Tree
+from accelify.obsolete_keywords import OBSOLETE, masked
+from accelify.writer.application import Application
+from accelify.writer.edits import Delete, DropElse, Edit, Replace, node_of
+from accelify.writer.errors import EditError
+from accelify.writer.rows import block_of_rows, rows_of
+from accelify.writer.templates import expression
+
+
+def apply(tree: Tree, edits: Iterable[Edit]) -> bytes:
+    """The script with all edits made, in UTF-8.
+
+    Raises:
+        EditError: when two edits want the same node, or one cannot be made at its place.
+    """
+    return Written(tree, edits).data
+
+
+def expression_with(tree: Tree, node: ast.expr, edits: Iterable[Edit]) -> str:
+    """The source of an expression with some edits made.
+
+    Raises:
+        EditError: when they cannot be made.
+    """
+    work = Application(tree, edits)
+    work.known[node] = expression((tree.segment(node),), work.original)
+    return cst.Module([]).code_for_node(work.resolved(node))
+
+
+class Written:
+    """A script with its edits made: `data` is its new text."""
+
+    def __init__(self, tree: Tree, edits: Iterable[Edit]) -> None:
+        self.tree = tree
+        self.work = Application(tree, edits)
+        parts: list[bytes] = []
+        cursor = size = 0
+        # What was read by libcst: the new tree, the statements, and where they begin and end, before and after.
+        self.regions: list[tuple[cst.Module, list[ast.stmt], tuple[int, int], tuple[int, int]]] = []
+        for module, begin, end in tree.parts():
+            for first, last in _regions(tree, module.body, self.work.touched, self.work.emptied.gone):
+                start = tree.line_end(tree.end(module.body[first - 1])) if first else begin
+                stop = tree.line_end(tree.end(module.body[last])) if last + 1 < len(module.body) else end
+                block = module.body[first : last + 1]
+                new, data = self._region(module.body, block, tree.data[start:stop])
+                size += start - cursor
+                self.regions.append((new, block, (start, stop), (size, size + len(data))))
+                parts += [tree.data[cursor:start], data]
+                size += len(data)
+                cursor = stop
+        parts.append(tree.data[cursor:])
+        self.data = b"".join(parts)
+        self._check()
+
+    def _region(self, body: list[ast.stmt], block: list[ast.stmt], data: bytes) -> tuple[cst.Module, bytes]:
+        """Some statements at the top of a file, with what stands above them, as they become: a tree and its text."""
+        text = data.decode("utf-8")
+        carriage = "\r" in text.replace("\r\n", "") or ("\n" not in text and self.tree.newline == "\r")
+        if carriage and "\n" in text:
+            raise EditError("line ends of several kinds stand side by side")
+        if carriage:
+            text = text.replace("\r", "\n")
+        hidden = masked(text) if OBSOLETE in text else None
+        source = text if hidden is None else hidden[0]
+        newline = "\n" if carriage else self.tree.newline if "\n" not in text else "\n"
+        newline = "\r\n" if "\r\n" in text else newline
+        config = cst.PartialParserConfig(default_newline=newline, default_indent=self.work.unit)
+        try:
+            module = cst.parse_module(source, config)
+            same = module.code == source
+        except (cst.ParserSyntaxError, cst.CSTValidationError, RecursionError) as error:
+            raise EditError("libcst does not read it") from error
+        if not same:
+            raise EditError("libcst does not give it back as it was")
+        rows = rows_of(module, block)
+        for row in rows:
+            small = row.node.body if isinstance(row.node, cst.SimpleStatementLine) else [row.node]
+            if row.statements:
+                if len(small) != len(row.statements):
+                    raise EditError("libcst reads these statements otherwise than Python does")
+                self.work.known.update(zip(row.statements, small, strict=True))
+        new = block_of_rows(self.work.rows(body, rows), module)
+        if (
+            new.body
+            and not module.has_trailing_newline
+            and block[-1] in self.work.emptied.gone - self.work.emptied.passes
+        ):
+            new = new.with_changes(has_trailing_newline=True)
+        code: str = new.code if new.body or new.footer else ""
+        if hidden is not None:
+            code = code.replace(hidden[1], OBSOLETE)
+        return new, (code.replace("\n", "\r") if carriage else code).encode("utf-8")
+
+    def _check(self) -> None:
+        """Complain of edits that could not be made beside the others."""
+        work = self.work
+        for edit in work.edits:
+            if id(edit) in work.done:
+                continue
+            if (
+                isinstance(edit, DropElse)
+                or getattr(edit, "yielding", False)
+                or (isinstance(edit, Delete) and _goes(work, edit))
+            ):
+                continue
+            around = {node_of(edit), *self.tree.ancestors(node_of(edit))}
+            other = next(
+                (
+                    e
+                    for e in work.edits
+                    if e is not edit and isinstance(e, (Replace, Delete)) and node_of(e) in around
+                ),
+                edit,
+            )
+            raise work.collision(node_of(edit), other, edit)
+
+
+def _goes(work: Application, edit: Delete) -> bool:
+    """Whether a statement goes with a branch or a test around it."""
+    around = {edit.statement, *work.tree.ancestors(edit.statement)}
+    return bool(
+        around & (work.emptied.gone | work.emptied.without_else | work.emptied.negated | work.emptied.opened)
+    )
+
+
+def _regions(
+    tree: Tree, body: list[ast.stmt], touched: set[ast.AST], gone: set[ast.stmt]
+) -> Iterator[tuple[int, int]]:
+    """Runs of statements at the top of a file in which something changes."""
+    first = last = -1
+    for index, stmt in enumerate(body):
+        if stmt not in touched:
+            continue
+        # A blank line that goes with a statement may stand after it.
+        start, stop = index, min(index + (stmt in gone), len(body) - 1)
+        while start and not tree.own_line(body[start]):
+            start -= 1
+        while stop + 1 < len(body) and not tree.ends_line(body[stop]):
+            stop += 1
+        if first >= 0 and start <= last + 1:
+            last = max(last, stop)
+            continue
+        if first >= 0:
+            yield first, last
+        first, last = start, stop
+    if first >= 0:
+        yield first, last

@@ -1,0 +1,158 @@
+"""Situations of public bug reports against training libraries, each with what is right in it."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
+
+from accelify.runtime import PartialState, gather_object
+from tests.distributed.processes import fresh_accelerator, run_ranks, try_ranks
+
+pytestmark = pytest.mark.distributed
+
+
+# accelerate #1708: a generator and a discriminator, with an `accumulate` for each, one in another
+
+
+def _two_models(way):
+    torch.manual_seed(0)
+    a, b = nn.Linear(4, 4), nn.Linear(4, 1)
+    one, other = torch.optim.SGD(a.parameters(), lr=0.1), torch.optim.SGD(b.parameters(), lr=0.1)
+    data = torch.randn(32, 4, generator=torch.Generator().manual_seed(1))
+    loader = DataLoader(TensorDataset(data), batch_size=4)
+    if way == "plain":
+        for i, (x,) in enumerate(loader):
+            (b(a(x)).square().mean() / 2).backward()
+            if i % 2:
+                for optimizer in (one, other):
+                    optimizer.step()
+                    optimizer.zero_grad()
+        return [p.detach().clone() for m in (a, b) for p in m.parameters()]
+    accelerator = fresh_accelerator(split_batches=True, gradient_accumulation_steps=2)
+    wrapped, judge, one, other, loader = accelerator.prepare(a, b, one, other, loader)
+    for (x,) in loader:
+        with accelerator.accumulate(wrapped), accelerator.accumulate(judge):
+            accelerator.backward(judge(wrapped(x)).square().mean())
+            for optimizer in (one, other):
+                optimizer.step()
+                optimizer.zero_grad()
+    return [p.detach().clone() for m in (a, b) for p in m.parameters()]
+
+
+def test_accumulate_in_accumulate():
+    expected = _two_models("plain")
+    for found in [*run_ranks(2, _two_models, "nested"), _two_models("nested")]:
+        for weight, right in zip(found, expected, strict=True):
+            torch.testing.assert_close(weight, right)
+
+
+# accelerate #3547, #4075: loaders that give every rank its share by themselves
+
+
+class _OfRank(Sampler):
+    def __init__(self, size, rank, world_size):
+        self.size, self.rank, self.world_size = size, rank, world_size
+
+    def __iter__(self):
+        return iter(range(self.rank, self.size, self.world_size))
+
+    def __len__(self):
+        return self.size // self.world_size
+
+
+class _Divided:
+    """What `datasets.distributed.split_dataset_by_node` leaves on a stream."""
+
+    def __init__(self, rank, world_size):
+        self.rank, self.world_size = rank, world_size
+
+
+class _Stream(IterableDataset):
+    def __init__(self, size, rank, world_size):
+        self.size, self._distributed = size, _Divided(rank, world_size)
+
+    def __iter__(self):
+        return iter(range(self._distributed.rank, self.size, self._distributed.world_size))
+
+
+def _seen(kind):
+    accelerator = fresh_accelerator()
+    rank, ranks = accelerator.process_index, accelerator.num_processes
+    if kind == "sampler":
+        loader = DataLoader(range(24), batch_size=4, sampler=_OfRank(24, rank, ranks))
+    else:
+        loader = DataLoader(_Stream(24, rank, ranks), batch_size=4)
+    seen = [int(i) for batch in accelerator.prepare(loader) for i in batch]
+    return sorted(gather_object(seen))
+
+
+@pytest.mark.parametrize("kind", ["sampler", "stream"])
+def test_loaders_that_are_sharded_already(kind):
+    assert run_ranks(2, _seen, kind) == [list(range(24))] * 2
+
+
+# transgenic #59: the script leaves out by hand what load_state has left out
+
+
+def _interrupted(directory, phase):
+    accelerator = fresh_accelerator()
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.arange(40.0).view(40, 1)), batch_size=2, shuffle=True)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    if phase != "save":
+        accelerator.load_state(f"{directory}/c")
+    for step, (x,) in enumerate(loader):
+        if phase == "by hand" and step < 4:
+            continue
+        accelerator.backward(model(x).mean())
+        optimizer.step()
+        if phase == "save" and step == 3:
+            accelerator.save_state(f"{directory}/c")
+            return None
+    return step
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_skipping_what_load_state_has_skipped(ranks, tmp_path):
+    run_ranks(ranks, _interrupted, str(tmp_path), "save")
+    assert run_ranks(ranks, _interrupted, str(tmp_path), "neither") == [20 // ranks - 5] * ranks
+    for outcome in try_ranks(ranks, _interrupted, str(tmp_path), "by hand"):
+        assert "load_state has gone on with batch 4 of the epoch already" in outcome.error
+
+
+# accelerate #3393: a part of a data set of the datasets library is one
+
+
+class _Table:
+    """What is needed of `datasets.Dataset`: slicing it gives its columns."""
+
+    column_names = ("x",)
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, key):
+        return {"x": self.rows[key]}
+
+    def __iter__(self):
+        return iter({"x": row} for row in self.rows)
+
+    def select(self, indices):
+        return _Table([self.rows[i] for i in indices])
+
+
+def _parts():
+    fresh_accelerator()
+    found = []
+    for size, pad in ((1, False), (3, False), (3, True)):
+        with PartialState().split_between_processes(_Table(list(range(size))), apply_padding=pad) as part:
+            found.append([row["x"] for row in part])
+    return found
+
+
+def test_parts_of_a_table():
+    assert run_ranks(2, _parts) == [[[0], [0, 1], [0, 1]], [[], [2], [2, 2]]]
