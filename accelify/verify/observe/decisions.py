@@ -33,6 +33,8 @@ LARGEST = 2_000_000
 HANDLED_AT_ONCE = 20
 """How many times an exception handler is written at once on each rank of several."""
 _EVERY = 1.0
+WRITTEN_EARLY = 200
+"""Times that a new outcome of what leaves a loop is written before training goes on."""
 _MASK = (1 << 60) - 1
 _FLAGS = ("leaves", "trains", "saves", "carries", "by_rank", "ends")
 
@@ -102,6 +104,9 @@ class Decisions:
         self._lock = threading.Lock()
         self._enclosing: dict[tuple[CodeType, int], tuple[tuple[SiteRecord, int], ...]] = {}
         self._by_file: dict[str, list[SiteRecord]] = {}
+        self._leaving: list[SiteRecord] = []
+        self._turns = 0
+        self._early = WRITTEN_EARLY if context.world > 1 else 0
 
     def install(self) -> None:
         """Instrument what is loaded from now on."""
@@ -132,6 +137,7 @@ class Decisions:
         records = [SiteRecord(file, test) for test in found.tests]
         self.sites += records
         self._by_file.setdefault(file, []).extend(records)
+        self._leaving += [record for record in records if record.test.leaves]
         return code
 
     def write(self) -> None:
@@ -191,6 +197,11 @@ class Decisions:
         """A backward pass or a step: the tests around it guard training."""
         if self._loading or self._finished or threading.get_ident() != self._main:
             return
+        if self._early and (turns := sum(len(record.runs) for record in self._leaving)) != self._turns:
+            # Ranks that part here may be ended in the next collective, before any of them can say so.
+            self._turns = turns
+            self._early -= 1
+            self.write()
         frame = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_filename in self._by_file:
