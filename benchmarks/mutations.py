@@ -10,6 +10,7 @@ effects or work. Faults that the fixtures have no place for, because leaving the
   the table.
 - `gather` in place of `gather_for_metrics`: the last shares are shorter, not filled up, at the lengths that these
   loaders have.
+- another seed on every process where `shard_batch` cuts the batch: it gives out the main process's.
 - a broadcast or `free_memory`: none is in a converted fixture. Decisions that the processes take apart are in the
   table by their gather or reduce left out.
 The fixtures `ddp_*` have no plain original to be held against.
@@ -319,10 +320,16 @@ MUTATIONS = (
     ),
     Mutation(
         "another seed on every process",
-        "hand_made_batches",
-        "torch.manual_seed(11)\naccelerator = Accelerator()\n",
-        "accelerator = Accelerator()\ntorch.manual_seed(11 + accelerator.process_index)\n",
-        ("torch.manual_seed(", "starts = torch.randint(", "accelerator.backward(loss)", "step {step} loss"),
+        "regression_by_hand",
+        "torch.manual_seed(7)",
+        "torch.manual_seed(7 + accelerator.process_index)",
+        (
+            "torch.manual_seed(",
+            "slope = torch.randn(",
+            "points = torch.randn(",
+            "accelerator.backward(error)",
+            "if error.item()",
+        ),
     ),
     Mutation(
         "another environment on every process",
