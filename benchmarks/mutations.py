@@ -6,6 +6,11 @@ effects or work. Faults that the fixtures have no place for, because leaving the
   in the table instead.
 - an optimizer alone or a model alone not prepared: the runtime trains the parameters of either alike, and every
   hand-made accumulation steps under `sync_gradients` already.
+- `unwrap_model` left out at a state dict: the names are those of the plain model. Left out at a whole model it is in
+  the table.
+- `gather` in place of `gather_for_metrics`: the last shares are shorter, not filled up, at the lengths that these
+  loaders have.
+- another seed on every process where `shard_batch` cuts the batch: it gives out the main process's.
 - a broadcast or `free_memory`: none is in a converted fixture. Decisions that the processes take apart are in the
   table by their gather or reduce left out.
 The fixtures `ddp_*` have no plain original to be held against.
@@ -107,13 +112,6 @@ MUTATIONS = (
         ("torch.save(",),
     ),
     Mutation(
-        "unwrap_model left out at a state dict",
-        "hand_made_batches",
-        "accelerator.save(accelerator.unwrap_model(model).state_dict()",
-        "accelerator.save(model.state_dict()",
-        ("accelerator.save(",),
-    ),
-    Mutation(
         "unwrap_model left out at a whole model",
         "super_resolution",
         "accelerator.save(accelerator.unwrap_model(model), path)",
@@ -151,13 +149,6 @@ MUTATIONS = (
 """,
         "",
         ("test accuracy on {} series",),
-    ),
-    Mutation(
-        "gather with the padding left in",
-        "amp_gradscaler",
-        "accelerator.gather_for_metrics((",
-        "accelerator.gather((",
-        ("accelerator.gather((", "accuracy {accuracy:.3f}"),
     ),
     Mutation(
         "gathered twice",
@@ -198,6 +189,14 @@ MUTATIONS = (
         "output, labels = self.accelerator.gather_for_metrics((self.model(images), labels))",
         "output, labels = self.model(images), labels",
         ("output, labels = self.model(images)", "valid {valid_loss:.5f}", "if valid_loss < best", "best.pt"),
+    ),
+    Mutation(
+        "gather before a schedule left out",
+        "progress_bar_and_writer",
+        """            out, y = accelerator.gather_for_metrics((out, y))
+""",
+        "",
+        ("scheduler.step(loss)", "'valid/loss'", "valid loss {:.4f}", "is_best = accuracy > best_accuracy"),
     ),
     Mutation(
         "reduce before a decision left out",
@@ -255,6 +254,13 @@ MUTATIONS = (
         "with accelerator.accumulate(model):",
         "if True:",
         ("if True:", "accelerator.backward(loss)", "optimizer.step()"),
+    ),
+    Mutation(
+        "last window scaled by its own length",
+        "accumulation_by_hand",
+        "num_steps=ACCUMULATION_STEPS, scale_last_window=False",
+        "num_steps=ACCUMULATION_STEPS",
+        ("gradient_accumulation_plugin=", "accelerator.backward(loss)", "optimizer.step()"),
     ),
     # Preparation
     Mutation(
@@ -314,10 +320,16 @@ MUTATIONS = (
     ),
     Mutation(
         "another seed on every process",
-        "hand_made_batches",
-        "torch.manual_seed(11)",
-        "torch.manual_seed(11 + accelerator.process_index)",
-        ("torch.manual_seed(", "starts = torch.randint(", "accelerator.backward(loss)", "step {step} loss"),
+        "regression_by_hand",
+        "torch.manual_seed(7)",
+        "torch.manual_seed(7 + accelerator.process_index)",
+        (
+            "torch.manual_seed(",
+            "slope = torch.randn(",
+            "points = torch.randn(",
+            "accelerator.backward(error)",
+            "if error.item()",
+        ),
     ),
     Mutation(
         "another environment on every process",

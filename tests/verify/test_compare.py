@@ -77,6 +77,14 @@ def test_another_learning_rate_is_different_whatever_the_reasons() -> None:
     assert "learning rate of step 1" in comparison.reason
 
 
+def test_the_first_loss_told_is_one_that_rounding_does_not_explain() -> None:
+    losses = [LOSSES[0] * (1 + 1e-7), LOSSES[1], 0.6, 0.3]
+    comparison = compare(run(rank(LOSSES)), run(rank(losses, rate=0.2)))
+    assert "the learning rate of step 1 is another one" in comparison.reason
+    assert comparison.first is not None
+    assert comparison.first.number == 3
+
+
 def test_reasons_count_on_several_processes_only() -> None:
     original = run(rank(LOSSES, reasons={"dropout": "p=0.5"}))
     other = [value * 1.1 for value in LOSSES]

@@ -13,7 +13,7 @@ from accelify.verify.nursery import Nursery
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
 KINDS = [
     "guard of np.save left out",
-    "unwrap_model left out at a state dict",
+    "guard of a print left out",
     "reduce of a sum left out",
     "stop by a share of the error",
     "reduction of a summed loss left out",

@@ -250,14 +250,16 @@ def _beyond(
     original: Run, other: Run, result: Comparison, allowed: Sequence[float], update_allowed: float
 ) -> str:
     """The first thing that rounding does not explain, as a sentence; empty when there is none."""
-    if problem := structural(original, other):
-        return problem
+    problem = structural(original, other)
     differences = relative_differences(original.losses, other.losses)
-    for number, (difference, limit) in enumerate(zip(differences, allowed, strict=True)):
+    for number, (difference, limit) in enumerate(zip(differences, allowed, strict=False)):
         if difference > limit:
             result.first = Difference("loss", number + 1, original.losses[number], other.losses[number])
             result.tolerance = limit
-            return f"{result.first.sentence()} (relative difference {difference:.1e}, tolerance {limit:.1e})"
+            sizes = f"(relative difference {difference:.1e}, tolerance {limit:.1e})"
+            return problem or f"{result.first.sentence()} {sizes}"
+    if problem:
+        return problem
     if result.update is not None and result.update > update_allowed:
         return (
             f"the weights end {result.update:.1e} of their way apart (tolerance {update_allowed:.1e}), "
