@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import signal
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from accelify.verify.session import Report
 
 NOTHING_VERIFIED = 2
+# Options that are not this command's are most likely the script's: they get a hint, not a parser's error.
+CONTEXT_SETTINGS = {"ignore_unknown_options": True}
 _WIDTH = 140
 """Columns of what is not shown on a terminal."""
 
@@ -96,6 +99,10 @@ def verify(
     """
     from rich.console import Console
 
+    from accelify.verify import NO_TORCH
+
+    if importlib.util.find_spec("torch") is None:
+        fail(NO_TORCH)
     from accelify.source import SourceError
     from accelify.verify import plot as drawing
     from accelify.verify import show
@@ -106,6 +113,7 @@ def verify(
 
     # An end from outside takes the same way as Ctrl-C: every process ended, every temporary folder removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    _only_after_dashes(script, arguments or [])
     counts = _counts(num_processes)
     if each is not None:
         raise typer.Exit(_each(each, counts, steps=steps, timeout=timeout, as_json=as_json))
@@ -150,6 +158,19 @@ def verify(
         wide = None if sys.stdout.isatty() else _WIDTH
         show.print_report(report, Console(width=wide, no_color=not coloured(sys.stdout)))
     raise typer.Exit(report.exit_code)
+
+
+def _only_after_dashes(script: Path | None, words: list[str]) -> None:
+    """End the command where a word that looks like an option stands before `--`."""
+    behind = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+    before = words[: len(words) - len(behind)] if behind else words
+    for word in [str(script or ""), *before]:
+        if word.startswith("-") and word != "-":
+            named = "SCRIPT" if script is None or str(script).startswith("-") else str(script)
+            fail(
+                f"no such option: {word}. The script's own arguments go after --, as in "
+                f"`accelify verify {named} -- {word}`; `accelify verify --help` has this command's."
+            )
 
 
 def _counts(text: str) -> tuple[int, ...]:

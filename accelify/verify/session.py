@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelify.obsolete_keywords import modernised
+from accelify.verify import NO_TORCH
 from accelify.verify.compare import decisions, everything
 from accelify.verify.compare.losses import Comparison, rates, same_rates, structural, tolerances
 from accelify.verify.compare.schedule import rates_by_data
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from accelify.conversion import Conversion
 
 NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: pip install accelerate."
-NO_TORCH = "torch is not installed, and verify runs the script: pip install 'accelify[runtime]'."
 # What torch says where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
 _NEEDS_CUDA = re.compile(r"CUDA|cuda|NVIDIA|nvidia|accelerator device")
+_WANTS_ARGUMENTS = re.compile(
+    r"arguments are required|^usage: |IndexError: list index out of range", re.MULTILINE
+)
 # Accelerate's own order of samples, which the converter says.
 _ORDER = re.compile(r": ACC60[12] ")
 
@@ -439,7 +442,10 @@ class Session:
 
 def _check(original: Run, script: Path) -> None:
     if original.failure:
-        raise VerifyError(f"{script} does not run before conversion: {original.failure}.")
+        hint = ""
+        if _WANTS_ARGUMENTS.search(original.failure + original.output):
+            hint = f" Its arguments go after --, as in `accelify verify {script} -- ARGUMENTS`."
+        raise VerifyError(f"{script} does not run before conversion: {original.failure}.{hint}")
     if not original.losses:
         raise VerifyError(f"{script} never calls backward, so there are no losses to compare.")
 

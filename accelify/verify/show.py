@@ -179,8 +179,11 @@ def _not_comparable(name: str, comparison: Comparison) -> list[str]:
 
 def _place(check: Check) -> str:
     """Where a check is: the line of the converted script, and the original's where it is another."""
+    if check.aspect == "files":
+        where = check.line or check.original
+        return f", {_file(check.key)}" + (f" of {_named(where)}" if where else "")
     if check.line is None and check.original is None:
-        return f", {_file(check.key)}" if check.aspect == "files" else ""
+        return ""
     if check.line is None:
         assert check.original is not None
         return f", {_named(check.original)} of the original"

@@ -99,6 +99,28 @@ def test_a_plot_that_cannot_be_drawn_is_said_before_anything_runs(
     assert words in done.stderr
 
 
+def test_an_option_of_the_scripts_is_asked_for_after_dashes(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\nimport torch\nparser = argparse.ArgumentParser()\nparser.add_argument('data')\n"
+        "parser.parse_args()\n" + scripts.plain()
+    )
+    done = verify("train.py", "--lr", "0.1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no such option: --lr" in done.stderr
+    assert "accelify verify train.py -- --lr" in done.stderr
+
+
+@pytest.mark.distributed
+def test_a_script_that_wants_arguments_gets_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\nimport torch\nparser = argparse.ArgumentParser()\nparser.add_argument('data')\n"
+        "parser.parse_args()\n" + scripts.plain()
+    )
+    done = verify("train.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "arguments go after --" in done.stderr
+
+
 def test_gpu_without_devices_is_one_sentence(tmp_path: Path) -> None:
     if Path("/dev/nvidiactl").exists():
         pytest.skip("there are devices here")
@@ -106,6 +128,19 @@ def test_gpu_without_devices_is_one_sentence(tmp_path: Path) -> None:
     done = verify("train.py", "--gpu", cwd=tmp_path)
     assert done.returncode == 2
     assert "leave --gpu out" in done.stderr
+
+
+def test_without_torch_it_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(scripts.plain())
+    code = (
+        "import importlib.util, sys; sys.modules['torch'] = None; find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'torch' else find(name, *rest)\n"
+        "from accelify.cli.main import main; main(['verify', 'train.py'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "torch is not installed" in done.stderr
+    assert "bug" not in done.stderr
 
 
 def test_verify_loads_no_torch_of_its_own() -> None:

@@ -48,6 +48,7 @@ def compare(
             repeats=repeats if control is None or control.failure else (original, control),
             excuse=figures.shares_shown(original, other, lines),
         )  # fmt: skip
+        _place_files(comparison.checks, original, other, lines)
     comparison.checks += effects.compare(original, other, lines, exact)
     comparison.checks += lifetimes.compare(original, other, lines, exact)
     # Ranks that decide differently are often why a run failed.
@@ -99,6 +100,15 @@ def take_over(comparison: Comparison, quiet: Comparison) -> None:
             comparison.checks.append(
                 replace(check, sentence=f"also with chance taken out of both runs: {check.sentence}")
             )
+
+
+def _place_files(checks: Iterable[Check], original: Run, other: Run, lines: LineMap) -> None:
+    """Give the checks of files the statements that wrote them last."""
+    before, after = ({e.path: e.site for e in effects.effects_of(run) if e.site} for run in (original, other))
+    for check in checks:
+        if check.aspect == "files":
+            check.original = before.get(check.key)
+            check.line = after.get(check.key) or lines.converted(check.original)
 
 
 def _exit(run: Run, lines: LineMap) -> Check:
