@@ -90,9 +90,7 @@ def unchanged(folder: Path) -> Iterator[None]:
     assert not wrong
 
 
-def test_no_way_leads_out(
-    run: Callable[..., Run], sandbox: Nursery, tmp_path: Path, bystander: int
-) -> None:
+def test_no_way_leads_out(run: Callable[..., Run], sandbox: Nursery, tmp_path: Path, bystander: int) -> None:
     places = {name: str(tmp_path / "real" / name) for name in WAYS}
     for place in places.values():
         furnish(Path(place))
@@ -210,13 +208,18 @@ def test_there_is_no_network_but_the_loopback(run: Callable[..., Run]) -> None:
     assert not done.failure, done.output
     assert done.output.count("no:") == 3
     assert "Network is unreachable" in done.output
-    assert {event["address"] for event in done.ranks[0].events["network"]} == {"192.0.2.1:9", "example.com:80"}
+    assert {event["address"] for event in done.ranks[0].events["network"]} == {
+        "192.0.2.1:9",
+        "example.com:80",
+    }
     assert any("--allow-network" in note and "line 2" in note for note in done.notes)
 
 
 def test_nothing_survives_a_run(run: Callable[..., Run], tmp_path: Path) -> None:
     mark = f"600.{os.getpid()}"
-    text = f"import subprocess, sys\nsubprocess.Popen(['setsid', 'sleep', '{mark}'], start_new_session=True)\n"
+    text = (
+        f"import subprocess, sys\nsubprocess.Popen(['setsid', 'sleep', '{mark}'], start_new_session=True)\n"
+    )
     run(text)
     deadline = time.monotonic() + 3
     while (left := _running(mark)) and time.monotonic() < deadline:
@@ -243,7 +246,8 @@ def test_two_runs_go_side_by_side(sandbox: Nursery, tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     runs: list[Run] = []
     threads = [
-        threading.Thread(target=lambda k=k: runs.append(execute(Job(script, (str(k),)), sandbox))) for k in range(2)
+        threading.Thread(target=lambda k=k: runs.append(execute(Job(script, (str(k),)), sandbox)))
+        for k in range(2)
     ]
     for thread in threads:
         thread.start()
@@ -314,7 +318,9 @@ def test_the_same_holds_for_a_user_without_rights() -> None:
     if os.environ.get("ACCELIFY_TEST_AS_NOBODY"):
         pytest.skip("this is that run")
     interpreter = Path(sys.base_prefix)
-    hidden = next((path for path in reversed(interpreter.parents) if path.stat().st_mode & 0o005 != 0o005), None)
+    hidden = next(
+        (path for path in reversed(interpreter.parents) if path.stat().st_mode & 0o005 != 0o005), None
+    )
     # Not in pytest's own folder, which other sessions close to all users but their own.
     with tempfile.TemporaryDirectory(prefix="accelify-nobody-") as folder:
         lines = ["set -e"]
