@@ -77,6 +77,7 @@ class Nursery:
                 "ACCELIFY_USE_CPU": "true",
                 "ACCELERATE_USE_CPU": "true",
             }
+        self.forced = bool(environment.get(FORCE))
         self.floor = environment.get(FORCE) != "redirected-bare"
         """Whether Landlock is used where there are no namespaces."""
         root = str(Path(accelify.__file__).parent.parent)
@@ -118,6 +119,14 @@ class Nursery:
         if self._broken is not None:
             raise NurseryError(f"torch cannot be imported: {self._broken}.")
         self._alive()
+
+    def give_up_namespaces(self, why_not: str) -> bool:
+        """Use the other kind from now on; False where it is the one already, or this one was asked for."""
+        with self._changed:
+            if self.kind != "namespaces" or self.forced:
+                return False
+            self.kind, self.why_not = "redirected", why_not
+            return True
 
     def scratch(self) -> Scratch:
         """A folder for one run, which is removed with the nursery at the latest."""

@@ -193,7 +193,10 @@ def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
         seconds = time.monotonic() - started_at
     scratch.tidy()
     if started.trouble:
-        raise NurseryError(f"{started.trouble}.")
+        if not nursery.give_up_namespaces(started.trouble):
+            raise NurseryError(f"{started.trouble}.")
+        scratch.close()
+        return execute(job, nursery, progress)
     ranks = [read_rank(scratch.results / f"rank{rank}.jsonl") for rank in range(job.processes)]
     outputs = [_text(scratch.results / f"output{rank}.txt") for rank in range(job.processes)]
     run = Run(

@@ -82,6 +82,16 @@ class Calls:
         """Where to read `path`."""
         return self._led(path, self.tree.physical)
 
+    def lead_files(self, kind: type[io.FileIO]) -> None:
+        """Lead away what a class of raw files opens by itself."""
+        start = kind.__init__
+
+        def opening(raw: io.FileIO, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> None:
+            writes = any(letter in mode for letter in "wax+")
+            start(raw, self.private(file) if writes else self.readable(file), mode, *args, **kwargs)
+
+        kind.__init__ = opening  # type: ignore[method-assign, assignment]
+
     def _led(self, path: Any, lead: Callable[[str], str]) -> Any:
         if isinstance(path, int) or getattr(self._inner, "busy", False):
             return path

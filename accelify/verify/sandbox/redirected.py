@@ -98,6 +98,10 @@ def install(order: dict[str, Any], context: Context | None = None) -> None:
             context.emit_here("stopped", what=what)
 
     calls.install()
+    if context is not None:
+        from accelify.verify.observe.opened import WatchedFile
+
+        calls.lead_files(WatchedFile)
     writers.install(calls)
     programs.install(calls, order["stopped"], report)
     if not order["network"]:

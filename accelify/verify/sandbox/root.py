@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import itertools
 import json
 import os
 import shutil
@@ -49,15 +50,17 @@ class Root:
         self.folders = folders
         self.root = os.path.join(home, "root")
         self.layers: list[tuple[str, str]] = []
+        self._names = map(str, itertools.count())
 
     def build(self) -> None:
         """Put everything in place; the old root is still the root."""
         linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
+        mounts = read_mounts()
         os.mkdir(os.path.join(self.home, WORK))
         made = os.path.join(self.home, "made")
         os.mkdir(made)
         linux.mount("tmpfs", made, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=0700")
-        self._place("/", read_mounts())
+        self._place("/", mounts)
         self._system()
         self._real_folders()
         with open(os.path.join(self.home, LAYERS), "w") as file:
@@ -82,7 +85,10 @@ class Root:
         else:
             try:
                 self._overlay(path, path, self._within(self.replaced, path), self._within(self.folders, path))
-            except OSError:
+            except OSError as error:
+                # What the run is about has to be writable, and the copy in the original's place.
+                if self._within(self.folders, path) or self._within(self.replaced, path):
+                    raise OSError(f"{path} cannot be a layer ({error})") from None
                 self._as_it_is(path)
 
     def _as_it_is(self, path: str) -> None:
@@ -92,11 +98,10 @@ class Root:
             linux.read_only(self.root + path)
         except OSError:
             # One that has gone meanwhile, or that this user cannot reach, is as empty as it would be.
-            if self._within(self.folders, path):
-                raise
+            return
 
     def _by_entries(self, path: str, mount: Mount) -> None:
-        made = os.path.join(self.home, "made", str(len(self.layers)))
+        made = os.path.join(self.home, "made", next(self._names))
         os.makedirs(made)
         folders, files = [], []
         try:
@@ -125,18 +130,18 @@ class Root:
             self._place(folder, mount)
 
     def _overlay(self, path: str, lower: str, replaced: Sequence[str], folders: Sequence[str]) -> None:
-        upper = os.path.join(self.home, "layers", str(len(self.layers)))
-        work = os.path.join(self.home, WORK, str(len(self.layers)))
+        name = next(self._names)
+        upper, work = os.path.join(self.home, "layers", name), os.path.join(self.home, WORK, name)
         os.mkdir(upper)
         os.mkdir(work)
         for folder in folders:
             _chain(upper, path, folder)
-        for name in replaced:
-            _chain(upper, path, os.path.dirname(name))
-            place = os.path.join(upper, os.path.relpath(name, path))
-            shutil.copyfile(self.replaced[name], place)
-            if os.path.exists(name):
-                shutil.copymode(name, place)
+        for file in replaced:
+            _chain(upper, path, os.path.dirname(file))
+            place = os.path.join(upper, os.path.relpath(file, path))
+            shutil.copyfile(self.replaced[file], place)
+            if os.path.exists(file):
+                shutil.copymode(file, place)
         _like(upper, path)
         # By descriptor, since the options of a mount have no room for long paths, and a meaning for `:` and `,`.
         descriptors = [os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in (lower, upper, work)]
