@@ -91,6 +91,12 @@ class Report:
         return int(any(c.overall in (Verdict.DIFFERENT, Verdict.FAILED) for c in self.comparisons))
 
     @property
+    def runs(self) -> list[Run]:
+        """The original's run and those of the converted script."""
+        first = [self.original] if self.original is not None else []
+        return [*first, *(comparison.run for comparison in self.comparisons)]
+
+    @property
     def within_first_epoch(self) -> bool:
         """Whether the runs were cut short before any loader ran out: what comes after an epoch was not seen."""
         return (
@@ -119,6 +125,7 @@ class Report:
             },
             "within_first_epoch": self.within_first_epoch,
             "cuda_as_cpu": self.cuda_as_cpu,
+            "notes": list(dict.fromkeys(note for run in self.runs for note in run.notes)),
             "tolerances": self.tolerances,
             "runs": [comparison.to_json() for comparison in self.comparisons],
         }

@@ -107,6 +107,7 @@ def notes(report: Report) -> Iterator[str]:
         yield (
             "Python does not parse the original's `async=` any more: it was run with `non_blocking=` in its place."
         )
+    yield from dict.fromkeys(note for run in report.runs for note in run.notes)
     if report.within_first_epoch:
         yield (
             f"{original.steps} steps end within the first epoch: what comes after an epoch (schedules, evaluation) was "
