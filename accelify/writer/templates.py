@@ -80,8 +80,8 @@ def _filled(node: Any, parts: Sequence[cst.BaseExpression]) -> Any:
 
 
 def with_parens(part: cst.BaseExpression, place: cst.BaseExpression) -> cst.BaseExpression:
-    """A part in the parentheses of the place into which it goes."""
-    if not place.lpar:
+    """A part in the parentheses of the place into which it goes, unless it has some of itself."""
+    if not place.lpar or part.lpar:
         return part
     return part.with_changes(lpar=[*place.lpar, *part.lpar], rpar=[*part.rpar, *place.rpar])
 

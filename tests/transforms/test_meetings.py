@@ -258,7 +258,7 @@ def test_a_function_is_given_tensors_of_both_sides() -> None:
     text = convert(setup=HELPERS, batch=batch, end=ends).new_text
     assert "rows[torch.arange(labels.size(0)), labels.long().cpu()] = 1\n" in text
     assert "return torch.cat([z[:, :3], pad.to(z.device)], 1), torch.cat([(z * 2).cpu(), torch.ones(" in text
-    assert "pad * ((z + 1).cpu())\n" in text
+    assert "pad * (z + 1).cpu()\n" in text
 
 
 NUMBERED = """
