@@ -510,12 +510,6 @@ def test_folders_are_searched_for_notebooks(run: Run, book: Path, plain: Path) -
     assert plain.read_text() != PLAIN
 
 
-def test_verify_says_that_it_takes_scripts(run: Run, book: Path) -> None:  # noqa: F811
-    outcome = run("verify", book)
-    assert outcome.code == 2
-    assert "jupyter nbconvert --to script nb.ipynb" in outcome.err
-
-
 def test_the_report_page_takes_notebooks(run: Run, book: Path) -> None:  # noqa: F811
     page = book.parent / "page.html"
     assert run("convert", book, "--diff", "--report", page).code == 0

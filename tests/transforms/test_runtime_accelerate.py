@@ -381,7 +381,7 @@ def test_runs_give_the_originals_losses(kind: str, tmp_path: Path) -> None:
     more, loss, step = RUNS[kind]
     script = tmp_path / "train.py"
     script.write_text(EVEN.format(more=more, loss=loss, step=step))
-    report = verify(script, runtime="accelerate", steps=100, processes=2)
+    report = verify(script, runtime="accelerate", batch_size="total", steps=100, processes=2)
     one, two = report.comparisons
     assert one.verdict is Verdict.EQUAL, one.reason
     assert one.same_weights
@@ -401,7 +401,7 @@ def test_another_order_is_said_and_not_called_wrong(tmp_path: Path) -> None:
             ", generator=torch.Generator().manual_seed(1)", ""
         )
     )
-    report = verify(script, runtime="accelerate", steps=16, processes=2)
+    report = verify(script, runtime="accelerate", batch_size="total", steps=16, processes=2)
     one, two = report.comparisons
     assert one.verdict is Verdict.EQUAL
     assert two.verdict is Verdict.NOT_COMPARABLE

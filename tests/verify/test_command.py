@@ -99,6 +99,24 @@ def test_a_plot_that_cannot_be_drawn_is_said_before_anything_runs(
     assert words in done.stderr
 
 
+@pytest.mark.distributed
+def test_the_cells_of_a_notebook_run_as_one_script(tmp_path: Path) -> None:
+    texts = [
+        "%matplotlib inline\n" + scripts.HEAD,
+        scripts.plain().removeprefix(scripts.HEAD),
+        "print(loss.item())",
+    ]
+    cells = [
+        {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": text}
+        for text in texts
+    ]
+    notebook = {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells}
+    (tmp_path / "nb.ipynb").write_text(json.dumps(notebook))
+    done = verify("nb.ipynb", "--steps", "3", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^verdict +equal +equal to rounding", done.stdout, re.MULTILINE), done.stdout
+
+
 def test_an_option_of_the_scripts_is_asked_for_after_dashes(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import argparse\nimport torch\nparser = argparse.ArgumentParser()\nparser.add_argument('data')\n"
