@@ -110,33 +110,33 @@ def test_a_model_that_one_rank_has_moved():
 
 def _late(where):
     """Rank 1 comes long after the process group's timeout."""
-    limit = InitProcessGroupKwargs(timeout=timedelta(seconds=6))
+    limit = InitProcessGroupKwargs(timeout=timedelta(seconds=20))
     begun = time.monotonic()
     if where == "start":
         start = guard.start
 
         def slow(rank, *args):
-            time.sleep(40 * rank)
+            time.sleep(90 * rank)
             start(rank, *args)
 
         guard.start = slow
     try:
         accelerator = fresh_accelerator(kwargs_handlers=[limit])
-        time.sleep(40 * accelerator.process_index)
+        time.sleep(90 * accelerator.process_index)
         accelerator.wait_for_everyone()
     finally:
-        if time.monotonic() - begun > 35 and int(torch.distributed.get_rank()) == 0:
+        if time.monotonic() - begun > 80 and int(torch.distributed.get_rank()) == 0:
             raise AssertionError("rank 0 has waited for longer than the process group's timeout")
 
 
 @pytest.mark.parametrize("where", ["start", "collective"])
 def test_the_timeout_of_the_process_group_holds(where):
-    main, _ = try_ranks(2, _late, where, timeout=100)
+    main, _ = try_ranks(2, _late, where, timeout=300)
     assert not main.ok
     assert "has waited for longer" not in main.error
     if where == "collective":
         assert "rank 0 has waited in wait_for_everyone at" in main.error
-        assert "for rank(s) 1 as long as the process group's timeout of 6 s" in main.error
+        assert "for rank(s) 1 as long as the process group's timeout of 20 s" in main.error
 
 
 def _mode():
