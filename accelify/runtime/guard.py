@@ -163,6 +163,9 @@ class Guard:
                 work.wait(timedelta(seconds=_PATIENCE))
                 return
             except RuntimeError as error:
+                if "Timed out waiting" in str(error):
+                    # Gloo itself has waited for the group's timeout: the other is late, which is not to be gone.
+                    raise RanksDisagreeError(self._too_long(told)) from error
                 if "timed out" not in str(error):
                     raise self.explained(error, told) from error
             now = time.monotonic()
