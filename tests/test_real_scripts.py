@@ -67,14 +67,14 @@ def test_a_notebook_becomes_a_script(module: ModuleType, tmp_path: Path) -> None
 @run_for_real
 def test_the_table_counts(module: ModuleType) -> None:
     row = {"repository": "a/b", "script": "t.py", "note": "", "kind": "GAN", "accelify": "1234567",
-           "one": "identical", "one_told": "", "two_told": ""}  # fmt: skip
-    rows = [{**row, "two": two} for two in ("identical, whole work", "not comparable", "different")]
+           "one": "equal", "one_told": "", "two_told": ""}  # fmt: skip
+    rows = [{**row, "two": two} for two in ("equal, whole work", "not comparable", "different")]
     told = module.table(rows)
     assert (
-        "3 runs of 1 scripts: on 1 process bit-identical in 3; on 2 processes identical or equal to" in told
+        "3 runs of 1 scripts: on 1 process equal to the bit in 3; on 2 processes equal or equal to" in told
     )
     assert "rounding in 1, not comparable in 1, anything else in 1." in told
-    assert told.endswith("- a/b t.py: identical | different (1234567)")
+    assert told.endswith("- a/b t.py: equal | different (1234567)")
 
 
 @run_for_real

@@ -106,13 +106,16 @@ def test_what_only_another_script_makes_stays_as_it_is(tmp_path: Path) -> None:
     assert "def get_trainer(accelerator, model, optimizer):" in found["config"].new_text
 
 
-@pytest.mark.parametrize(
-    "end",
-    ["grad = config.get_best(model).refine(x)", "makers = [config.get_maker]\nmakers[0](model).refine(x)"],
-)
-def test_what_it_comes_to_is_converted(tmp_path: Path, end: str) -> None:
-    found = converted(tmp_path, end)
+def test_what_it_comes_to_is_converted(tmp_path: Path) -> None:
+    found = converted(tmp_path, "grad = config.get_best(model).refine(x)")
     assert "self.accelerator.backward(" in found["maker"].new_text
+
+
+def test_a_caller_that_is_not_reached_is_not_broken(tmp_path: Path) -> None:
+    # `get_best` calls `get_maker` too, is not reached from here, and would lack the accelerator.
+    path = written(tmp_path, "makers = [config.get_maker]\nmakers[0](model).refine(x)")
+    (train,) = (one for one in convert_paths([path]) if Path(str(one.source.path)) == path)
+    assert train.status == "refused" and "the call of `get_maker`" in str(train.reason)
 
 
 @pytest.mark.parametrize(
