@@ -24,9 +24,10 @@ from mutations import MUTATIONS, Mutation
 from accelify.source import SourceError
 from accelify.verify import session
 from accelify.verify.compare.verdict import Check, Site, Verdict
+from accelify.verify.converted import Converted
 from accelify.verify.lines import LineMap
 from accelify.verify.nursery import Nursery
-from accelify.verify.session import Converted, Report, VerifyError
+from accelify.verify.session import Report, VerifyError
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 LIMIT = 38

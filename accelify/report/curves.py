@@ -10,7 +10,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from accelify.report.style import counted
 from accelify.report.verdicts import Verdicts, read_verdicts
 from accelify.source import SourceError, read_bytes
 
@@ -48,17 +47,18 @@ def read_curves(file: Path) -> tuple[Path, Curves]:
 
 def curves_of(report: dict[str, Any]) -> Curves:
     """The curves and verdicts of a verification as plain data; KeyError or TypeError where it is no such data."""
+    compared = [*report["runs"], *filter(None, [report["on_simulated_gpu"]])]
     runs = [("original", report["original"]["losses"])] if report["original"] else []
-    runs += [(_named(run), run["losses"]) for run in report["runs"]]
-    verdicts = dict.fromkeys(f"{run['verdict']} ({_named(run)})" for run in report["runs"])
+    runs += [(_named(run), run["losses"]) for run in compared]
+    verdicts = dict.fromkeys(f"{run['verdict']} ({_named(run)})" for run in compared)
     verdict = ", ".join(verdicts) or report["refused"] or report["unchanged"] or "nothing was run"
     named = tuple((name, tuple(map(_number, losses))) for name, losses in runs)
-    return Curves(verdict, named, read_verdicts(report["runs"]))
+    return Curves(verdict, named, read_verdicts(compared))
 
 
 def _named(run: dict[str, Any]) -> str:
     """`converted, 2 processes`."""
-    return f"{run['run']}, {counted(run['processes'], 'process', 'processes')}"
+    return f"{run['run']}, {run['on']}"
 
 
 def _number(loss: float | None) -> float:

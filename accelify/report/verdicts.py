@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from accelify.report.style import counted
-
 _BAD, _OPEN = ("different", "failed"), ("not comparable", "not reached")
 
 
@@ -29,7 +27,7 @@ class Verdicts:
 
 def read_verdicts(runs: Sequence[dict[str, Any]]) -> Verdicts:
     """The verdicts of the runs that `accelify verify --json` printed; KeyError where they are not of that form."""
-    names = tuple(counted(run["processes"], "process", "processes") for run in runs)
+    names = tuple(run["on"] for run in runs)
     aspects = list(dict.fromkeys(aspect for run in runs for aspect in run["aspects"]))
     rows = [(aspect, tuple(run["aspects"].get(aspect, "not reached") for run in runs)) for aspect in aspects]
     rows.append(("verdict", tuple(run["verdict"] for run in runs)))

@@ -162,6 +162,11 @@ def run_rank(job: dict[str, Any]) -> int:
     torch.backends.cudnn.deterministic = True
     _seed(job["seed"], rank)
     context = Context(writer, rank, job["world"], job["tree"] or "")
+    if job["simulated_gpu"]:
+        from accelify.verify.simulated_gpu import installation
+
+        # Before the observers, which wrap what is in place.
+        installation.install()
     tracer = None
     if job["trace"]:
         tracer = Tracer(job["trace"], try_rows=job["world"] == 1)

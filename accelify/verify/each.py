@@ -21,7 +21,7 @@ from typing import Any
 from accelify.source import SourceError
 from accelify.verify.compare.verdict import ASPECTS, Verdict
 from accelify.verify.session import VerifyError, verify
-from accelify.verify.show import COLOURS, TITLES, explain, processes
+from accelify.verify.show import COLOURS, TITLES, explain
 from accelify.verify.subject import find_subject
 
 LIST = "runs.tsv"
@@ -29,11 +29,11 @@ LIST = "runs.tsv"
 
 @dataclass
 class Row:
-    """What became of one run: a verdict for each number of processes, the aspects that are wrong, and the reasons."""
+    """What became of one run: a verdict for each kind of run (`2 processes`), the aspects that are wrong, and the reasons."""
 
     script: str
     note: str
-    verdicts: dict[int, str]
+    verdicts: dict[str, str]
     wrong: list[str]
     reasons: list[str]
 
@@ -42,7 +42,7 @@ class Row:
         return {
             "script": self.script,
             "note": self.note,
-            "verdicts": {str(count): verdict for count, verdict in self.verdicts.items()},
+            "verdicts": self.verdicts,
             "wrong": self.wrong,
             "reasons": self.reasons,
         }
@@ -67,7 +67,7 @@ def verify_each(folder: Path, counts: tuple[int, ...], *, steps: int, limit: flo
         rows.append(row)
         codes.append(code)
         if not as_json:
-            shown = ", ".join(f"{processes(count)}: {verdict}" for count, verdict in row.verdicts.items())
+            shown = ", ".join(f"{on}: {verdict}" for on, verdict in row.verdicts.items())
             print(
                 f"{row.script} {row.note}".strip() + f": {shown or row.reasons[0]}",
                 file=sys.stderr,
@@ -76,7 +76,7 @@ def verify_each(folder: Path, counts: tuple[int, ...], *, steps: int, limit: flo
     if as_json:
         print(json.dumps([row.to_json() for row in rows], indent=2))
     else:
-        _print(rows, counts)
+        _print(rows)
     return 1 if 1 in codes else max(codes, default=2)
 
 
@@ -118,8 +118,8 @@ def _run(
         except (VerifyError, SourceError) as error:
             row.reasons.append(str(error))
             return row, 2
-    for comparison in report.comparisons:
-        row.verdicts[comparison.run.processes] = str(comparison.overall)
+    for comparison in report.columns:
+        row.verdicts[comparison.run.title] = str(comparison.overall)
         aspects = comparison.aspects()
         row.wrong += [
             TITLES[aspect]
@@ -149,19 +149,19 @@ def _in_folder(working: Path, line: dict[str, str], folder: Path) -> Iterator[No
             os.environ["PYTHONPATH"] = path
 
 
-def _print(rows: list[Row], counts: tuple[int, ...]) -> None:
+def _print(rows: list[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    shown = [1, *(count for count in counts if count > 1)]
+    shown = dict.fromkeys(on for row in rows for on in row.verdicts)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("script", overflow="fold")
-    for count in shown:
-        table.add_column(processes(count), no_wrap=True)
+    for on in shown:
+        table.add_column(on, no_wrap=True)
     table.add_column("wrong", overflow="fold")
     for row in rows:
-        cells = [row.verdicts.get(count, "not run") for count in shown]
+        cells = [row.verdicts.get(on, "not run") for on in shown]
         styles = {str(verdict): style for verdict, style in COLOURS.items()}
         table.add_row(
             f"{row.script} {row.note}".strip(),

@@ -41,10 +41,10 @@ def plot(report: Report, path: Path) -> None:
     above.plot(
         range(1, len(original) + 1), original, "C0", label="original, 1 process", linewidth=3, alpha=0.5
     )
-    for number, comparison in enumerate(report.comparisons):
+    for number, comparison in enumerate(report.columns):
         style = f"C{number + 1}{('--', ':', '-.')[number % 3]}"
         losses = comparison.run.losses
-        label = f"{comparison.run.label}, {comparison.run.processes}: {comparison.overall}"
+        label = f"{comparison.run.label}, {comparison.run.title}: {comparison.overall}"
         above.plot(range(1, len(losses) + 1), losses, style, label=label)
         reference = comparison.reference.losses if comparison.reference else original
         if reference != original and len(reference) != len(original):

@@ -39,6 +39,7 @@ class Job:
         perturb: disturb gradients by as much as rounding.
         quiet: take chance out of the training step.
         cuda_as_cpu: let the CPU stand in for CUDA devices that the script asks for outright.
+        simulated_gpu: run as if on a GPU; see `verify.simulated_gpu`.
         environment: variables beside those of the runs.
         runtime: what a converted script imports, `accelify` or `accelerate`; empty for a plain one.
         trace: calls of backward, from 1, that are recorded in detail; `save_trace` is where, or `reference_trace` has
@@ -64,6 +65,7 @@ class Job:
     perturb: bool = False
     quiet: bool = False
     cuda_as_cpu: bool = False
+    simulated_gpu: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     allow_network: bool = False
     save_weights: Path | None = None
@@ -95,6 +97,14 @@ class Run:
     changes: list[Change] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     scratch: Scratch | None = None
+    simulated_gpu: bool = False
+
+    @property
+    def title(self) -> str:
+        """On what it ran: `1 process`, `2 processes`, `1 simulated GPU`."""
+        if self.simulated_gpu:
+            return "1 simulated GPU"
+        return f"{self.processes} process{'es' if self.processes > 1 else ''}"
 
     @property
     def notes(self) -> list[str]:
@@ -200,8 +210,9 @@ def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
     ranks = [read_rank(scratch.results / f"rank{rank}.jsonl") for rank in range(job.processes)]
     outputs = [_text(scratch.results / f"output{rank}.txt") for rank in range(job.processes)]
     run = Run(
-        job.label, job.processes, ranks, seconds, output=outputs[0], changes=place.changes(), scratch=scratch
-    )
+        job.label, job.processes, ranks, seconds, output=outputs[0], changes=place.changes(), scratch=scratch,
+        simulated_gpu=job.simulated_gpu,
+    )  # fmt: skip
     run.texts = {path: data.decode(errors="replace") for path, data in _files(job).items()}
     run.failure = failure or _failure(ranks, [code or 0 for code in started.codes], outputs)
     return run
@@ -253,6 +264,7 @@ def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) 
         "perturb": job.perturb,
         "quiet": job.quiet,
         "cuda_as_cpu": job.cuda_as_cpu,
+        "simulated_gpu": job.simulated_gpu,
         "save_weights": str(job.save_weights) if job.save_weights else None,
         "reference": str(job.reference) if job.reference else None,
     }  # fmt: skip

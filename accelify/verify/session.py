@@ -7,23 +7,21 @@ import math
 import os
 import re
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from accelify.obsolete_keywords import modernised
-from accelify.verify import NO_TORCH
+from accelify.verify import NO_TORCH, on_simulated_gpu
 from accelify.verify.compare import decisions, everything
 from accelify.verify.compare.losses import Comparison, rates, same_rates, structural, tolerances
 from accelify.verify.compare.schedule import rates_by_data
 from accelify.verify.compare.verdict import Verdict
-from accelify.verify.lines import LineMap
+from accelify.verify.converted import Converted, convert_copy
 from accelify.verify.nursery import Nursery, NurseryError
+from accelify.verify.on_simulated_gpu import OnGpu
 from accelify.verify.progress import Progress, silent
 from accelify.verify.runs import Job, Run, execute
-
-if TYPE_CHECKING:
-    from accelify.conversion import Conversion
 
 NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: pip install accelerate."
 # What torch says where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
@@ -39,41 +37,9 @@ class VerifyError(Exception):
     """A verification that cannot be made, told in one sentence."""
 
 
-@dataclass(frozen=True)
-class Converted:
-    """A copy to hold against the original.
-
-    `files` are the original paths and the bytes that take their place. `refused` is the reason where there is no copy
-    because the converter refused, `unchanged` the one where there was nothing to convert. `remaining` are places that
-    still need a person, each as one line. `modernised` are those of the originals that Python does not parse any more,
-    with `async=` under today's name: it is these that run as the original.
-    """
-
-    files: dict[Path, bytes] = field(default_factory=dict)
-    refused: str = ""
-    unchanged: str = ""
-    remaining: tuple[str, ...] = ()
-    originals: dict[Path, bytes] = field(default_factory=dict)
-    modernised: bool = False
-    conversions: tuple[Conversion, ...] = ()
-
-    def texts(self) -> dict[Path, tuple[str, str]]:
-        """The files that are not the same in both versions, each with its text before and after."""
-        found = {}
-        for path in sorted({*self.files, *self.originals}):
-            on_disk = path.read_bytes() if path.exists() else b""
-            texts = (self.originals.get(path, on_disk), self.files.get(path, on_disk))
-            found[path] = (_decoded(texts[0]), _decoded(texts[1]))
-        return found
-
-    def lines(self) -> LineMap:
-        """Which lines of the converted files stand for which of the original ones."""
-        return LineMap(self.texts())
-
-
 @dataclass
 class Report:
-    """What a verification found. `original` is None where nothing was run."""
+    """What a verification found. `original` is None where nothing was run, `on_gpu` empty where the script is for CPUs."""
 
     script: Path
     converted: Converted
@@ -82,19 +48,31 @@ class Report:
     tolerances: list[float] = field(default_factory=list)
     cuda_as_cpu: bool = False
     """The script asks for a CUDA device outright, and the CPU took its place in every run."""
+    on_gpu: OnGpu = OnGpu()
 
     @property
     def exit_code(self) -> int:
         """0 where nothing is wrong, 1 where a run is different or failed, 2 where nothing was verified."""
         if not self.comparisons:
             return 2
-        return int(any(c.overall in (Verdict.DIFFERENT, Verdict.FAILED) for c in self.comparisons))
+        return int(any(c.overall in (Verdict.DIFFERENT, Verdict.FAILED) for c in self.columns))
+
+    @property
+    def columns(self) -> list[Comparison]:
+        """The comparisons by number of processes, then the one on a simulated GPU, where there is one."""
+        return [*self.comparisons, *filter(None, [self.on_gpu.comparison])]
 
     @property
     def runs(self) -> list[Run]:
         """The original's run and those of the converted script."""
         first = [self.original] if self.original is not None else []
         return [*first, *(comparison.run for comparison in self.comparisons)]
+
+    @property
+    def notes(self) -> list[str]:
+        """What the sandbox held back, and why nothing was compared on a simulated GPU; each sentence once."""
+        said = [note for run in self.runs for note in run.notes]
+        return list(dict.fromkeys([*said, *filter(None, [self.on_gpu.note])]))
 
     @property
     def within_first_epoch(self) -> bool:
@@ -125,55 +103,11 @@ class Report:
             },
             "within_first_epoch": self.within_first_epoch,
             "cuda_as_cpu": self.cuda_as_cpu,
-            "notes": list(dict.fromkeys(note for run in self.runs for note in run.notes)),
+            "notes": self.notes,
             "tolerances": self.tolerances,
             "runs": [comparison.to_json() for comparison in self.comparisons],
+            "on_simulated_gpu": self.on_gpu.comparison.to_json() if self.on_gpu.comparison else None,
         }
-
-
-def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per-process") -> Converted:
-    """What `accelify convert` would write with these options, without writing it.
-
-    Raises:
-        SourceError: the script cannot be read or is not Python.
-    """
-    from accelify.conversion import ConvertOptions
-    from accelify.convert import convert_paths
-    from accelify.notebook import is_notebook
-
-    files: dict[Path, bytes] = {}
-    old: dict[Path, bytes] = {}
-    remaining: list[str] = []
-    own = Path(os.path.realpath(script))
-    answer, renamed = Converted(), False
-    conversions = tuple(convert_paths([script], ConvertOptions(batch_size=batch_size, runtime=runtime)))
-    for conversion in conversions:
-        source = conversion.source
-        if conversion.changed and source.path is not None:
-            place = Path(os.path.realpath(source.path))
-            if is_notebook(b"", place):
-                # The cells of a notebook run as one script, in its place.
-                files[place], old[place] = conversion.new_text.encode(), source.text.encode()
-                continue
-            files[place] = source.encode(conversion.new_text)
-            if (runs_today := modernised(source.text)) != source.text:
-                old[place] = source.encode(runs_today)
-                renamed = True
-        remaining += [f"line {found.line}: {found.code} {found.message}" for found in conversion.remaining]
-        if source.path is not None and Path(os.path.realpath(source.path)) != own:
-            continue
-        if conversion.status in ("refused", "failed"):
-            answer = replace(answer, refused=conversion.reason or "the converter gave no reason")
-        elif conversion.status == "unchanged":
-            answer = replace(answer, unchanged=conversion.reason or "nothing in it needs a change")
-    return replace(
-        answer,
-        files=files,
-        remaining=tuple(remaining),
-        originals=old,
-        modernised=renamed,
-        conversions=conversions,
-    )
 
 
 def verify(
@@ -273,7 +207,26 @@ class Session:
         self.references: dict[int, tuple[Job, Run]] = {}
 
     def run(self, processes: tuple[int, ...]) -> None:
-        """Make all runs and fill in the report."""
+        """Make all runs and fill in the report; those on a simulated GPU beside the others, which use one core mostly."""
+        with ThreadPoolExecutor(1) as beside:
+            converted = self.report.converted
+            before = [text for text, _ in converted.texts().values()]
+            on_gpu = None
+            if (
+                not self.nursery.gpu
+                and self.copy.runtime == "accelify"
+                and on_simulated_gpu.asked_for(before)
+            ):
+                on_gpu = beside.submit(
+                    on_simulated_gpu.compare, self.job, self.copy, self.lines, self.nursery
+                )
+            self._on_cpus(processes)
+            if on_gpu is not None:
+                if not on_gpu.done():
+                    self.progress("both on a simulated GPU")
+                self.report.on_gpu = on_gpu.result()
+
+    def _on_cpus(self, processes: tuple[int, ...]) -> None:
         original = self._execute("the original on 1 process", self.job)
         if original.failure and not self.nursery.gpu and _NEEDS_CUDA.search(original.failure):
             self.job = replace(self.job, cuda_as_cpu=True)
@@ -466,10 +419,6 @@ def _check_devices(processes: int) -> None:
         better = f"give -n {found}" if found else "leave --gpu out"
         needed = f"{processes} CUDA device{'s' if processes > 1 else ''}"
         raise VerifyError(f"--gpu with {processes} processes needs {needed}, and {there}: {better}.")
-
-
-def _decoded(data: bytes) -> str:
-    return data.decode("utf-8", errors="replace")
 
 
 def _threads(processes: int) -> int:

@@ -52,11 +52,11 @@ def print_report(report: Report, console: Console) -> None:
     if report.original is None:
         _say(console, f"{report.script} was not run: {report.converted.unchanged}")
         return
-    for start in range(0, len(report.comparisons), _COLUMNS):
-        _print_table(report, report.comparisons[start : start + _COLUMNS], console)
+    for start in range(0, len(report.columns), _COLUMNS):
+        _print_table(report, report.columns[start : start + _COLUMNS], console)
     for line in notes(report):
         _say(console, line)
-    for comparison in report.comparisons:
+    for comparison in report.columns:
         for line in explain(comparison, report):
             _say(console, line)
     left = report.converted.remaining
@@ -75,7 +75,7 @@ def _print_table(report: Report, comparisons: list[Comparison], console: Console
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", no_wrap=True)
     for comparison in comparisons:
-        table.add_column(processes(comparison.run.processes), no_wrap=True)
+        table.add_column(comparison.run.title, no_wrap=True)
     aspects = [comparison.aspects() for comparison in comparisons]
     for aspect in ASPECTS:
         if any(aspect in found for found in aspects):
@@ -90,11 +90,6 @@ def _print_table(report: Report, comparisons: list[Comparison], console: Console
     console.print(table)
 
 
-def processes(count: int) -> str:
-    """`1 process`, `2 processes`."""
-    return f"{count} process{'es' if count > 1 else ''}"
-
-
 def notes(report: Report) -> Iterator[str]:
     """What holds for all runs."""
     original = report.original
@@ -107,7 +102,7 @@ def notes(report: Report) -> Iterator[str]:
         yield (
             "Python does not parse the original's `async=` any more: it was run with `non_blocking=` in its place."
         )
-    yield from dict.fromkeys(note for run in report.runs for note in run.notes)
+    yield from report.notes
     if report.within_first_epoch:
         yield (
             f"{original.steps} steps end within the first epoch: what comes after an epoch (schedules, evaluation) was "
@@ -118,7 +113,7 @@ def notes(report: Report) -> Iterator[str]:
 def explain(comparison: Comparison, report: Report | None = None) -> list[str]:
     """A sentence for each check that is not equal: differences first, then what cannot be compared."""
     run = comparison.run
-    name = processes(run.processes)
+    name = run.title
     lines = []
     if run.repeated and comparison.overall in (Verdict.EQUAL, Verdict.ROUNDING):
         lines.append(f"{name}: {_REPEATED}")

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelify.source import Source, SourceError
-from accelify.verify.session import Converted, VerifyError
+from accelify.verify.converted import Converted
+from accelify.verify.session import VerifyError
 
 _CONVERTED = re.compile(rb"^\s*(?:from|import)\s+(?:accelify|accelerate)\b", re.MULTILINE)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SIMULATOR = Path(__file__).with_name("simulated_gpu.py")
+SIMULATOR = Path(__file__).with_name("run_simulated.py")
 FIXTURES = ROOT / "fixtures"
 SCRIPTS = Path(__file__).with_name("scripts")
 NEEDS = {

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from accelify.verify import session
+from accelify.verify.converted import Converted
 from accelify.verify.nursery import Nursery
-from accelify.verify.session import Converted, Report
+from accelify.verify.session import Report
 
 
 class SharedNursery(Nursery):

@@ -107,6 +107,7 @@ class Comparison:
         return {
             "run": self.run.label,
             "processes": self.run.processes,
+            "on": self.run.title,
             "steps": self.run.steps,
             "verdict": str(self.overall),
             "training": str(self.verdict),

@@ -24,7 +24,8 @@ def checks(original: Run, other: Run, comparison: Comparison, lines: LineMap) ->
         _rates(original, other, lines),
         _losses(original, other, comparison, lines),
         _weights(other, comparison, lines),
-        *_precision(original, other),
+        *_precision(original, other, lines),
+        *_scaling(original, other, lines),
     ]
 
 
@@ -99,7 +100,7 @@ def _weights(other: Run, comparison: Comparison, lines: LineMap) -> Check:
     return Check("weights", "weights", Verdict.DIFFERENT, sentence, *place)
 
 
-def _precision(original: Run, other: Run) -> list[Check]:
+def _precision(original: Run, other: Run, lines: LineMap) -> list[Check]:
     """A run in another precision is different, whatever its numbers."""
     before, after = original.ranks[0].autocast, other.ranks[0].autocast
     types = [{loss.dtype for loss in run.ranks[0].losses} for run in (original, other)]
@@ -109,7 +110,31 @@ def _precision(original: Run, other: Run) -> list[Check]:
         sentence = f"losses are {', '.join(sorted(types[1]))}, in the original {', '.join(sorted(types[0]))}"
     else:
         return []
-    return [Check("losses", "precision", Verdict.DIFFERENT, sentence)]
+    place = _first_place("autocast", original, other, lines)
+    return [Check("losses", "precision", Verdict.DIFFERENT, sentence, *place)]
+
+
+def _scaling(original: Run, other: Run, lines: LineMap) -> list[Check]:
+    """A run whose losses are scaled against underflow is different from one whose losses are not."""
+    before, after = ("scaling" in run.ranks[0].events for run in (original, other))
+    if before == after:
+        return []
+    sentence = (
+        "its losses are scaled by a GradScaler, those of the original are not"
+        if after
+        else "its losses are not scaled, those of the original are, by a GradScaler: small gradients are lost in float16"
+    )
+    place = _first_place("scaling", original, other, lines)
+    return [Check("losses", "scaling", Verdict.DIFFERENT, sentence, *place)]
+
+
+def _first_place(kind: str, original: Run, other: Run, lines: LineMap) -> tuple[Site | None, Site | None]:
+    """Where the first event of a kind was, in the run and in the original; it may be in one of the two only."""
+    theirs, own = (
+        next((tuple(e["site"]) for e in run.ranks[0].events.get(kind, ()) if e["site"]), None)
+        for run in (original, other)
+    )
+    return own or lines.converted(theirs), theirs or lines.original(own)
 
 
 def _site_of(events: list[Loss] | list[Step], number: int) -> Site | None:

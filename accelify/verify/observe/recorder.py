@@ -98,6 +98,7 @@ class Recorder:
         self.parameters: list[torch.Tensor] = []
         self.starts: dict[int, torch.Tensor] = {}
         self.autocast: set[str] = set()
+        self.scaled = False
         self.kept = 0
         self.raised = 0
         self.finished = False
@@ -187,6 +188,9 @@ class Recorder:
             scaled = function(scaler, outputs)
             if isinstance(outputs, torch.Tensor) and scaled is not outputs:
                 self.watch.note(LOSS_SCALING, "fp16")
+                if not self.scaled:
+                    self.scaled = True
+                    self.context.emit_here("scaling")
                 scaled.__dict__["accelify_unscaled"] = outputs.detach()
             return scaled
 
@@ -199,7 +203,7 @@ class Recorder:
                 dtype = str(context.fast_dtype).removeprefix("torch.")
                 if dtype not in self.autocast:
                     self.autocast.add(dtype)
-                    self.writer.write({"event": "autocast", "dtype": dtype})
+                    self.context.emit_here("autocast", dtype=dtype)
             return function(context)
 
         return watched
