@@ -56,9 +56,8 @@ def print_report(report: Report, console: Console) -> None:
         _print_table(report, report.columns[start : start + _COLUMNS], console)
     for line in notes(report):
         _say(console, line)
-    for comparison in report.columns:
-        for line in explain(comparison, report):
-            _say(console, line)
+    for line in explanations(report):
+        _say(console, line)
     left = report.converted.remaining
     if left:
         _say(console, f"The converter left {len(left)} place{'s' if len(left) > 1 else ''} for a person:")
@@ -108,6 +107,16 @@ def notes(report: Report) -> Iterator[str]:
             f"{original.steps} steps end within the first epoch: what comes after an epoch (schedules, evaluation) was "
             "not reached; give more --steps"
         )
+
+
+def explanations(report: Report) -> list[str]:
+    """The sentences of all comparisons; of the one on a simulated GPU only what is not so on 1 process too."""
+    lines = [line for comparison in report.comparisons for line in explain(comparison, report)]
+    if report.on_gpu.comparison is not None:
+        known = {line.partition(": ")[2] for line in lines if line.startswith("1 process: ")}
+        found = explain(report.on_gpu.comparison, report)
+        lines += [line for line in found if line.partition(": ")[2] not in known]
+    return lines
 
 
 def explain(comparison: Comparison, report: Report | None = None) -> list[str]:

@@ -28,10 +28,18 @@ def compare(original: Run, other: Run, lines: LineMap, exact: bool) -> list[Chec
 def _pairs(
     before: list[dict[str, Any]], after: list[dict[str, Any]]
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The same points of both: each creation of an optimizer, and the end."""
+    """The same points of both: each creation of an optimizer but the first, and the end.
+
+    What the last loop used is let go of with the process at the latest, so that at the end as many may be alive as the
+    original ever had at once.
+    """
     made = [[point for point in points if point["at"] == "optimizer"] for points in (before, after)]
     ends = [[point for point in points if point["at"] == "end"][-1:] for points in (before, after)]
-    return [*zip(made[0], made[1], strict=False), *zip(ends[0], ends[1], strict=False)]
+    most = {kind: max(point[kind] for point in before) for kind in _KINDS}
+    return [
+        *zip(made[0], made[1], strict=False),
+        *(({**old, **most}, new) for old, new in zip(ends[0], ends[1], strict=False)),
+    ]
 
 
 def _worst(

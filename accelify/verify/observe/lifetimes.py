@@ -70,10 +70,13 @@ class Lifetimes:
         if type(optimizer).__module__.startswith(_WRAPPERS) or optimizer in self._optimizers:
             return
         self._points += 1
-        # Before the first there is nothing that could have been let go of.
-        if len(self._optimizers) and self._points <= POINTS and not self._finished:
+        first = not len(self._optimizers)
+        if not first and self._points <= POINTS and not self._finished:
             self._look("optimizer")
         self._optimizers.add(optimizer)
+        if first and self._points == 1:
+            # Nothing that could have been let go of, so nothing to collect.
+            self._look("first", collect=False)
 
     def _note_loader(self, loader: DataLoader[Any]) -> None:
         frame = sys._getframe(2)
@@ -83,9 +86,10 @@ class Lifetimes:
             frame = frame.f_back  # type: ignore[assignment]
         self._loaders.add(loader)
 
-    def _look(self, at: str) -> None:
+    def _look(self, at: str, collect: bool = True) -> None:
         with self.context.pause():
-            gc.collect()
+            if collect:
+                gc.collect()
             models, size = self._models()
             counts = {"models": models, "bytes": size}
             counts |= {"optimizers": len(self._optimizers), "loaders": len(self._loaders)}
