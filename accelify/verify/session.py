@@ -39,7 +39,7 @@ class VerifyError(Exception):
 
 @dataclass
 class Report:
-    """What a verification found. `original` is None where nothing was run, `on_gpu` empty where the script is for CPUs."""
+    """What a verification found. `original` is None where nothing was run, `on_gpu` empty for a script for CPUs."""
 
     script: Path
     converted: Converted
@@ -48,7 +48,7 @@ class Report:
     tolerances: list[float] = field(default_factory=list)
     cuda_as_cpu: bool = False
     """The script asks for a CUDA device outright, and the CPU took its place in every run."""
-    on_gpu: OnGpu = OnGpu()
+    on_gpu: OnGpu = field(default_factory=OnGpu)
 
     @property
     def exit_code(self) -> int:
@@ -207,7 +207,7 @@ class Session:
         self.references: dict[int, tuple[Job, Run]] = {}
 
     def run(self, processes: tuple[int, ...]) -> None:
-        """Make all runs and fill in the report; those on a simulated GPU beside the others, which use one core mostly."""
+        """Make all runs and fill in the report; those on a simulated GPU beside the others, most of which use one core."""
         with ThreadPoolExecutor(1) as beside:
             converted = self.report.converted
             before = [text for text, _ in converted.texts().values()]

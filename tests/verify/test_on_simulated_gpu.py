@@ -1,4 +1,4 @@
-"""What differs on a GPU only is found on machines that have none: the precision, the scaling of losses, a device's text."""
+"""What differs on a GPU only is found on machines that have none: precision, scaling of losses, a device's text."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def _scaling(original: Run, other: Run, lines: LineMap) -> list[Check]:
     sentence = (
         "its losses are scaled by a GradScaler, those of the original are not"
         if after
-        else "its losses are not scaled, those of the original are, by a GradScaler: small gradients are lost in float16"
+        else "its losses are not scaled, those of the original are, by a GradScaler: float16 loses small gradients"
     )
     place = _first_place("scaling", original, other, lines)
     return [Check("losses", "scaling", Verdict.DIFFERENT, sentence, *place)]
