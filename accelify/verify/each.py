@@ -29,7 +29,7 @@ LIST = "runs.tsv"
 
 @dataclass
 class Row:
-    """What became of one line: a verdict for each kind of run (`2 processes`), the aspects that are wrong, the reasons."""
+    """What became of one line: a verdict by kind of run (`2 processes`), the aspects that are wrong, the reasons."""
 
     script: str
     note: str

@@ -207,7 +207,7 @@ class Session:
         self.references: dict[int, tuple[Job, Run]] = {}
 
     def run(self, processes: tuple[int, ...]) -> None:
-        """Make all runs and fill in the report; those on a simulated GPU beside the others, most of which use one core."""
+        """Make all runs and fill in the report; those on a simulated GPU beside the others, as most use one core."""
         with ThreadPoolExecutor(1) as beside:
             converted = self.report.converted
             before = [text for text, _ in converted.texts().values()]
