@@ -308,14 +308,15 @@ def _seed(seed: int, rank: int) -> None:
 def _error(kind: str, said: str, error: BaseException, script: str, tree: str) -> dict[str, Any]:
     from accelify.verify.observe.sites import is_library
 
-    line = site = None
+    line = None
+    stack = []
     for frame, number in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
         if file == script:
             line = number
         if not is_library(file):
-            site = (file.removeprefix(tree), number)
-    return {"event": "error", "type": kind, "said": said, "line": line, "site": site, "time": time.time()}
+            stack.append((file.removeprefix(tree), number))
+    return {"event": "error", "type": kind, "said": said, "line": line, "stack": stack, "time": time.time()}
 
 
 def _wait_for_others(results: Path, rank: int, world: int) -> None:

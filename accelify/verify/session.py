@@ -296,8 +296,10 @@ class Session:
         copy = replace(self.copy, processes=count, reference=job.save_weights)
         run = self._execute(f"the converted script on {name}", copy)
         if run.repeated and reference is not original:
-            # Nothing is shared out: each process does what the original does, in batches of the original's size.
-            job, reference = self.job, original
+            first = everything.compare(reference, run, self.lines, exact=False)
+            if first.overall is Verdict.DIFFERENT:
+                # Nothing is shared out: each process does what the original does, in batches of the original's size.
+                job, reference = self.job, original
         if reference is not original and (
             schedule := self._schedule_by_data(original, reference, run, count)
         ):

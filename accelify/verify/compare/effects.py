@@ -31,7 +31,11 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Effect:
-    """One change on one rank. `name` is its path without what differs from process to process."""
+    """One change on one rank.
+
+    `name` is its path without what differs from process to process. `site` is the statement that made the change, or,
+    for one of a library's thread (`in_thread`), the one that started the thread.
+    """
 
     rank: int
     kind: str
@@ -39,6 +43,7 @@ class Effect:
     name: str
     site: Site | None
     n: int
+    in_thread: bool = False
 
 
 def compare(original: Run, other: Run, lines: LineMap, exact: bool) -> list[Check]:
@@ -76,11 +81,13 @@ def effects_of(run: Run) -> list[Effect]:
             kind, path = event["kind"], event["path"]
             if kind not in _DONE or (kind == "mkdir" and not event["new"]):
                 continue
-            if event["site"] is None:
+            in_thread = event["site"] is None
+            if in_thread:
                 if (kind, path) in threads:
                     continue
                 threads.add((kind, path))
-            found.append(Effect(rank, kind, path, _steady(path, pids), as_site(event["site"]), event["n"]))
+            site = as_site(event["site"] or event["starter"])
+            found.append(Effect(rank, kind, path, _steady(path, pids), site, event["n"], in_thread))
     return found
 
 
@@ -143,8 +150,8 @@ def _sentence(did: list[Effect], asked: list[Effect], wanted: int, there: int, p
 
 
 def _in_order(before: list[Effect], after: list[Effect], checks: list[Check], lines: LineMap) -> list[Check]:
-    """One process does everything in the original's order."""
-    first, second = ([e for e in effects if e.site is not None] for effects in (before, after))
+    """One process does everything in the original's order; what threads do is a matter of time."""
+    first, second = ([e for e in effects if not e.in_thread] for effects in (before, after))
     for old, new in zip(first, second, strict=False):
         if (old.kind, old.name) != (new.kind, new.name):
             sentence = (

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from accelify.verify.compare import decisions, effects, figures, files, lifetimes, losses, samples, training
+from accelify.verify.compare.effects import as_site
 from accelify.verify.compare.losses import Comparison
-from accelify.verify.compare.verdict import Check, Verdict
+from accelify.verify.compare.verdict import Check, Site, Verdict
 from accelify.verify.lines import LineMap
 from accelify.verify.runs import Run
 
@@ -53,7 +54,7 @@ def compare(
     comparison.checks += lifetimes.compare(original, other, lines, exact)
     # Ranks that decide differently are often why a run failed.
     comparison.checks += decisions.compare(original, other, lines, exact)
-    comparison.checks.append(_exit(other, lines))
+    comparison.checks += _exit(other, lines)
     if again is not None and not again.failure:
         noise = compare(original, again, LineMap({}), exact=True)
         # Figures and files leave out what is not repeated number by number.
@@ -111,10 +112,39 @@ def _place_files(checks: Iterable[Check], original: Run, other: Run, lines: Line
             check.line = after.get(check.key) or lines.converted(check.original)
 
 
-def _exit(run: Run, lines: LineMap) -> Check:
+def _exit(run: Run, lines: LineMap) -> list[Check]:
+    """How the run ended; of ranks that wait for each other at different places, the place of each."""
     if not run.failure:
-        return Check("exit", "exit", Verdict.EQUAL)
-    errors = [rank.error for rank in run.ranks if rank.error and rank.error.get("site")]
-    first = min(errors, key=lambda error: error["time"], default=None)
-    site = (first["site"][0], first["site"][1]) if first else None
-    return Check("exit", "exit", Verdict.FAILED, run.failure, site, lines.original(site))
+        return [Check("exit", "exit", Verdict.EQUAL)]
+    errors = {
+        number: rank.error for number, rank in enumerate(run.ranks) if rank.error and rank.error["stack"]
+    }
+    stacks = {number: [as_site(site) for site in error["stack"]] for number, error in errors.items()}
+    order = sorted(errors, key=lambda number: errors[number]["time"])
+    places = _parted([stacks[number] for number in order]) or [stacks[number][-1] for number in order[:1]]
+    if not places:
+        return [Check("exit", "exit", Verdict.FAILED, run.failure)]
+    checks = [Check("exit", "exit", Verdict.FAILED, run.failure, places[0], lines.original(places[0]))]
+    for number, place in zip(order[1:], places[1:], strict=False):
+        if place is not None and place != places[0]:
+            sentence = f"rank {number} is here meanwhile"
+            checks.append(
+                Check(
+                    "exit", f"exit of rank {number}", Verdict.FAILED, sentence, place, lines.original(place)
+                )
+            )
+    return checks
+
+
+def _parted(stacks: list[list[Site | None]]) -> list[Site | None]:
+    """Where each rank was in the innermost function that all were in, if these are different statements.
+
+    Args:
+        stacks: the user's lines that each rank that failed was in, outermost first.
+    """
+    for level in zip(*stacks, strict=False):
+        if len({site and site[0] for site in level}) > 1:
+            break
+        if len(set(level)) > 1:
+            return list(level)
+    return []

@@ -135,8 +135,9 @@ class Effects:
             return
         epoch = self.ordering.flush()
         self.context.emit_here(
-            "effect", kind=kind, path=self.context.translate(path), epoch=epoch, pid=os.getpid(), **fields
-        )
+            "effect", kind=kind, path=self.context.translate(path), epoch=epoch, pid=os.getpid(),
+            starter=self.context.sites.starter(), **fields,
+        )  # fmt: skip
 
     def end(self, number: int) -> int:
         """The file of that number has got bytes, after which another collective may come."""

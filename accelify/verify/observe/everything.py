@@ -8,6 +8,7 @@ from accelify.verify.observe.context import Context
 
 def install(context: Context) -> None:
     """Watch everything but training itself, which the recorder watches, from now on."""
+    context.sites.install()
     printed.install(context)
     scalars.install(context)
     effects.install(context)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import sys
 import sysconfig
+import threading
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from inspect import CO_GENERATOR
 from types import FrameType
+from typing import Any
 
 import accelify
 
 Site = tuple[str, int]
 """Real path of a file and the first line of the innermost statement there, from 1."""
 
+_STARTED_BY = "accelify_started_by"
 _LIBRARIES = tuple(
     dict.fromkeys(
         os.path.realpath(path) + os.sep
@@ -66,10 +70,27 @@ class Sites:
         self._loader_loops: set[Site] = set()
         self._last_loops: set[Site] = set()
 
+    def install(self) -> None:
+        """Remember with each thread that starts from now on which statement started it."""
+        kind: Any = threading.Thread
+        start = kind.start
+
+        @functools.wraps(start)
+        def noting(thread: threading.Thread) -> None:
+            thread.__dict__[_STARTED_BY] = self.here()
+            start(thread)
+
+        kind.start = noting
+
     def here(self) -> Site | None:
         """The statement of the user's code that is running: of the innermost frame that is the user's."""
         frame = self._user_frame(sys._getframe(1))
         return None if frame is None else self.of(frame)
+
+    def starter(self) -> Site | None:
+        """The statement of the user's code that started this thread; None in the main thread."""
+        site: Site | None = threading.current_thread().__dict__.get(_STARTED_BY)
+        return site
 
     def note_batch(self) -> None:
         """Called where a batch is taken from a loader: the loop that runs is one over a loader from now on."""
