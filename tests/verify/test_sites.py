@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+
+import pytest
 
 from accelify.verify.observe.sites import Sites
 
@@ -60,3 +63,26 @@ def test_what_is_shown_after_an_evaluation_is_no_batchs(tmp_path: Path) -> None:
         "after evaluation": (False, True),
         "after": (False, False),
     }
+
+
+STARTER = """\
+import threading
+def work(seen):
+    seen.append(starter())
+def begin(seen):
+    thread = threading.Thread(target=work, args=(seen,))
+    thread.start()
+    thread.join()
+begin(seen)
+"""
+
+
+def test_a_thread_has_the_statement_that_started_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.start)
+    script = tmp_path / "script.py"
+    script.write_text(STARTER)
+    sites, seen = Sites(), list[object]()
+    sites.install()
+    exec(compile(STARTER, str(script), "exec"), {"seen": seen, "starter": sites.starter})
+    assert seen == [(str(script), 6)]
+    assert sites.starter() is None

@@ -387,6 +387,21 @@ def test_a_run_that_hangs_is_given_up(verify_pair: VerifyPair) -> None:
         verify_pair("import time; time.sleep(60)", "", limit=1.0)
 
 
+def test_ranks_that_wait_for_each_other_are_each_placed(verify_pair: VerifyPair) -> None:
+    function = "def total(x):\n    return {}.sum()\n"
+    copy = scripts.converted() + function.format("accelerator.gather(x)")
+    copy += "if accelerator.is_main_process:\n    total(torch.ones(1))\nelse:\n    accelerator.wait_for_everyone()\n"
+    original = scripts.plain() + function.format("x") + "total(torch.ones(1))\n"
+    one, two = verify_pair(original, copy, steps=1000).comparisons
+    assert one.overall is Verdict.EQUAL
+    assert two.overall is Verdict.FAILED
+    lines = copy.splitlines()
+    places = [
+        check.line and lines[check.line[1] - 1].strip() for check in two.checks if check.aspect == "exit"
+    ]
+    assert sorted(map(str, places)) == ["accelerator.wait_for_everyone()", "total(torch.ones(1))"]
+
+
 def test_loader_workers_are_gone_afterwards(verify_pair: VerifyPair, nursery: Nursery) -> None:
     texts = [text.replace("shuffle=True", "shuffle=True, num_workers=1") for text in scripts.pair()]
     report = verify_pair(*texts, steps=3)
