@@ -243,6 +243,9 @@ def summarise(row: dict[str, str], report: dict[str, Any]) -> dict[str, Any]:
         runs = [r for r in report["runs"] if r["processes"] == number]
         result[name] = verdict(runs[0]) if runs else f"not converted: {told}"
         result[f"{name}_told"] = told_of(runs[0]) if runs else ""
+    on_gpu = report["on_simulated_gpu"]
+    result["gpu"] = verdict(on_gpu) if on_gpu else ""
+    result["gpu_told"] = told_of(on_gpu) if on_gpu else ""
     original = report["original"]
     result["backward_calls"] = len(original["losses"]) if original else 0
     result["within_first_epoch"] = report["within_first_epoch"]
@@ -272,14 +275,17 @@ def told_of(run: dict[str, Any]) -> str:
 
 def table(results: list[dict[str, Any]]) -> str:
     """The results in Markdown, the counts, and the runs that need an explanation."""
-    lines = ["| script | kind | commit | 1 process | 2 processes |", "|---|---|---|---|---|"]
+    lines = ["| script | kind | commit | 1 process | 2 processes | 1 simulated GPU |", "|---|---|---|---|---|---|"]
     odd = []
     for row in results:
         name = f"{row['repository']} {row['script']}" + (f" ({row['note']})" if row["note"] else "")
-        cells = [f"{row[n]}: {row[f'{n}_told']}" if row[f"{n}_told"] else row[n] for n in ("one", "two")]
-        lines.append(f"| {name} | {row['kind']} | {row['accelify']} | {cells[0]} | {cells[1]} |")
-        if row["one"] != "equal" or row["two"] not in (*FINE, WHOLE, "not comparable"):
-            odd.append(f"- {name}: {cells[0]} | {cells[1]} ({row['accelify']})")
+        # Results of before there was a simulated GPU have none.
+        shown = {n: (row.get(n, ""), row.get(f"{n}_told", "")) for n in ("one", "two", "gpu")}
+        cells = [f"{found}: {told}" if told else found for found, told in shown.values()]
+        lines.append(f"| {name} | {row['kind']} | {row['accelify']} | {' | '.join(cells)} |")
+        fine = row["two"] in (*FINE, WHOLE, "not comparable") and row.get("gpu", "") in ("", "equal")
+        if row["one"] != "equal" or not fine:
+            odd.append(f"- {name}: {' | '.join(filter(None, cells))} ({row['accelify']})")
     scripts = len({(row["repository"], row["script"]) for row in results})
     counts = Counter(
         "fine" if row["two"] in (*FINE, WHOLE) else "chance" if row["two"] == "not comparable" else "odd"
