@@ -33,7 +33,6 @@ from accelify.conversion import (
     why_not,
 )
 from accelify.lowering import Plain, lower
-from accelify.notebook import finished
 from accelify.other_callers import other_callers
 from accelify.project import Imports
 from accelify.source import Source
@@ -130,14 +129,14 @@ def _convert(
         return _without_loop(source, tree, imports)
     if plan.blockers:
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
-        return finished(refused, options.runtime)
+        return source.finished(refused, options.runtime)
     context, changes = _changes(script, plan, name)
     found = apply_changes([source], script.tree, context, changes)[0]
     context.release()
     if imports is not None and found.status == CONVERTED:
         # Scripts that import its functions are converted without it, and call them as before.
         found.remaining += [finding for finding, _ in other_callers(script, plan, [source], imports)]
-    return finished(found, options.runtime)
+    return source.finished(found, options.runtime)
 
 
 def _without_loop(source: Source, tree: Tree, imports: Imports | None) -> Conversion:
@@ -214,7 +213,7 @@ def _convert_plain(
     else:
         found.new_text = source.text
     found.remaining = sorted({plain.original(f) for f in found.remaining})
-    return finished(found, options.runtime)
+    return source.finished(found, options.runtime)
 
 
 def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[Change]]:
@@ -232,7 +231,7 @@ def _as_asked(blockers: list[Blocker], options: ConvertOptions) -> list[Blocker]
     alone = "--replace-ddp converts scripts whose loop is in their own file"
     if not options.replace_ddp:
         return blockers
-    return [replace(blocker, message=blocker.message.replace(advice, alone)) for blocker in blockers]
+    return [blocker._replace(message=blocker.message.replace(advice, alone)) for blocker in blockers]
 
 
 def convert_project(
@@ -337,11 +336,11 @@ def _convert_group(
         script.join(callers)
     if plan.blockers:
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
-        return [finished(refused, options.runtime)]
+        return [source.finished(refused, options.runtime)]
     context, changes = _changes(script, plan, name)
     found = apply_changes(sources, script.tree, context, changes)
     context.release()
-    found[0] = finished(found[0], options.runtime)
+    found[0] = source.finished(found[0], options.runtime)
     if found[0].status == REFUSED:
         return [found[0]]
     mended = [finding for conversion in found[1:] for finding in conversion.applied]

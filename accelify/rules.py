@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import textwrap
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
+from typing import NamedTuple
 
 import accelify.transforms
 from accelify.findings import Safety, Severity
@@ -17,8 +17,7 @@ from accelify.other_callers import OTHER_CALLERS
 from accelify.transforms.base import Rule
 
 
-@dataclass(frozen=True)
-class RuleEntry:
+class RuleEntry(NamedTuple):
     """A rule, and the text of the module that has it (a line of summary, then the rewrites or the reasons)."""
 
     rule: Rule
@@ -370,7 +369,7 @@ def _entry(rule: Rule, text: str) -> RuleEntry:
     if rule.code not in ADVICE:
         return RuleEntry(rule, text)
     title = text.partition("\n\n")[0]
-    return RuleEntry(replace(rule, safety=Safety.MANUAL), f"{title}\n\n{ADVICE[rule.code]}")
+    return RuleEntry(rule._replace(safety=Safety.MANUAL), f"{title}\n\n{ADVICE[rule.code]}")
 
 
 def rule_page(entry: RuleEntry) -> str:

@@ -115,7 +115,8 @@ def test_a_caller_that_is_not_reached_is_not_broken(tmp_path: Path) -> None:
     # `get_best` calls `get_maker` too, is not reached from here, and would lack the accelerator.
     path = written(tmp_path, "makers = [config.get_maker]\nmakers[0](model).refine(x)")
     (train,) = (one for one in convert_paths([path]) if Path(str(one.source.path)) == path)
-    assert train.status == "refused" and "the call of `get_maker`" in str(train.reason)
+    assert train.status == "refused"
+    assert "the call of `get_maker`" in str(train.reason)
 
 
 @pytest.mark.parametrize(

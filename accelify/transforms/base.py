@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from accelify.analysis.data.drawn_samples import draws_samples
 from accelify.analysis.data.followed import Settled, follow, follow_reordered
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from accelify.transforms.mended_elsewhere import MendedElsewhere
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A rule's code, name and one-sentence summary, as `accelify rule` and the reports show them."""
 
     code: str
@@ -47,8 +46,7 @@ class Rule:
     effort: int = 2
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A finding with the edits that mend it. Core changes are made all together or not at all.
 
     `problem` says why a core change cannot be made, which then leaves the whole script alone.

@@ -284,7 +284,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         if reads:
             # What is read of the gathered entries is renamed down to the last of them.
             last = max(change.finding.end_line, *reads)
-            change = replace(change, finding=replace(change.finding, end_line=last))
+            change = change._replace(finding=replace(change.finding, end_line=last))
         yield change
 
 

@@ -37,11 +37,18 @@ def expression_with(tree: Tree, node: ast.expr, edits: Iterable[Edit]) -> str:
 
 
 class Written:
-    """A script with its edits made: `data` is its new text."""
+    """A script with its edits made: `data` is its new text.
 
-    def __init__(self, tree: Tree, edits: Iterable[Edit]) -> None:
+    Args:
+        tree: the script.
+        edits: what is to be done.
+        copied: nodes that are written anew though nothing changes in them, to try the writer out.
+    """
+
+    def __init__(self, tree: Tree, edits: Iterable[Edit], copied: Iterable[ast.AST] = ()) -> None:
         self.tree = tree
         self.work = Application(tree, edits)
+        self.work.touch(copied)
         parts: list[bytes] = []
         cursor = size = 0
         # What was read by libcst: the new tree, the statements, and where they begin and end, before and after.
