@@ -82,7 +82,8 @@ def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
     from accelify.writer.writing import apply
 
     data = apply(tree, edits)
-    check(_texts(tree, tree.data), _texts(tree, data), [module for module, _, _ in tree.parts()])
+    modules = [module for module, _, _ in tree.parts()]
+    check(_texts(tree, tree.data), _texts(tree, data), modules, tree.paths())
     return data
 
 

@@ -18,6 +18,7 @@ from accelify.analysis.modules.joining_bases import placing_bases, writing_bases
 from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.planning.plan import Blocker, Plan
 from accelify.analysis.program import Module, Program
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
 from accelify.applying import apply_changes
@@ -33,7 +34,7 @@ from accelify.conversion import (
     why_not,
 )
 from accelify.lowering import Plain, lower
-from accelify.other_callers import other_callers
+from accelify.other_callers import OtherCallers, other_callers
 from accelify.project import Imports
 from accelify.source import Source
 from accelify.transforms import THREADING, TRANSFORMS
@@ -49,8 +50,9 @@ def convert_paths(paths: Iterable[Path], options: ConvertOptions | None = None) 
     Raises:
         SourceError: when one of them cannot be read.
     """
-    gathered, imports = GatheredConversions(), Imports()
-    for path in paths:
+    gathered, imports, scripts = GatheredConversions(), Imports(), list(paths)
+    imports.converting = {path.resolve() for path in scripts}
+    for path in scripts:
         if not gathered.has(path):
             gathered.add(convert_project(Source.read(path), options, imports))
     return gathered.conversions
@@ -130,12 +132,13 @@ def _convert(
     if plan.blockers:
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
         return source.finished(refused, options.runtime)
-    context, changes = _changes(script, plan, name)
+    others = OtherCallers(script, [source], imports) if imports is not None else None
+    context, changes = _changes(script, plan, name, others)
     found = apply_changes([source], script.tree, context, changes)[0]
     context.release()
-    if imports is not None and found.status == CONVERTED:
+    if others is not None and found.status == CONVERTED:
         # Scripts that import its functions are converted without it, and call them as before.
-        found.remaining += [finding for finding, _ in other_callers(script, plan, [source], imports)]
+        found.remaining += [finding for finding, _ in other_callers(others, plan)]
     return source.finished(found, options.runtime)
 
 
@@ -216,8 +219,13 @@ def _convert_plain(
     return source.finished(found, options.runtime)
 
 
-def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[Change]]:
-    context = Context(script, plan, name)
+def _changes(
+    script: ScriptModel, plan: Plan, name: str, others: OtherCallers | None = None
+) -> tuple[Context, list[Change]]:
+    def stays_called(scope: Scope) -> bool:
+        return others is not None and plan.reach is not None and others.stay(scope, plan.reach.threaded)
+
+    context = Context(script, plan, name, stays_called)
     changes: list[Change] = []
     for transform in TRANSFORMS:
         changes.extend(transform(context))
@@ -337,14 +345,15 @@ def _convert_group(
     if plan.blockers:
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
         return [source.finished(refused, options.runtime)]
-    context, changes = _changes(script, plan, name)
+    others = OtherCallers(script, sources, imports)
+    context, changes = _changes(script, plan, name, others)
     found = apply_changes(sources, script.tree, context, changes)
     context.release()
     found[0] = source.finished(found[0], options.runtime)
     if found[0].status == REFUSED:
         return [found[0]]
     mended = [finding for conversion in found[1:] for finding in conversion.applied]
-    found[0].until = other_callers(script, plan, sources, imports, mended)
+    found[0].until = other_callers(others, plan, mended)
     found[0].remaining += [finding for finding, _ in found[0].until]
     for module, conversion in zip(script.modules, found, strict=False):
         conversion.functions = _functions(script, plan, module)

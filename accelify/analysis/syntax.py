@@ -8,6 +8,7 @@ reads only what is edited (`accelify.writer`).
 from __future__ import annotations
 
 import ast
+import bisect
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -98,6 +99,10 @@ class Tree:
     def parts(self) -> list[tuple[ast.Module, int, int]]:
         """The modules that are read here, each with the bytes at which it begins and ends."""
         return [(self.module, 0, len(self.data))]
+
+    def paths(self) -> list[str]:
+        """What the modules that are read here are called, in the order of `parts`."""
+        return [self.path]
 
     def nodes(self, *types: type) -> Iterable[Any]:
         """All nodes of the given types, in source order for one type."""
@@ -228,8 +233,6 @@ class Tree:
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of a byte offset, both from 1, the column in characters."""
-        import bisect
-
         line = bisect.bisect_right(self.line_starts, offset) - 1
         column = len(self.data[self.line_starts[line] : offset].decode("utf-8", "replace"))
         return line + 1, column + 1
@@ -256,14 +259,10 @@ class Tree:
 
     def line_start(self, offset: int) -> int:
         """Byte offset at which the line of an offset starts."""
-        import bisect
-
         return self.line_starts[bisect.bisect_right(self.line_starts, offset) - 1]
 
     def line_end(self, offset: int) -> int:
         """Byte offset after the newline that ends the line of an offset (the end of the file for the last)."""
-        import bisect
-
         index = bisect.bisect_right(self.line_starts, offset)
         return self.line_starts[index] if index < len(self.line_starts) else len(self.data)
 

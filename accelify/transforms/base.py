@@ -71,9 +71,13 @@ class Change(NamedTuple):
 class Context(Agreement):
     """What a transform may ask: the script's model, the plan, and the verbs with the rule's name on them."""
 
-    def __init__(self, script: ScriptModel, plan: Plan, name: str) -> None:
+    def __init__(
+        self, script: ScriptModel, plan: Plan, name: str, stays_called: Callable[[Scope], bool] | None = None
+    ) -> None:
         self.script = script
         self.plan = plan
+        # Whether a function or class is called by what is not converted with the script, and must go on to fit.
+        self.stays_called = stays_called or (lambda scope: False)
         self.tree = script.tree
         self.name = name
         self.claimed: set[ast.AST] = set()

@@ -72,11 +72,12 @@ class NameArgument:
 
 @dataclass(frozen=True)
 class AddParameter:
-    """Add a parameter to a function: the first, or the second one of a method."""
+    """Add a parameter to a function: the first, or the second one of a method, or with a `default` the last."""
 
     function: ast.FunctionDef | ast.AsyncFunctionDef
     name: str
     after: ast.arg | None = None
+    default: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,10 @@ from accelify.analysis.syntax import Tree
 from tests.transforms.support import convert
 
 IMPORTS = "import numpy as np"
-BOTH = "device = torch.device('cuda')\nmodel.to(device)"
+BOTH = """device = torch.device('cuda')
+model.to(device)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+"""
 
 
 @pytest.mark.parametrize(
@@ -27,7 +30,7 @@ BOTH = "device = torch.device('cuda')\nmodel.to(device)"
             id="conversion-and-format",
         ),
         pytest.param(
-            {"build": BOTH.join(["model = nn.Linear(4, 2)\n", "\noptimizer = torch.optim.SGD(model.parameters(), 0.1)"]),
+            {"build": f"model = nn.Linear(4, 2)\n{BOTH}",
              "batch": 'name = f"{x.to(device).mean():.{len(str(i))}f}"'},
             'name = f"{x.mean():.{len(str(i))}f}"',
             id="move",
@@ -66,7 +69,7 @@ def test_what_stands_in_braces_is_edited(places: dict[str, str], line: str) -> N
 
 
 def test_quotes_of_what_is_put_in_are_not_those_around() -> None:
-    conversion = convert(imports=IMPORTS, end='print(f"{model.state_dict()[\'weight\'].numpy().max()}")')
+    conversion = convert(imports=IMPORTS, end="print(f\"{model.state_dict()['weight'].numpy().max()}\")")
     assert conversion.status == "converted", conversion.reason
     compile(conversion.new_text, "train.py", "exec")
 
