@@ -12,6 +12,7 @@ from accelify.obsolete_keywords import OBSOLETE, masked
 from accelify.writer.application import Application
 from accelify.writer.edits import Delete, DropElse, Edit, Replace, node_of
 from accelify.writer.errors import EditError
+from accelify.writer.given_back import with_lost_blanks
 from accelify.writer.rows import block_of_rows, rows_of
 from accelify.writer.templates import expression
 
@@ -84,6 +85,9 @@ class Written:
         try:
             module = cst.parse_module(source, config)
             same = module.code == source
+            if not same:
+                module = with_lost_blanks(module, self.tree, block)
+                same = module.code == source
         except (cst.ParserSyntaxError, cst.CSTValidationError, RecursionError) as error:
             raise EditError("libcst does not read it") from error
         if not same:
