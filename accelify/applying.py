@@ -56,8 +56,8 @@ def apply_changes(
         conversion.remaining = sorted(f for f in left if f.path == path or len(sources) == 1)
         conversion.edited = partial(_edited, tree, applied, None if len(sources) == 1 else path)
         conversions.append(conversion)
-    for helper, text, findings in mended_helpers(context, sources[0]):
-        conversions[0].helpers.append(Conversion(helper, CONVERTED, applied=findings, new_text=text))
+    for helper in mended_helpers(context, sources[0]):
+        conversions[0].helpers.append(helper)
     return conversions
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,13 +58,7 @@ class Change(NamedTuple):
 
     def without_edits(self, why: str) -> Change:
         """The same finding as a warning, for when its edits cannot be made."""
-        finding = replace(
-            self.finding,
-            fixable=False,
-            safety=Safety.MANUAL,
-            message=f"{self.finding.message} (not done: {why})",
-        )
-        return Change(finding)
+        return Change(self.finding.not_done(why))
 
 
 class Context(Agreement):

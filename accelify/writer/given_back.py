@@ -1,7 +1,7 @@
 """What libcst's parser reads and does not keep: put back, so that its tree gives the text as it was.
 
-libcst 1.9 loses the blank of `except ValueError :` where no `as` follows; nothing else was found in the files of a whole
-environment (`benchmarks/writer_round_trip.py`).
+libcst 1.9 loses the blank of `except ValueError :` where no `as` follows. `benchmarks/writer_round_trip.py` looks for
+more of the kind.
 """
 
 from __future__ import annotations
