@@ -1,14 +1,14 @@
 """Who else calls what a script's conversion changed: files of the project that are not converted with it.
 
-reader.py:     def load(path):      ->  def load(accelerator, path):
-predictor.py:  Reader.load(path)        stays as it is, and is named (ACC409)
+reader.py:     def load(path):      ->  def load(path, accelerator=None):
+predictor.py:  Reader.load(path)        stays as it is, and fits
 
 nets.py:       x = x.cuda()         ->  (gone: the prepared loader places its batches)
 predictor.py:  nets.scores(x)           stays as it is, and is named (ACC409)
 
-agent.py:      def __init__(self):  ->  def __init__(self, accelerator):
+agent.py:      def __init__(self):  ->  def __init__(self, accelerator=None):
                def restored(cls): return cls()
-predictor.py:  Agent.restored()         which the script itself never calls, and is named (ACC409)
+predictor.py:  Agent.restored()         which the script itself never calls
 """
 
 from __future__ import annotations
