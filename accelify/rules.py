@@ -139,9 +139,10 @@ CALLERS = RuleEntry(
         Safety.MANUAL,
         10,
     ),
-    """A function, class or static method of a project leaves moves to the device to `prepare` now, or takes the Accelerator
-from a script that is converted in the same run, and a file that stays as it was calls it as before. Looked through are the files below the script's folder
-and the packages of the functions that changed, and below what holds both, in one project.
+    """A function, class or static method of a project leaves moves to the device to `prepare` now, or takes the
+Accelerator from a script that is converted in the same run, and a file that stays as it was calls it as before. Looked
+through are the files below the script's folder and the packages of the functions that changed, and below what holds
+both, in one project.
 
 A project's files are converted together with the script that was named. Another one that calls the same function
 has to hand it an Accelerator too: convert it as well, where it trains, or make one there:
