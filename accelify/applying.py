@@ -56,8 +56,8 @@ def apply_changes(
         conversion.remaining = sorted(f for f in left if f.path == path or len(sources) == 1)
         conversion.edited = partial(_edited, tree, applied, None if len(sources) == 1 else path)
         conversions.append(conversion)
-    for helper, text, findings in mended_helpers(context, sources[0]):
-        conversions[0].helpers.append(Conversion(helper, CONVERTED, applied=findings, new_text=text))
+    for helper in mended_helpers(context, sources[0]):
+        conversions[0].helpers.append(helper)
     return conversions
 
 
@@ -82,7 +82,8 @@ def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
     from accelify.writer.writing import apply
 
     data = apply(tree, edits)
-    check(_texts(tree, tree.data), _texts(tree, data), [module for module, _, _ in tree.parts()])
+    modules = [module for module, _, _ in tree.parts()]
+    check(_texts(tree, tree.data), _texts(tree, data), modules, tree.paths())
     return data
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from accelify.findings import Finding, Safety, Severity
 from accelify.merging import merged
@@ -14,8 +15,7 @@ from accelify.source import Source
 CONVERTED, UNCHANGED, REFUSED, FAILED = "converted", "unchanged", "refused", "failed"
 
 
-@dataclass(frozen=True)
-class ConvertOptions:
+class ConvertOptions(NamedTuple):
     """What the user chose.
 
     `batch_size`: `per-process` (each process takes the script's batch size) or `total` (the script's batch is split

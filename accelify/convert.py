@@ -18,6 +18,7 @@ from accelify.analysis.modules.joining_bases import placing_bases, writing_bases
 from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.planning.plan import Blocker, Plan
 from accelify.analysis.program import Module, Program
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted
 from accelify.applying import apply_changes
@@ -33,8 +34,7 @@ from accelify.conversion import (
     why_not,
 )
 from accelify.lowering import Plain, lower
-from accelify.notebook import finished
-from accelify.other_callers import other_callers
+from accelify.other_callers import OtherCallers, other_callers
 from accelify.project import Imports
 from accelify.source import Source
 from accelify.transforms import THREADING, TRANSFORMS
@@ -50,8 +50,9 @@ def convert_paths(paths: Iterable[Path], options: ConvertOptions | None = None) 
     Raises:
         SourceError: when one of them cannot be read.
     """
-    gathered, imports = GatheredConversions(), Imports()
-    for path in paths:
+    gathered, imports, scripts = GatheredConversions(), Imports(), list(paths)
+    imports.converting = {path.resolve() for path in scripts}
+    for path in scripts:
         if not gathered.has(path):
             gathered.add(convert_project(Source.read(path), options, imports))
     return gathered.conversions
@@ -130,14 +131,15 @@ def _convert(
         return _without_loop(source, tree, imports)
     if plan.blockers:
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
-        return finished(refused, options.runtime)
-    context, changes = _changes(script, plan, name)
+        return source.finished(refused, options.runtime)
+    others = OtherCallers(script, [source], imports) if imports is not None else None
+    context, changes = _changes(script, plan, name, others)
     found = apply_changes([source], script.tree, context, changes)[0]
     context.release()
-    if imports is not None and found.status == CONVERTED:
+    if others is not None and found.status == CONVERTED:
         # Scripts that import its functions are converted without it, and call them as before.
-        found.remaining += [finding for finding, _ in other_callers(script, plan, [source], imports)]
-    return finished(found, options.runtime)
+        found.remaining += [finding for finding, _ in other_callers(others, plan)]
+    return source.finished(found, options.runtime)
 
 
 def _without_loop(source: Source, tree: Tree, imports: Imports | None) -> Conversion:
@@ -214,11 +216,16 @@ def _convert_plain(
     else:
         found.new_text = source.text
     found.remaining = sorted({plain.original(f) for f in found.remaining})
-    return finished(found, options.runtime)
+    return source.finished(found, options.runtime)
 
 
-def _changes(script: ScriptModel, plan: Plan, name: str) -> tuple[Context, list[Change]]:
-    context = Context(script, plan, name)
+def _changes(
+    script: ScriptModel, plan: Plan, name: str, others: OtherCallers | None = None
+) -> tuple[Context, list[Change]]:
+    def stays_called(scope: Scope) -> bool:
+        return others is not None and plan.reach is not None and others.stay(scope, plan.reach.threaded)
+
+    context = Context(script, plan, name, stays_called)
     changes: list[Change] = []
     for transform in TRANSFORMS:
         changes.extend(transform(context))
@@ -232,7 +239,7 @@ def _as_asked(blockers: list[Blocker], options: ConvertOptions) -> list[Blocker]
     alone = "--replace-ddp converts scripts whose loop is in their own file"
     if not options.replace_ddp:
         return blockers
-    return [replace(blocker, message=blocker.message.replace(advice, alone)) for blocker in blockers]
+    return [blocker._replace(message=blocker.message.replace(advice, alone)) for blocker in blockers]
 
 
 def convert_project(
@@ -337,15 +344,16 @@ def _convert_group(
         script.join(callers)
     if plan.blockers:
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
-        return [finished(refused, options.runtime)]
-    context, changes = _changes(script, plan, name)
+        return [source.finished(refused, options.runtime)]
+    others = OtherCallers(script, sources, imports)
+    context, changes = _changes(script, plan, name, others)
     found = apply_changes(sources, script.tree, context, changes)
     context.release()
-    found[0] = finished(found[0], options.runtime)
+    found[0] = source.finished(found[0], options.runtime)
     if found[0].status == REFUSED:
         return [found[0]]
     mended = [finding for conversion in found[1:] for finding in conversion.applied]
-    found[0].until = other_callers(script, plan, sources, imports, mended)
+    found[0].until = other_callers(others, plan, mended)
     found[0].remaining += [finding for finding, _ in found[0].until]
     for module, conversion in zip(script.modules, found, strict=False):
         conversion.functions = _functions(script, plan, module)

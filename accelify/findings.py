@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -52,6 +52,11 @@ class Finding:
         """`file:line:column`, in a notebook `file:cell N:line:column`."""
         cell = f"cell {self.cell}:" if self.cell else ""
         return f"{self.path}:{cell}{self.line}:{self.column}"
+
+    def not_done(self, why: str) -> Finding:
+        """The same finding as a warning, for when its edits cannot be made."""
+        message = f"{self.message} (not done: {why})"
+        return replace(self, fixable=False, safety=Safety.MANUAL, message=message)
 
     def to_json(self) -> dict[str, Any]:
         """The finding as the plain dictionary that `--output-format json` prints."""

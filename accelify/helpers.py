@@ -10,18 +10,23 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from accelify.analysis.program import Module
+from accelify.analysis.syntax import Tree
+from accelify.conversion import CONVERTED, REFUSED, Conversion, left_alone
 from accelify.findings import Finding
 from accelify.source import Source
 from accelify.transforms.base import Context, Rule
 from accelify.transforms.mended_elsewhere import MendedElsewhere
 from accelify.transforms.old_async import MESSAGE, OLD_ASYNC, renamed
+from accelify.writer.checks import check
+from accelify.writer.edits import Edit, EditError
 
 
-def mended_helpers(context: Context, source: Source) -> Iterator[tuple[Source, str, list[Finding]]]:
-    """Such modules with their new text and what was mended in them.
+def mended_helpers(context: Context, source: Source) -> Iterator[Conversion]:
+    """What becomes of such modules; where the edits of one cannot be made, it stays and its findings say why.
 
     Args:
         context: what the transforms have found in the script.
@@ -43,9 +48,20 @@ def mended_helpers(context: Context, source: Source) -> Iterator[tuple[Source, s
         for node, one in mended.get(module, {}).items():
             edits.append(one.edit)
             findings.add(_finding(shown, node, one.rule, one.message))
-        from accelify.writer.writing import apply
+        yield _mended(helper, tree, edits, sorted(findings))
 
-        yield helper, apply(tree, edits).decode("utf-8"), sorted(findings)
+
+def _mended(helper: Source, tree: Tree, edits: list[Edit], findings: list[Finding]) -> Conversion:
+    from accelify.writer.writing import apply
+
+    try:
+        text = apply(tree, edits).decode("utf-8")
+        check([tree.text], [text], [tree.module], [str(helper.path)])
+    except (EditError, SyntaxError, ValueError) as error:
+        why = str(error) if isinstance(error, EditError) else "its edits do not fit together"
+        left = [finding.not_done(why) for finding in findings]
+        return replace(left_alone(helper, REFUSED, f"its edits cannot be made: {why}"), remaining=left)
+    return Conversion(helper, CONVERTED, applied=findings, new_text=text)
 
 
 def _finding(path: Path, node: ast.expr, rule: Rule, message: str) -> Finding:

@@ -146,6 +146,13 @@ class NotebookSource(Source):
             end_column=end_column,
         )
 
+    def finished(self, conversion: Conversion, runtime: str) -> Conversion:
+        """A conversion of the notebook with the hint how to start it on several processes.
+
+        Where the edits cannot be put back into the cells, the notebook is left as it was.
+        """
+        return _finished(self, conversion, runtime)
+
     @property
     def _name(self) -> str:
         return str(self.path) if self.path is not None else "<stdin>"
@@ -207,14 +214,7 @@ def is_notebook(data: bytes, path: Path | None) -> bool:
     return head.startswith(b"{") and b'"nbformat"' in data and (b'"cells"' in data or b'"worksheets"' in data)
 
 
-def finished(conversion: Conversion, runtime: str = "accelify") -> Conversion:
-    """A conversion of a notebook with the hint how to start it on several processes.
-
-    Where the edits cannot be put back into the cells, the notebook is left as it was.
-    """
-    source = conversion.source
-    if not isinstance(source, NotebookSource):
-        return conversion
+def _finished(source: NotebookSource, conversion: Conversion, runtime: str) -> Conversion:
     if not conversion.changed:
         if conversion.status == "refused":
             left = "a model that it makes is not seen; finish it, then convert again"

@@ -1,14 +1,14 @@
 """Who else calls what a script's conversion changed: files of the project that are not converted with it.
 
-reader.py:     def load(path):      ->  def load(accelerator, path):
-predictor.py:  Reader.load(path)        stays as it is, and is named (ACC409)
+reader.py:     def load(path):      ->  def load(path, accelerator=None):
+predictor.py:  Reader.load(path)        stays as it is, and fits
 
 nets.py:       x = x.cuda()         ->  (gone: the prepared loader places its batches)
 predictor.py:  nets.scores(x)           stays as it is, and is named (ACC409)
 
-agent.py:      def __init__(self):  ->  def __init__(self, accelerator):
+agent.py:      def __init__(self):  ->  def __init__(self, accelerator=None):
                def restored(cls): return cls()
-predictor.py:  Agent.restored()         which the script itself never calls, and is named (ACC409)
+predictor.py:  Agent.restored()         which the script itself never calls
 """
 
 from __future__ import annotations
@@ -37,44 +37,73 @@ _MOVES_NOTHING = "no longer moves to the device what prepare places"
 _MOST_FILES = 4000
 
 
+class OtherCallers:
+    """Who calls the functions and classes of a script's files, among files of the project outside of them.
+
+    Args:
+        script: the model of the files that are converted together.
+        sources: those files, the entry script first.
+        imports: who imports whom.
+    """
+
+    def __init__(self, script: ScriptModel, sources: list[Source], imports: Imports) -> None:
+        self.script = script
+        self._imports = imports
+        self._entry = Path(sources[0].path) if sources[0].path is not None else None
+        self._together = {Path(source.path).resolve() for source in sources if source.path is not None}
+        self._files: dict[Path, list[Path]] = {}
+        self._found: dict[Scope, list[Path]] = {}
+
+    def of(self, scope: Scope) -> list[Path]:
+        """The files that call a function or class, or derive a class from it that calls its `__init__`."""
+        if scope not in self._found:
+            self._found[scope] = self._callers(scope)
+        return self._found[scope]
+
+    def _callers(self, scope: Scope) -> list[Path]:
+        module = _home(self.script, scope)
+        if module is None or self._entry is None:
+            return []
+        if module not in self._files:
+            self._files[module] = _files(_folders(self._entry, {module}), self._together)
+        name, method = _names(scope)
+        return self._imports.mentioning(name, module, self._files[module], self._together, method)
+
+    def stay(self, scope: Scope, threaded: Collection[Scope]) -> bool:
+        """Whether calls of what takes the Accelerator stay as they are: in other files that are not converted in this
+        run either, or in functions that only those come to.
+
+        Args:
+            scope: a function or class of the files.
+            threaded: all that take the Accelerator.
+        """
+        outside = [path for path in self.of(scope) if path.resolve() not in self._imports.converting]
+        return bool(outside) or any(called is scope for _, called in calls_left(self.script, threaded))
+
+
 def other_callers(
-    script: ScriptModel,
-    plan: Plan,
-    sources: list[Source],
-    imports: Imports,
-    applied: Iterable[Finding] = (),
+    others: OtherCallers, plan: Plan, applied: Iterable[Finding] = ()
 ) -> list[tuple[Finding, frozenset[Path]]]:
     """Functions that were changed for all who call them, where scripts outside of the group do: with those.
 
     Args:
-        script: the model of the files that are converted together.
+        others: who calls them.
         plan: what it says takes the Accelerator.
-        sources: those files, the entry script first.
-        imports: who imports whom.
         applied: what was mended in the other files than the entry script.
     """
-    if plan.reach is None or sources[0].path is None:
+    script = others.script
+    if plan.reach is None:
         return []
-    changed = [(scope, "takes the Accelerator now") for scope in plan.reach.threaded]
-    known = {plan.reach.root, *plan.reach.threaded}  # those that make the Accelerator lack nothing
+    fitting = {scope for scope in plan.reach.threaded if others.stay(scope, plan.reach.threaded)}
+    taking = [scope for scope in plan.reach.threaded if scope not in fitting]
+    changed = [(scope, "takes the Accelerator now") for scope in taking]
+    known = {plan.reach.root, *taking}  # those that make the Accelerator lack nothing
     changed += [(scope, _MOVES_NOTHING) for scope in _without_moves(script, known, applied)]
-    changed += [
-        (home, f"still calls `{_names(called)[0]}` without the Accelerator, which that takes now")
-        for home, called in calls_left(script, plan.reach.threaded)
-    ]
-    if not changed:
-        return []
-    together = {Path(source.path).resolve() for source in sources if source.path is not None}
-    named = [(*one, module) for one in changed if (module := _home(script, one[0])) is not None]
     found = []
-    others: list[Path] | None = None
-    for scope, what, module in named:
-        if others is None:
-            folders = _folders(Path(sources[0].path), {module for *_, module in named})
-            others = _files(folders, together)
-        name, method = _names(scope)
-        callers = imports.mentioning(name, module, others, together, method)
+    for scope, what in changed:
+        callers = others.of(scope)
         if callers:
+            name, method = _names(scope)
             shown = f"{name}.{method}" if method else name
             message = (
                 f"`{shown}` {what}; not converted with it: {', '.join(str(caller) for caller in callers)}"

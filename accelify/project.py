@@ -32,6 +32,7 @@ class Imports:
     converted together, and a new one where files may have changed since."""
 
     def __init__(self) -> None:
+        self.converting: set[Path] = set()  # the scripts that are converted in one run, by their places
         self._data: dict[Path, bytes] = {}
         self._places: dict[Path, Path] = {}
         self._folders: dict[Path, Path] = {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import textwrap
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
+from typing import NamedTuple
 
 import accelify.transforms
 from accelify.findings import Safety, Severity
@@ -17,8 +17,7 @@ from accelify.other_callers import OTHER_CALLERS
 from accelify.transforms.base import Rule
 
 
-@dataclass(frozen=True)
-class RuleEntry:
+class RuleEntry(NamedTuple):
     """A rule, and the text of the module that has it (a line of summary, then the rewrites or the reasons)."""
 
     rule: Rule
@@ -140,9 +139,10 @@ CALLERS = RuleEntry(
         Safety.MANUAL,
         10,
     ),
-    """A function, class or static method of a project takes the Accelerator now, or leaves moves to the device to
-`prepare`, and a file that stays as it was calls it as before. Looked through are the files below the script's folder
-and the packages of the functions that changed, and below what holds both, in one project.
+    """A function, class or static method of a project leaves moves to the device to `prepare` now, or takes the
+Accelerator from a script that is converted in the same run, and a file that stays as it was calls it as before. Looked
+through are the files below the script's folder and the packages of the functions that changed, and below what holds
+both, in one project.
 
 A project's files are converted together with the script that was named. Another one that calls the same function
 has to hand it an Accelerator too: convert it as well, where it trains, or make one there:
@@ -370,7 +370,7 @@ def _entry(rule: Rule, text: str) -> RuleEntry:
     if rule.code not in ADVICE:
         return RuleEntry(rule, text)
     title = text.partition("\n\n")[0]
-    return RuleEntry(replace(rule, safety=Safety.MANUAL), f"{title}\n\n{ADVICE[rule.code]}")
+    return RuleEntry(rule._replace(safety=Safety.MANUAL), f"{title}\n\n{ADVICE[rule.code]}")
 
 
 def rule_page(entry: RuleEntry) -> str:

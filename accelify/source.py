@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from accelify.obsolete_keywords import parse_old
 
 if TYPE_CHECKING:
+    from accelify.conversion import Conversion
     from accelify.findings import Finding
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -166,6 +167,10 @@ class Source:
     def place(self, finding: Finding) -> Finding:
         """A finding at the place that a reader of the file knows; the same one except in a notebook."""
         return finding
+
+    def finished(self, conversion: Conversion, runtime: str) -> Conversion:
+        """What became of this file, with what its kind of file adds; the same except for a notebook."""
+        return conversion
 
 
 def read_bytes(path: Path) -> bytes:

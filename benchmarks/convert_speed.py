@@ -6,12 +6,15 @@ Prints two things, each from whole processes run in turns, in CPU time (what els
 - `accelify --help` against a bare typer application (at most 1.5 times),
 - `accelify convert` of a script of 150 lines against a Python that imports libcst and parses the same file (at most
   2.6 times: it does that itself where something is edited).
+All of them run from bytecode, as what pip installs does: a first round writes it into a folder of the benchmark's own,
+whatever PYTHONDONTWRITEBYTECODE says and whether or not the checkout may be written to.
 With --fail it exits 1 where one of the limits does not hold.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import statistics
 import subprocess
@@ -121,17 +124,31 @@ def script(lines: int) -> str:
     return HEAD + "".join(BLOCK.replace("{n}", str(number)) for number in range(blocks)) + TAIL
 
 
-def alternate(commands: dict[str, list[str]], repeats: int) -> dict[str, float]:
-    """Seconds of CPU of each command, median over `repeats`, run in turns so that a busy machine is busy for all."""
+def with_bytecode(folder: Path) -> dict[str, str]:
+    """The environment in which Python keeps the bytecode of all that it imports below `folder`."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+
+
+def alternate(commands: dict[str, list[str]], repeats: int, folder: Path) -> dict[str, float]:
+    """Seconds of CPU of each command, median over `repeats`, run in turns so that a busy machine is busy for all.
+
+    Args:
+        commands: the command lines by name.
+        repeats: how often each is run after a first time, which fills the caches of bytecode and files.
+        folder: where the bytecode goes.
+    """
+    environment = with_bytecode(folder)
     times: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(repeats + 1):
         for name, command in commands.items():
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+            done = subprocess.run(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, env=environment
+            )
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             if done.returncode not in (0, 1):
                 raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr.decode()}")
-            # The first round fills the caches of bytecode and files.
             if number:
                 times[name].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return {name: statistics.median(values) for name, values in times.items()}
@@ -147,6 +164,7 @@ def help_ratio(folder: Path, repeats: int) -> float:
             "python": [sys.executable, "-c", "pass"],
         },
         repeats,
+        folder,
     )
     ratio = times["accelify"] / times["typer"]
     print(
@@ -174,6 +192,7 @@ def convert_ratio(folder: Path, repeats: int) -> float:
             "libcst": [sys.executable, "-c", parse, str(path)],
         },
         repeats,
+        folder,
     )
     ratio = times["accelify"] / times["libcst"]
     print(

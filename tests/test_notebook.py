@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from accelify.conversion import CONVERTED, REFUSED, Conversion, ConvertOptions
 from accelify.convert import convert_source
-from accelify.notebook import NotebookSource, finished
+from accelify.notebook import NotebookSource
 from accelify.source import Source, SourceError, find_scripts, split_lines
 from tests.cli.conftest import PLAIN, Run, plain, run  # noqa: F401
 
@@ -447,7 +447,7 @@ def test_edits_over_the_border_of_a_cell_leave_the_notebook_alone() -> None:
         (source.text.replace("\n# accelify-magic 0: %matplotlib inline", ""), "a magic out of cell 2"),
     ):
         assert says in source.problem(broken)
-        conversion = finished(Conversion(source, CONVERTED, new_text=broken))
+        conversion = source.finished(Conversion(source, CONVERTED, new_text=broken), "accelify")
         assert (conversion.status, conversion.changed) == (REFUSED, False)
         with pytest.raises(SourceError, match=says):
             source.encode(broken)

@@ -1,13 +1,22 @@
-"""Who calls, outside of the group, what takes the Accelerator now (ACC409)."""
+"""Who calls, outside of the group, what takes the Accelerator now: those calls still fit; or is named (ACC409)."""
 
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
+import sys
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
+from accelify.analysis.syntax import Tree
+from accelify.conversion import Conversion
 from accelify.convert import convert_paths
+from accelify.writer.edits import AddParameter
+from accelify.writer.writing import apply
 
 READER = """\
 import torch
@@ -53,8 +62,23 @@ for x, y in loader:
 """
 
 
-def said(folder: Path, script: str = "scripts/train.py", **files: str) -> list[str]:
-    """What ACC409 says of a package `pkg`, a script beside it, and other files, `__` in whose names is a folder."""
+def optional(found: list[Conversion]) -> set[str]:
+    """The functions, and the classes, that can be called without the Accelerator as well."""
+    names: set[str] = set()
+    for conversion in found:
+        for outer in ast.walk(ast.parse(conversion.new_text)):
+            for inner in outer.body if isinstance(outer, (ast.Module, ast.ClassDef)) else ():
+                if isinstance(inner, ast.FunctionDef) and "accelerator=None" in ast.unparse(inner.args):
+                    of_class = f"{outer.name}." if isinstance(outer, ast.ClassDef) else ""
+                    names.add(f"{of_class}{inner.name}".removesuffix(".__init__"))
+    return names
+
+
+def fitted(folder: Path, script: str = "scripts/train.py", **files: str) -> set[str]:
+    """What takes the Accelerator in a package `pkg` and can be called without it, beside a script and other files.
+
+    `__` in the names of those is a folder.
+    """
     files = {"pkg/__init__.py": "", "pkg/reader.py": READER, script: TRAIN} | {
         name.replace("__", "/") + ".py": text for name, text in files.items()
     }
@@ -62,25 +86,22 @@ def said(folder: Path, script: str = "scripts/train.py", **files: str) -> list[s
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     found = convert_paths([folder / script])
-    assert any("def load(accelerator, path, width=4):" in one.new_text for one in found)
-    return [f.message for one in found for f in one.remaining if f.code == "ACC409"]
+    assert any("accelerator" in one.new_text for one in found[1:])
+    assert not [f.message for one in found for f in one.remaining if f.code == "ACC409"]
+    return optional(found)
 
 
 def test_nobody_else(tmp_path: Path) -> None:
     other = "from pkg.reader import Reader\n\nprint(Reader.width_of('a'), Reader.__name__)\n"
-    assert said(tmp_path, scripts__other=other, pkg__load="def load(path):\n    return path\n") == []
+    assert fitted(tmp_path, scripts__other=other, pkg__load="def load(path):\n    return path\n") == set()
 
 
 @pytest.mark.parametrize("place", ["pkg/use.py", "pkg/inner/use.py", "scripts/use.py"])
 def test_a_static_method_and_a_class_are_called_elsewhere(tmp_path: Path, place: str) -> None:
     use = "from pkg.reader import Reader\n\n\ndef use(path):\n    return Reader.load(path)\n"
-    (message,) = said(tmp_path, **{place.removesuffix(".py").replace("/", "__"): use})
-    assert message.startswith("`Reader.load` takes the Accelerator now")
-    assert message.endswith(str(tmp_path / place))
-    (message,) = said(
-        tmp_path, **{place.removesuffix(".py").replace("/", "__"): use.replace(".load(path)", "(4)")}
-    )
-    assert message.startswith("`Reader` takes the Accelerator now")
+    name = place.removesuffix(".py").replace("/", "__")
+    assert fitted(tmp_path, **{name: use}) == {"Reader.load"}
+    assert fitted(tmp_path, **{name: use.replace(".load(path)", "(4)")}) == {"Reader"}
 
 
 @pytest.mark.parametrize("marked", [True, False])
@@ -89,7 +110,7 @@ def test_the_project_around_both_is_looked_through(tmp_path: Path, marked: bool)
     if marked:
         (tmp_path / "pyproject.toml").touch()
     use = "import pkg.reader as r\n\nr.Reader.load('reader.pt')\n"
-    assert bool(said(tmp_path, tools__deep__use="import sys\nsys.path.append('../..')\n" + use)) is marked
+    assert bool(fitted(tmp_path, tools__deep__use="import sys\nsys.path.append('../..')\n" + use)) is marked
 
 
 def test_a_class_that_is_derived_is_called_too(tmp_path: Path) -> None:
@@ -97,11 +118,10 @@ def test_a_class_that_is_derived_is_called_too(tmp_path: Path) -> None:
         "from pkg.reader import Reader\n\n\nclass Wide(Reader):\n    def read(self):\n        return self\n"
     )
     use = "from pkg.wide import Wide\n\nWide.load('wide.pt')\n"
-    assert said(tmp_path, pkg__wide=derived) == []
-    (message,) = said(tmp_path, pkg__wide=derived, pkg__use=use)
-    assert message.endswith("use.py")
+    assert fitted(tmp_path, pkg__wide=derived) == set()
+    assert fitted(tmp_path, pkg__wide=derived, pkg__use=use) == {"Reader.load"}
     own = derived + "\n    @staticmethod\n    def load(path):\n        return path\n"
-    assert said(tmp_path, pkg__wide=own, pkg__use=use) == []
+    assert fitted(tmp_path, pkg__wide=own, pkg__use=use) == set()
 
 
 NETS = """\
@@ -217,14 +237,14 @@ train(net, loader, optimizer)
 
 
 def named(folder: Path, other: str, **files: str) -> set[str]:
-    """The functions of `tools.py` that ACC409 names for a file beside it."""
+    """The functions of `tools.py` that go on to fit the calls of a file beside it."""
     files = {"tools": TOOLS, "main": MAIN, "other": other} | files
     for name, text in files.items():
         (folder / f"{name}.py").parent.mkdir(exist_ok=True)
         (folder / f"{name}.py").write_text(text)
     found = convert_paths([folder / "main.py"])
-    assert any("def train(accelerator, model" in one.new_text for one in found)
-    return {f.message.split("`")[1] for one in found for f in one.remaining if f.code == "ACC409"}
+    assert any("accelerator.backward(loss)" in one.new_text for one in found)
+    return optional(found)
 
 
 @pytest.mark.parametrize(
@@ -277,25 +297,84 @@ RESTORED = """\
 
 
 @pytest.mark.parametrize(
-    ("made", "use", "names"),
+    ("made", "names"),
     [
-        ("cls(**torch.load(path))", "Reader.restored('a.pt')", {"Reader.restored"}),
-        ("torch.load(path)", "Reader.restored('a.pt')", set()),
-        ("cls.width_of(path)", "Reader.restored('a.pt')", set()),
-        ("cls(**torch.load(path))", "Reader.width_of('a.pt')", set()),
-        ("cls(**torch.load(path))", "again('a.pt')", {"again"}),
+        ("cls(**torch.load(path))", {"Reader"}),
+        ("torch.load(path)", set()),
+        ("cls.width_of(path)", set()),
     ],
 )
 def test_a_constructor_is_called_on_a_way_that_only_others_go(
-    tmp_path: Path, made: str, use: str, names: set[str]
+    tmp_path: Path, made: str, names: set[str]
 ) -> None:
-    reader = (
-        READER + RESTORED.replace("{made}", made) + "\n\ndef again(path):\n    return Reader(len(path))\n"
-    )
-    other = f"from pkg.reader import Reader, again\n\nprint({use})\n"
-    messages = said(tmp_path, pkg__reader=reader, scripts__other=other)
-    assert {message.split("`")[1] for message in messages} == names
-    assert all(message.endswith("other.py") for message in messages)
+    reader = READER + RESTORED.replace("{made}", made)
+    other = "from pkg.reader import Reader\n\nprint(Reader.restored('a.pt'))\n"
+    assert fitted(tmp_path, pkg__reader=reader, scripts__other=other) == names
+    again = "\n\ndef again(path):\n    return Reader(len(path))\n"
+    other = "from pkg.reader import again\n\nprint(again('a.pt'))\n"
+    assert "again" in fitted(tmp_path, pkg__reader=reader + again, scripts__other=other)
+
+
+@pytest.mark.parametrize(
+    ("head", "call", "expected"),
+    [
+        ("a, *rest", "step(a, x)", "def step(a, *rest, accelerator=None):"),
+        ("a, *, b=1", "step(x, b=2)", "def step(a, *, b=1, accelerator=None):"),
+        ("a, **rest", "step(x, b=2)", "def step(a, accelerator=None, **rest):"),
+        ("a, /", "step(x)", "def step(a, /, accelerator=None):"),
+        ("", "step()", "def step(accelerator=None):"),
+        ("\n    a,  # the data\n    b=1,\n", "step(x)", "b=1,\n    accelerator=None,\n):"),
+    ],
+)
+def test_whatever_the_function_takes(head: str, call: str, expected: str) -> None:
+    tree = Tree(f"def step({head}):\n    pass\n")
+    text = apply(tree, [AddParameter(tree.module.body[0], "accelerator", default="None")]).decode()
+    assert expected in text
+    (before,), (after,) = (list(inspect_signature(t)) for t in (tree.text, text))
+    assert [*before, "accelerator"] == sorted([*after], key=lambda name: name == "accelerator")
+
+
+def inspect_signature(text: str) -> list[list[str]]:
+    names: dict[str, Callable[..., object]] = {}
+    exec(text, {}, names)
+    return [list(signature(names["step"]).parameters)]
+
+
+def test_a_body_in_the_line_of_its_head_cannot_go_on_to_fit(tmp_path: Path) -> None:
+    tools = TOOLS.replace("def pprint(*args):\n    print(*args)", "def pprint(*args): print(*args)")
+    for name, text in (("tools", tools), ("main", MAIN), ("other", "import tools\n\ntools.pprint(1)\n")):
+        (tmp_path / f"{name}.py").write_text(text)
+    (found, *_) = convert_paths([tmp_path / "main.py"])
+    assert found.status == "converted" or "`pprint` in line 4, which other files call" in found.reason
+
+
+def test_what_is_converted_in_the_same_run_is_no_other_caller(tmp_path: Path) -> None:
+    for name, text in (("tools", TOOLS), ("main", MAIN), ("second", MAIN.replace("8,", "4,"))):
+        (tmp_path / f"{name}.py").write_text(text)
+    assert optional(convert_paths([tmp_path / "main.py"])) == {"train"}
+    found = convert_paths([tmp_path / "main.py", tmp_path / "second.py"])
+    assert all(one.status == "converted" for one in found)
+    assert optional(found) == set()
+
+
+def test_such_a_caller_does_what_it_did(tmp_path: Path) -> None:
+    other = MAIN + "print(sum(p.double().sum().item() for p in net.parameters()))\n"
+    other = other.replace("loader =", "torch.manual_seed(1)\nloader =")
+    for name, text in (("tools", TOOLS), ("main", MAIN), ("other", other)):
+        (tmp_path / f"{name}.py").write_text(text)
+
+    def printed() -> str:
+        command = [sys.executable, "other.py"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    before = printed()
+    for conversion in convert_paths([tmp_path / "main.py"]):
+        assert conversion.source.path is not None
+        conversion.source.path.write_text(conversion.new_text)
+    assert "accelerator=None" in (tmp_path / "tools.py").read_text()
+    assert printed() == before
 
 
 def test_a_cell_of_a_notebook_calls_it(tmp_path: Path) -> None:
@@ -306,10 +385,10 @@ def test_a_cell_of_a_notebook_calls_it(tmp_path: Path) -> None:
     notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     (tmp_path / "look.ipynb").write_text(json.dumps(notebook))
     (tmp_path / "pyproject.toml").write_text("")
-    assert any("look.ipynb" in message for message in said(tmp_path))
+    assert fitted(tmp_path) == {"Reader.load"}
 
 
 def test_a_test_calls_it(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("")
     text = "from pkg.reader import Reader\n\n\ndef test_it():\n    assert Reader.load('a.pt')\n"
-    assert any("tests/test_reader.py" in message for message in said(tmp_path, tests__test_reader=text))
+    assert fitted(tmp_path, tests__test_reader=text) == {"Reader.load"}

@@ -70,6 +70,10 @@ class JoinedTree(Tree):
             for tree, start, end in zip(self.trees, self.starts, ends, strict=True)
         ]
 
+    def paths(self) -> list[str]:
+        """What the modules that are joined are called."""
+        return [tree.path for tree in self.trees]
+
     def cut(self, data: bytes) -> list[bytes]:
         """The edited modules, one by one, as they were given."""
         parts = data.split(_BOUNDARY)[:-1]

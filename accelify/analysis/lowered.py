@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from accelify.analysis.syntax import Node, Tree
 
@@ -12,8 +13,7 @@ from accelify.analysis.syntax import Node, Tree
 PLACEHOLDER = "__accelerator__"
 
 
-@dataclass(frozen=True)
-class MainTest:
+class MainTest(NamedTuple):
     """A test that tells the main process from the others, by its place: `rank == 0`.
 
     `attribute` is the Accelerator's name of it; where it is `negated`, only the others pass: `rank != 0`.

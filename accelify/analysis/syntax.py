@@ -8,11 +8,13 @@ reads only what is edited (`accelify.writer`).
 from __future__ import annotations
 
 import ast
+import bisect
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+from accelify.analysis.fstring_places import has_its_place
 from accelify.obsolete_keywords import parse_old
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -61,6 +63,7 @@ class Tree:
         self._parents: dict[Node, Node] = {}
         self._by_type: defaultdict[type, list[Any]] = defaultdict(list)
         self._fstring_nodes: set[Node] = set()
+        self._placed: dict[Node, Any] = {}  # of those, what their place is that of
         self._assigns: dict[str, list[ast.Assign]] | None = None
         self._writes: dict[str, list[ast.Name]] | None = None
         self._assigned_in: dict[ast.stmt, dict[str, list[ast.stmt]]] = {}
@@ -96,6 +99,10 @@ class Tree:
     def parts(self) -> list[tuple[ast.Module, int, int]]:
         """The modules that are read here, each with the bytes at which it begins and ends."""
         return [(self.module, 0, len(self.data))]
+
+    def paths(self) -> list[str]:
+        """What the modules that are read here are called, in the order of `parts`."""
+        return [self.path]
 
     def nodes(self, *types: type) -> Iterable[Any]:
         """All nodes of the given types, in source order for one type."""
@@ -179,11 +186,24 @@ class Tree:
         return False
 
     def in_fstring(self, node: Node) -> bool:
-        """Whether a node stands inside an f-string, where places are not reliable before Python 3.12."""
+        """Whether a node stands inside an f-string."""
         return node in self._fstring_nodes
+
+    def _with_place(self, node: Any) -> Any:
+        """A node in an f-string, or the whole string where the parser of this Python gives the node a wrong place.
+
+        Up to Python 3.11 that of a node in a string of several lines or parts can lie anywhere.
+        """
+        found = self._placed.get(node)
+        if found is None:
+            outer = [around for around in self.ancestors(node) if isinstance(around, ast.JoinedStr)][-1]
+            found = self._placed[node] = node if has_its_place(node, self.line_starts, self.data) else outer
+        return found
 
     def start(self, node: Any) -> int:
         """Byte offset of the first byte of a node (decorators of a definition included)."""
+        if node in self._fstring_nodes:
+            node = self._with_place(node)
         decorators = getattr(node, "decorator_list", None)
         if decorators:
             # The "@" stands before the expression; only blanks may lie between.
@@ -193,6 +213,8 @@ class Tree:
 
     def end(self, node: Any) -> int:
         """Byte offset after the last byte of a node."""
+        if node in self._fstring_nodes:
+            node = self._with_place(node)
         offset: int = self.line_starts[node.end_lineno - 1] + node.end_col_offset
         return offset
 
@@ -205,12 +227,12 @@ class Tree:
 
     def segment(self, node: Any) -> str:
         """The source of a node."""
+        if node in self._fstring_nodes and self._with_place(node) is not node:
+            return ast.unparse(node)
         return self.data[self.start(node) : self.end(node)].decode("utf-8")
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of a byte offset, both from 1, the column in characters."""
-        import bisect
-
         line = bisect.bisect_right(self.line_starts, offset) - 1
         column = len(self.data[self.line_starts[line] : offset].decode("utf-8", "replace"))
         return line + 1, column + 1
@@ -237,14 +259,10 @@ class Tree:
 
     def line_start(self, offset: int) -> int:
         """Byte offset at which the line of an offset starts."""
-        import bisect
-
         return self.line_starts[bisect.bisect_right(self.line_starts, offset) - 1]
 
     def line_end(self, offset: int) -> int:
         """Byte offset after the newline that ends the line of an offset (the end of the file for the last)."""
-        import bisect
-
         index = bisect.bisect_right(self.line_starts, offset)
         return self.line_starts[index] if index < len(self.line_starts) else len(self.data)
 

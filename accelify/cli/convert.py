@@ -142,6 +142,7 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
     passed_over = 0
     started: list[Path] = []
     aside: list[list[Conversion]] = []
+    inputs.imports.converting = {path.resolve() for path in inputs.scripts}
     for path in track(inputs.scripts, len(inputs.scripts), "converting"):
         if gathered.has(path):
             continue

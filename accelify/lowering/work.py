@@ -294,7 +294,7 @@ class Work:
         mains = []
         for node, test in self.mains:
             start, end = moved.place(node)
-            mains.append(replace(test, start=start, end=end))
+            mains.append(test._replace(start=start, end=end))
         sharded = frozenset(moved.place(call)[0] for call in self.sharded)
         known = replace(self.known, sharded=sharded, mains=mains)
         plain = Plain(text, known, self.findings, [], self.tree, moved)

@@ -237,11 +237,7 @@ def _runs_forward(context: Context, models: set[Thing], scope: Scope) -> bool:
 def _wrappers(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     for node in tree.nodes(ast.Attribute):
-        if (
-            context.is_claimed(node)
-            or tree.in_fstring(node)
-            or not isinstance(node.value, (ast.Name, ast.Attribute))
-        ):
+        if context.is_claimed(node) or not isinstance(node.value, (ast.Name, ast.Attribute)):
             continue
         inner = ""
         for kind, known in ((v.OPTIMIZER, _OPTIMIZER), (v.SCHEDULER, _SCHEDULER)):

@@ -165,7 +165,7 @@ class Agreement:
         """
         accelerator, figures = self.accelerator(node), self.figures
         loops, stmt = self.script.enclosing_loops(node), self.tree.statement(node)
-        if accelerator is None or self.tree.in_fstring(node):
+        if accelerator is None:
             return []
         if not isinstance(stmt, ast.While) and (not loops or not figures.runs_everywhere(stmt, loops[0])):
             return []

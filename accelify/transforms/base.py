@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from accelify.analysis.data.drawn_samples import draws_samples
 from accelify.analysis.data.followed import Settled, follow, follow_reordered
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from accelify.transforms.mended_elsewhere import MendedElsewhere
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A rule's code, name and one-sentence summary, as `accelify rule` and the reports show them."""
 
     code: str
@@ -47,8 +45,7 @@ class Rule:
     effort: int = 2
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A finding with the edits that mend it. Core changes are made all together or not at all.
 
     `problem` says why a core change cannot be made, which then leaves the whole script alone.
@@ -61,21 +58,19 @@ class Change:
 
     def without_edits(self, why: str) -> Change:
         """The same finding as a warning, for when its edits cannot be made."""
-        finding = replace(
-            self.finding,
-            fixable=False,
-            safety=Safety.MANUAL,
-            message=f"{self.finding.message} (not done: {why})",
-        )
-        return Change(finding)
+        return Change(self.finding.not_done(why))
 
 
 class Context(Agreement):
     """What a transform may ask: the script's model, the plan, and the verbs with the rule's name on them."""
 
-    def __init__(self, script: ScriptModel, plan: Plan, name: str) -> None:
+    def __init__(
+        self, script: ScriptModel, plan: Plan, name: str, stays_called: Callable[[Scope], bool] | None = None
+    ) -> None:
         self.script = script
         self.plan = plan
+        # Whether a function or class is called by what is not converted with the script, and must go on to fit.
+        self.stays_called = stays_called or (lambda scope: False)
         self.tree = script.tree
         self.name = name
         self.claimed: set[ast.AST] = set()

@@ -55,7 +55,7 @@ def _all_batches(context: Context) -> Iterator[Change]:
         text = tree.segment(node)
         message = f"`{text}` counts the batches of all processes, of which each of N comes to 1/N"
         accelerator = context.accelerator(node) if context.reaches_cheaply(node) else None
-        if accelerator is None or tree.in_fstring(node) or len(counted) < len(uses):
+        if accelerator is None or len(counted) < len(uses):
             context.claim(node)
             message = f"{message}: divide it by `accelerator.num_processes`"
             yield context.change(LENGTH, node, message)

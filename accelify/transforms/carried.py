@@ -105,7 +105,7 @@ def _change(context: Context, place: Place, stmt: Update, numbers: list[ast.expr
             # Its reduce takes tensors alone.
             func = number.func if isinstance(number, ast.Call) else None
             inner = func.value if isinstance(func, ast.Attribute) else None
-        if inner is None or accelerator is None or context.tree.in_fstring(number):
+        if inner is None or accelerator is None:
             return context.todo(CARRIED, stmt, message, _MARK)
         edits.append(verbs.replace(inner, f"{accelerator}.reduce(", inner, ', reduction="mean")', order=10))
     context.averaged += numbers

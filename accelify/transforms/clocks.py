@@ -146,7 +146,7 @@ def _agree(
     tests = [a.test for a in tree.ancestors(stmt) if isinstance(a, ast.If) and a is not script.main_guard]
     early = not _is_behind_anchor(context, stmt)
     message = _message(texts, value, name)
-    if early or tree.in_fstring(value) or not all(script.is_uniform(test) for test in tests):
+    if early or not all(script.is_uniform(test) for test in tests):
         if not reads_files(context) and not _is_opened_by_all(context, texts, stmt):
             return  # what is only written, the main process alone names
         edits: list[Edit] = []

@@ -54,7 +54,7 @@ def transform(context: Context) -> Iterator[Change]:
             f"`{short(tree.segment(call))}` makes one for each GPU of DataParallel, whose copies took one each; a "
             "process has one GPU"
         )
-        edits: list[Edit] = [] if tree.in_fstring(call) else [verbs.replace(count, "1")]
+        edits: list[Edit] = [verbs.replace(count, "1")]
         yield context.change(COPIED, call, message, edits)
 
 

@@ -209,7 +209,7 @@ def _read(
         yield context.change(CONSTANT, reads[0], message, [edit], core=True)
         return
     for read in reads:
-        accelerator = None if context.tree.in_fstring(read) else context.accelerator(read)
+        accelerator = context.accelerator(read)
         if accelerator is not None:
             context.claim(read)
             edit = verbs.replace(read, f"{accelerator}.device")

@@ -191,7 +191,7 @@ def _left_to_defaults(context: Context) -> Iterator[Change]:
     here = place_of(script, anchor) if anchor is not None else None
     told = {named.text for named in context.plan.named_devices}
     for call, callee, name, text in calls_without(script):
-        if context.is_claimed(call) or context.tree.in_fstring(call) or (callee is here and name in told):
+        if context.is_claimed(call) or (callee is here and name in told):
             continue
         if script.interpreter.module_of(callee) in script.modules:
             if all(map(context.is_claimed, script.reads(name, callee))):
@@ -246,7 +246,7 @@ def _bound_anew(context: Context) -> Iterator[Change]:
         for bound in tree.writes(told.name):
             stmt = tree.statement(bound)
             behind = anchor is not None and tree.start(stmt) > anchor.offset
-            if not behind or not isinstance(stmt, ast.Assign) or tree.in_fstring(stmt):
+            if not behind or not isinstance(stmt, ast.Assign):
                 continue
             accelerator = context.accelerator(stmt)
             if accelerator is None or script.scope_of(bound).resolve(told.name) is not told.owner:
@@ -351,7 +351,7 @@ def _constants(context: Context) -> Iterator[Change]:
     numbers = NumberedDevices(script)
     numbered = any(numbers.stands_in(module.tree) for module in script.modules)
     for call in script.calls():
-        if context.is_claimed(call) or tree.in_fstring(call):
+        if context.is_claimed(call):
             continue
         values = [kw.value for kw in call.keywords if kw.arg == "device"]
         if isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args:

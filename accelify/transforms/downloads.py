@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from accelify.analysis.data.fetch_options import told_to_download
 from accelify.analysis.data.fetches import asked_to_download, is_download, makes_ready
@@ -47,8 +47,7 @@ _UNPACKING = frozenset({"extractall", "extract", "copyfileobj"})
 _LOOKING = frozenset("exists isfile isdir is_file is_dir islink listdir".split())
 
 
-@dataclass(frozen=True)
-class _Fetch:
+class _Fetch(NamedTuple):
     """A statement that downloads: the call, whether it does so each time, and whether what it gives back is used."""
 
     call: ast.Call

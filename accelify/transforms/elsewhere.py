@@ -190,7 +190,7 @@ def _emptied(context: Context, call: ast.Call, begun: list[Site]) -> Iterator[Ch
     )
     given = _only_file(context, call) if len(begun) == 1 else None
     accelerator = context.accelerator(call) if given is not None else None
-    if given is None or accelerator is None or context.is_claimed(given) or context.tree.in_fstring(given):
+    if given is None or accelerator is None or context.is_claimed(given):
         yield context.change(ELSEWHERE, call, f'{message}; have only one open it with mode "w"')
         return
     loose = isinstance(given, (ast.IfExp, ast.Lambda, ast.NamedExpr))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
@@ -46,8 +46,7 @@ _SEED = "torch.initial_seed() % 2**31"
 _OLD, _NEW = 4, 5
 
 
-@dataclass(frozen=True)
-class _Made:
+class _Made(NamedTuple):
     """An environment, where it is made and under which name."""
 
     stmt: ast.Assign
@@ -55,8 +54,7 @@ class _Made:
     name: str
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """Where an environment is seeded: behind a statement or before it, and how the Accelerator is written there."""
 
     stmt: ast.stmt

@@ -284,7 +284,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         if reads:
             # What is read of the gathered entries is renamed down to the last of them.
             last = max(change.finding.end_line, *reads)
-            change = replace(change, finding=replace(change.finding, end_line=last))
+            change = change._replace(finding=replace(change.finding, end_line=last))
         yield change
 
 
@@ -364,7 +364,7 @@ def _counted_samples(context: Context, evaluation: EvaluationLoop, names: list[s
             for s in stmt.body
             for n in walk(s)
         )
-        if samples and _is_batch_size(context, evaluation, counted.args[0]) and not tree.in_fstring(counted):
+        if samples and _is_batch_size(context, evaluation, counted.args[0]):
             edits.append(verbs.replace(counted.args[0], f"{own}.size(0)"))
     return edits
 
@@ -430,7 +430,7 @@ def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[s
             and name not in counted
             and others
             and reads
-            and all(_asks_size(context, n) and not tree.in_fstring(n) for n in reads)
+            and all(_asks_size(context, n) for n in reads)
         ):
             names.remove(name)
             swaps += [verbs.replace(read, others[0]) for read in reads]

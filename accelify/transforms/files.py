@@ -358,7 +358,7 @@ def _left_open(context: Context) -> Iterator[Change]:
         if accelerator is None:
             if not is_never_run(context.script, call):
                 yield context.change(FILES, call, "every process would write this file")
-        elif not plain or context.tree.in_fstring(call):
+        elif not plain:
             message = "every process would write this file, and what is made here is used by all of them"
             yield context.todo(FILES, stmt, message, "let one process write this file")
         elif again and not (isinstance(stmt, ast.With) and context.runs_everywhere(stmt)):

@@ -44,7 +44,7 @@ def transform(context: Context) -> Iterator[Change]:
         if not devices or not _names_a_file(context, text):
             continue
         message = f"`{context.tree.segment(devices[0])}` is another device on every process, and names a file"
-        if context.accelerator(text) is None or any(context.tree.in_fstring(node) for node in devices):
+        if context.accelerator(text) is None:
             yield context.todo(NAMED, text, message, _MARK)
             continue
         # Before whatever else comes behind the name: another argument of the call around it.

@@ -216,7 +216,7 @@ def _assigned(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(stmt)
         message = f"`{text_of(target)}` is given one process's own gradient"
         edits: list[Edit] = []
-        if accelerator is not None and not tree.in_fstring(value):
+        if accelerator is not None:
             edits.append(verbs.replace(value, f"{accelerator}.reduce(", value, ', reduction="mean")'))
         yield context.change(BY_HAND, stmt, message, edits)
 

@@ -61,10 +61,9 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _conversions(context: Context) -> Iterator[Change]:
-    tree = context.tree
     for call in context.script.calls():
         func = call.func
-        if not isinstance(func, ast.Attribute) or func.attr != "numpy" or tree.in_fstring(call):
+        if not isinstance(func, ast.Attribute) or func.attr != "numpy":
             continue
         if context.is_claimed(call) or not _needs_copy(context, func.value) or _is_on_cpu(context, call):
             continue
@@ -112,13 +111,13 @@ def _one_branch(context: Context, call: ast.Call) -> list[Edit]:
 
 def _arguments(context: Context) -> Iterator[Change]:
     """Tensors that are handed to a function of NumPy, or of a library on top of it, as they are."""
-    tree, (before, after) = context.tree, context.locations
+    before, after = context.locations
     for call in context.script.calls_named(_takes_from_host):
         name = context.script.qualname(call.func) or ""
         typed = name in HOST_TYPES
         given = call.args[1:] if name.rpartition(".")[2] in _OF_FILES else call.args
         for argument in [*given, *[kw.value for kw in call.keywords]]:
-            if context.is_claimed(argument) or tree.in_fstring(argument):
+            if context.is_claimed(argument):
                 continue
             # Where another line may have moved it, its copy costs nothing.
             if after.of(argument) != {DEVICE} or HOST not in before.of(argument):
@@ -145,12 +144,12 @@ def _takes_from_host(name: str) -> bool:
 
 def _lengths(context: Context) -> Iterator[Change]:
     """Lengths of sequences out of a batch: torch packs by a tensor on the CPU, or by a list."""
-    tree, (before, after) = context.tree, context.locations
+    before, after = context.locations
     for call in context.script.calls_to([_PACKING]):
         if context.is_claimed(call):
             continue
         lengths = call_argument(call, 1, "lengths")
-        if lengths is None or tree.in_fstring(call) or isinstance(lengths, (ast.Starred, ast.List)):
+        if lengths is None or isinstance(lengths, (ast.Starred, ast.List)):
             continue
         # Some callers can hand over what they made on the host: a copy there is right for all.
         if DEVICE not in after.of(lengths) or before.of(lengths) != {HOST} or _is_list(context, lengths):

@@ -52,7 +52,7 @@ def _comes_to_the_device(context: Context, node: ast.expr) -> bool:
 
 
 def _instance(context: Context, call: ast.Call) -> Iterator[Change]:
-    if context.tree.in_fstring(call) or not _comes_to_the_device(context, call.args[0]):
+    if not _comes_to_the_device(context, call.args[0]):
         return
     edit = _with_the_devices(context.tree, call, context.script.qualname)
     if edit is not None:
@@ -92,7 +92,7 @@ def _named(context: Context, compare: ast.Compare, asked: ast.Attribute) -> Iter
         return
     match = _HOST_TYPE.fullmatch(text.value) if _is_text(text) else None  # type: ignore[attr-defined]
     assert isinstance(compare.left, ast.Call)
-    if match is None or compare.left.args or context.tree.in_fstring(compare):
+    if match is None or compare.left.args:
         return
     if not _comes_to_the_device(context, asked.value):
         return

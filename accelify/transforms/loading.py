@@ -128,7 +128,6 @@ def _to_host(context: Context, call: ast.Call) -> Iterator[Change]:
 
 def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
     """States of random numbers out of a checkpoint that is loaded to the device: torch takes them from the host."""
-    tree = context.tree
     for call in context.script.calls_to(_STATES | _ALL_STATES) if placed else ():
         name = context.script.qualname(call.func) or ""
         state = call_argument(call, 0, "states" if name in _ALL_STATES else "new_state")
@@ -136,7 +135,7 @@ def _random_states(context: Context, placed: set[ast.expr]) -> Iterator[Change]:
             continue
         if not isinstance(state, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
             continue
-        if tree.in_fstring(call) or not comes_from(context.script, state, placed):
+        if not comes_from(context.script, state, placed):
             continue
         edits: list[Edit] = [verbs.replace(state, state, ".cpu()", order=5)]
         if name in _ALL_STATES:

@@ -71,8 +71,6 @@ def transform(context: Context) -> Iterator[Change]:
     nodes.sort(key=lambda n: (tree.start(tree.statement(n)), tree.end(n), -tree.start(n)))
     taken_to_cpu = _taken_to_cpu(context)
     for node in nodes:
-        if context.tree.in_fstring(node):
-            continue
         if isinstance(node, ast.Subscript):
             yield from _index(context, node)
             continue
@@ -96,7 +94,7 @@ def _following(context: Context) -> Iterator[Change]:
         text = _short(context.tree.segment(site))
         message = f"`{text}` is left on the host, where the batches that it is run on no longer are"
         accelerator = context.accelerator(site)
-        if accelerator is None or context.tree.in_fstring(site) or context.is_claimed(site):
+        if accelerator is None or context.is_claimed(site):
             yield context.todo(MEETING, site, message, "move this model to the device of its batches")
             continue
         edit = verbs.replace(site, site, f".to({accelerator}.device)")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.program import Module
 from accelify.transforms.base import Rule
 from accelify.writer.edits import Edit
 
 
-@dataclass(frozen=True)
-class MendedElsewhere:
+class MendedElsewhere(NamedTuple):
     """An edit in such a module: right for who calls it from elsewhere, too."""
 
     module: Module

@@ -45,7 +45,7 @@ def transform(context: Context) -> Iterator[Change]:
             reading = {s for s in tree.nodes(ast.Assign) if comes_from(script, s.value, given)}
             stmt = taken_out_at(script, one, reading)
             places = {*places, stmt.value} if stmt is not None else set()
-        if not places or any(context.is_claimed(place) or tree.in_fstring(place) for place in places):
+        if not places or any(context.is_claimed(place) for place in places):
             mark = "take `module.` off the names of what is merged into the model's weights"
             message = f"{_MESSAGE}, which those into which they are merged have not any more: take it off"
             yield context.todo(PARALLEL, one.call, message, mark)

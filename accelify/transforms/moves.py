@@ -53,7 +53,7 @@ class _Moves:
         self._needed_early: dict[v.Thing, bool] = {}
         self._scripts = any(module.tree.mentions("jit") for module in self.script.modules)
         for call in self.script.calls():
-            if not context.is_claimed(call) and not self.tree.in_fstring(call):
+            if not context.is_claimed(call):
                 fate = self._decide(call)
                 if fate is not None:
                     self.fate[call] = fate
@@ -531,7 +531,7 @@ class _Moves:
                 isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(stmt.targets) == 1
             ):
                 continue
-            if self._is_claimed(stmt) or len(target.elts) != len(value.elts) or self.tree.in_fstring(stmt):
+            if self._is_claimed(stmt) or len(target.elts) != len(value.elts):
                 continue
             pairs = list(zip(target.elts, value.elts, strict=True))
             gone = [(t, w) for t, w in pairs if self._same(t, w)]

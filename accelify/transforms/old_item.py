@@ -43,7 +43,7 @@ def transform(context: Context) -> Iterator[Change]:
     others: list[tuple[ast.Subscript, ast.expr]] = []
     mended = False
     for node, held in _reads(context.tree.nodes(ast.Subscript)):
-        if tree.in_fstring(node) or not scalars.has(held):
+        if not scalars.has(held):
             others.append((node, held))
             continue
         edit = verbs.replace(node, held, ".item()", yielding=True)

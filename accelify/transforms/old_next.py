@@ -31,7 +31,7 @@ def transform(context: Context) -> Iterator[Change]:
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr != "next" or call.args or call.keywords:
             continue
-        if script.callees(call) or not script.is_a(func.value, v.ITERATOR) or tree.in_fstring(call):
+        if script.callees(call) or not script.is_a(func.value, v.ITERATOR):
             continue
         loaders = script.iterated(func.value)
         prepared = bool(loaders & context.plan.prepared)

@@ -29,7 +29,7 @@ def transform(context: Context) -> Iterator[Change]:
     found = list(script.calls()) if any(m.tree.mentions(_WORD) for m in script.modules) else []
     for call in found:
         mode = _writing_mode(call)
-        if mode is None or script.qualname(call.func) != "h5py.File" or tree.in_fstring(call):
+        if mode is None or script.qualname(call.func) != "h5py.File":
             continue
         if context.is_guarded(call) or context.plan.on_main_only(call) or context.is_claimed(call):
             continue

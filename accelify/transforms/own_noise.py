@@ -63,7 +63,6 @@ def transform(context: Context) -> Iterator[Change]:
             context.for_accelerate
             or accelerator is None
             or not isinstance(func, ast.Attribute)
-            or context.tree.in_fstring(call)
             or context.is_claimed(call)
         ):
             yield context.change(

@@ -144,9 +144,9 @@ def _unwrapped_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]])
     """`.module` of other modules, which on one process there is none of: told by the script's own flag, or named."""
     done: set[ast.Call] = set()
     for one in unwrapped_elsewhere(context.script, set(wrapped)):
-        models, tree = context.script.models_of(one.model), context.tree
+        models = context.script.models_of(one.model)
         accelerator, flag = context.accelerator(one.call), one.flag
-        if one.call in done or tree.in_fstring(one.call) or context.is_claimed(one.model):
+        if one.call in done or context.is_claimed(one.model):
             continue
         done.add(one.call)
         file = one.module.path.name if one.module.path is not None else "another module"
@@ -268,7 +268,7 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
             continue
         if any("module" in c.attributes for t in models if t.cls is not None for c in t.cls.ancestry()):
             continue
-        if tree.in_fstring(call) or context.is_claimed(call) or not comes_from(script, state, loads):
+        if context.is_claimed(call) or not comes_from(script, state, loads):
             continue
         taken = '.removeprefix("module.")' if whole else ""
         taken += "".join(f'.replace("{name}.module.", "{name}.")' for name in sorted(inner))
@@ -351,10 +351,9 @@ def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]
 
 def _read_again(context: Context, keys: set[str | None]) -> Iterator[Change]:
     """What this run has saved and loads when it has trained is in no wrapper either."""
-    tree = context.tree
     for module in context.script.modules if keys else ():
         for key, node in taken_out(module.tree.module) if module.tree.mentions(".module") else ():
-            if key not in keys or context.is_claimed(node) or tree.in_fstring(node):
+            if key not in keys or context.is_claimed(node):
                 continue
             if context.plan.is_prepared(node.value) or not trained_before(context.script, node):
                 continue
@@ -418,7 +417,7 @@ def _only_patches(callee: Scope, name: str) -> bool:
 def _inner_modules(context: Context, parts: set[Thing]) -> Iterator[Change]:
     """`.module` of what was wrapped and is not prepared, which has none any more."""
     for node in context.tree.nodes(ast.Attribute) if parts else ():
-        if node.attr != "module" or context.tree.in_fstring(node):
+        if node.attr != "module":
             continue
         held = context.script.things(node.value)
         if held and held <= parts:

@@ -162,7 +162,7 @@ def _beside_bars(context: Context) -> Iterator[Change]:
 def _is_body_of_lambda(context: Context, call: ast.Call) -> bool:
     """`lambda text: bar.write(text)`, which hands on how to print beside the bar."""
     around = context.tree.parent(call)
-    return isinstance(around, ast.Lambda) and around.body is call and not context.tree.in_fstring(call)
+    return isinstance(around, ast.Lambda) and around.body is call
 
 
 def _is_of_console(context: Context, func: ast.expr) -> bool:
@@ -283,7 +283,7 @@ def _log_files(context: Context) -> Iterator[Change]:
             continue
         accelerator = context.accelerator(call) if context.reaches_cheaply(call) else None
         edits: list[Edit] = []
-        if accelerator is not None and not context.tree.in_fstring(call):
+        if accelerator is not None:
             text = f'{context.tree.segment(mode)} if {accelerator}.is_main_process else "a"'
             edits.append(verbs.replace(mode, text))
         yield context.change(LOGGING, call, "every process empties this file when it opens it", edits)

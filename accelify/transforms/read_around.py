@@ -53,7 +53,7 @@ def read_back(context: Context, written: list[ast.stmt], until: int | None = Non
         return False
     end, scope = tree.end(written[-1]), script.scope_of(written[-1])
     for node in scope.nodes:
-        if not isinstance(node, ast.Call) or tree.start(node) < end or tree.in_fstring(node):
+        if not isinstance(node, ast.Call) or tree.start(node) < end:
             continue
         if until is not None and tree.start(node) > until:
             continue
@@ -90,7 +90,7 @@ def read_before(context: Context, run: list[ast.stmt]) -> bool:
     }
     scope, start = script.scope_of(run[0]), tree.start(run[0])
     for node in scope.nodes if removed else ():
-        if not isinstance(node, ast.Call) or tree.start(node) > start or tree.in_fstring(node):
+        if not isinstance(node, ast.Call) or tree.start(node) > start:
             continue
         name = script.qualname(node.func) or ""
         reads = name.startswith(READING) and opens_for_writing(node, name) is None

@@ -30,7 +30,7 @@ def transform(context: Context) -> Iterator[Change]:
         if not isinstance(node.op, ast.Mod) or _is_text(node.left):
             continue
         for number in _whole_divisions(context, node.right):
-            if number in done or context.tree.in_fstring(number) or context.is_claimed(number):
+            if number in done or context.is_claimed(number):
                 continue
             if _is_guarded(context, number) or not _is_of_one_process(context, number):
                 continue

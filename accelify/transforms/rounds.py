@@ -131,7 +131,7 @@ def _left_out(context: Context) -> Iterator[Change]:
             f"`{text}` counts the whole batches of all processes: of N processes, each comes to 1/N of them"
         )
         accelerator = context.accelerator(branch)
-        if accelerator is None or context.tree.in_fstring(number):
+        if accelerator is None:
             yield context.todo(ROUNDS, branch, message, "divide this by the number of processes")
             continue
         divided = verbs.replace(number, number, f" // {accelerator}.num_processes")

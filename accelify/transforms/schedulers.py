@@ -191,7 +191,7 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
         yield from _of_models(context, done)
         models = {t for t in plan.prepared if t.kind == v.MODEL}
         for part in [*step_coefficients(script, loop), *model_coefficients(script, loop, models)]:
-            if part.node in done or context.tree.in_fstring(part.node):
+            if part.node in done:
                 continue
             done.add(part.node)
             text = short(context.tree.segment(part.node))

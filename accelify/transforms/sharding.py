@@ -194,7 +194,7 @@ def _shapes(context: Context) -> Iterator[Change]:
                 break
             # Of a shape in brackets, what it is the shape of may have its dimensions put together.
             own = _batch_at_hand(context, call, viewed) if arguments is call.args else None
-            leads = argument is arguments[0] and argument is node and not tree.in_fstring(call)
+            leads = argument is arguments[0] and argument is node
             if shaped and leads:
                 edit = verbs.replace(argument, "-1")
                 yield context.change(BATCH_SHAPE, call, message, [edit])

@@ -31,12 +31,11 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _split_runs(context: Context) -> Iterator[Change]:
     """`nn.parallel.data_parallel(model, x)` runs the model on parts of the batch: here, on all of its own."""
-    tree = context.tree
     for call in context.script.calls_to(k.SPLIT_RUNS):
         if context.is_claimed(call):
             continue
         message = "prepare distributes the model; data_parallel must not spread it over the same GPUs"
-        edits = [] if tree.in_fstring(call) else _plain_run(context, call)
+        edits = _plain_run(context, call)
         if edits:
             context.claim(call.func, *call.args[2:4])
             edits = _of_one_branch(context, call) or edits

@@ -2,6 +2,13 @@
 
 def train(model, loader, optimizer):    ->  def train(accelerator, model, loader, optimizer):
 train(model, loader, optimizer)         ->  train(accelerator, model, loader, optimizer)
+
+Where calls of such a function stay as they are, in files that are not converted with the script, they still fit:
+
+def train(model, loader, optimizer):    ->  def train(model, loader, optimizer, accelerator=None):
+                                                if accelerator is None:
+                                                    accelerator = Accelerator()
+train(model, loader, optimizer)         ->  train(model, loader, optimizer, accelerator=accelerator)
 """
 
 from __future__ import annotations
@@ -174,7 +181,8 @@ def _begins_module(context: Context, scope: Scope, first: ast.stmt) -> bool:
 def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit]:
     tree = context.tree
     function = function_of(context.script, scope)
-    edits: list[Edit] = []
+    optional = context.stays_called(scope)
+    edits: list[Edit] = _made_where_left_out(context, function) if optional else []
     if scope.kind == "class":
         first = _first(function)
         kept = isinstance(first, ast.Expr) and _hands_to_base(context, first.value, places)
@@ -183,24 +191,64 @@ def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit
             behind = _begins_module(context, scope, first)
             edits.append((InsertAfter if behind else InsertBefore)(first, lines, order=-60))
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    edits.append(_parameter(function))
+    edits.append(_parameter(function, optional))
     for call in context.script.callers(function):
         default = movable_default(context.script, call)
         if default is not None:
-            edits += _made_in_the_body(context, call, default)
+            edits += _made_in_the_body(context, call, default, optional)
             continue
         accelerator = NAME if _hands_to_base(context, call, places) else context.accelerator(call)
         if accelerator is None:
             raise verbs.EditError(f"the Accelerator cannot be handed over in line {tree.line_of(call)}")
-        if _is_unbound(context, call) and call.args:
+        if not optional and _is_unbound(context, call) and call.args:
             # `Base.__init__(self, lr)`: behind the object.
             edits.append(verbs.AddArgument(call, accelerator, after=call.args[0]))
         else:
-            edits.append(verbs.AddArgument(call, accelerator, first=True))
+            edits.append(_argument(call, accelerator, optional))
     return edits
 
 
-def _made_in_the_body(context: Context, call: ast.Call, default: Default) -> list[Edit]:
+def _argument(call: ast.Call, accelerator: str, optional: bool) -> Edit:
+    if optional:
+        return verbs.AddArgument(call, f"{NAME}={accelerator}")
+    return verbs.AddArgument(call, accelerator, first=True)
+
+
+def _made_where_left_out(context: Context, function: Scope) -> list[Edit]:
+    """The lines in which a function makes the Accelerator that a call has left out.
+
+    Raises:
+        EditError: when no line can stand before its first one.
+    """
+    first, script = _first(function), context.script
+    if not context.tree.own_line(first):
+        where = f"`{_name(function)}` in line {context.tree.line_of(function.node)}"
+        raise verbs.EditError(
+            f"{where}, which other files call, has its body in the line of its head: give it one"
+        )
+    # As the script makes it, as far as that is no question of the script's own options.
+    told = [f"{name}={value}" for name, value in context.plan.arguments.items() if _is_literal(value)]
+    made = f"{NAME} = Accelerator({', '.join(told)})"
+    lines = (f"if {NAME} is None:", f"{context.tree.indent_unit()}{made}")
+    edits: list[Edit] = [InsertBefore(first, lines, order=-61)]
+    anchor, module = context.plan.anchor, script.module_of(function.node)
+    if anchor is None or script.module_of(anchor.block[0]) is not module:
+        root = module.scopes.module.node
+        assert isinstance(root, ast.Module)
+        package = "accelerate" if context.for_accelerate else "accelify.runtime"
+        edits.append(context.import_line(root, f"from {package} import Accelerator")[0])
+    return edits
+
+
+def _is_literal(text: str) -> bool:
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return False
+    return True
+
+
+def _made_in_the_body(context: Context, call: ast.Call, default: Default, optional: bool) -> list[Edit]:
     """`def f(loss=Mean()):` as `def f(loss=None):`, with the default in its first lines, which know the Accelerator.
 
     Raises:
@@ -210,7 +258,7 @@ def _made_in_the_body(context: Context, call: ast.Call, default: Default) -> lis
     accelerator = NAME if _name(default.function) == "__init__" else context.accelerator(first)
     if accelerator is None or not tree.own_line(first) or default.value.lineno != default.value.end_lineno:
         raise verbs.EditError(f"the Accelerator cannot be handed over in line {tree.line_of(call)}")
-    value = verbs.written(tree, default.value, [verbs.AddArgument(call, accelerator, first=True)])
+    value = verbs.written(tree, default.value, [_argument(call, accelerator, optional)])
     lines = (f"if {default.name} is None:", f"    {default.name} = {value}")
     return [verbs.replace(default.value, "None"), InsertBefore(first, lines, order=-59)]
 
@@ -228,8 +276,10 @@ def _is_unbound(context: Context, call: ast.Call) -> bool:
     )
 
 
-def _parameter(function: Scope) -> Edit:
+def _parameter(function: Scope, optional: bool) -> Edit:
     node = function.node
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    if optional:
+        return verbs.AddParameter(node, NAME, default="None")
     own = function.self_name() is not None
     return verbs.AddParameter(node, NAME, after=[*node.args.posonlyargs, *node.args.args][0] if own else None)

@@ -30,8 +30,8 @@ def is_first_gpu(node: ast.AST) -> bool:
 
 def can_go(context: Context, module: Module, text: ast.expr) -> bool:
     """Whether a text is written out, and nothing of the program asks for it: `if device == "cuda:0":`."""
-    if not is_first_gpu(text) or module.tree.in_fstring(text):
-        return False
+    if not is_first_gpu(text) or isinstance(module.tree.parent(text), ast.JoinedStr):
+        return False  # a part of a longer text is none that a device is made of
     modules = dict.fromkeys(context.script.program.modules.values())
     return module.tree.segment(text)[1:-1] == FIRST and not any(
         is_first_gpu(part)

@@ -67,16 +67,11 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _bare_uses(context)
     yield from _copied(context)
     yield from _asked_elsewhere(context)
-    yield from _in_text(context)
     yield from _behind_a_move(context)
     yield from _of_copies(context)
     tree = context.tree
     for node in tree.nodes(ast.Attribute):
-        if (
-            context.is_claimed(node)
-            or tree.in_fstring(node)
-            or not isinstance(node.value, (ast.Name, ast.Attribute))
-        ):
+        if context.is_claimed(node) or not isinstance(node.value, (ast.Name, ast.Attribute)):
             continue
         through_module = isinstance(node.value, ast.Attribute) and node.value.attr == "module"
         base = node.value.value if through_module and isinstance(node.value, ast.Attribute) else node.value
@@ -135,7 +130,7 @@ def _of_copies(context: Context) -> Iterator[Change]:
     if not tree.mentions("deepcopy") or not tree.mentions("DataParallel"):
         return
     for node in tree.nodes(ast.Attribute):
-        if node.attr != "module" or context.is_claimed(node) or tree.in_fstring(node):
+        if node.attr != "module" or context.is_claimed(node):
             continue
         if not isinstance(node.ctx, ast.Load) or not isinstance(node.value, (ast.Name, ast.Attribute)):
             continue
@@ -162,7 +157,7 @@ def _behind_a_move(context: Context) -> Iterator[Change]:
             model = model.func.value
         if node.attr != "module" or model is node.value or not isinstance(model, (ast.Name, ast.Attribute)):
             continue
-        if context.is_claimed(node) or tree.in_fstring(node) or not _is_prepared_name(context, model):
+        if context.is_claimed(node) or not _is_prepared_name(context, model):
             continue
         if _has_part_of_that_name(context, model):
             continue
@@ -191,7 +186,7 @@ def _either_way(context: Context) -> Iterator[Change]:
     """`model.module if several else model` is one thing, whether the model is wrapped or not."""
     tree = context.tree
     for choice in tree.nodes(ast.IfExp) if tree.mentions(".module") else ():
-        if context.is_claimed(choice) or tree.in_fstring(choice):
+        if context.is_claimed(choice):
             continue
         for arm, bare in ((choice.body, choice.orelse), (choice.orelse, choice.body)):
             inner = [n for n in walk(arm) if isinstance(n, ast.Attribute) and n.attr == "module"]
@@ -323,7 +318,7 @@ def _bare_uses(context: Context) -> Iterator[Change]:
             # Only one process runs this: the wrapper would wait there for the others.
             wanted = True
         compiled = compiles and _is_compiled(context, name)
-        if not (wanted or asked or compiled) or context.is_claimed(name) or tree.in_fstring(name):
+        if not (wanted or asked or compiled) or context.is_claimed(name):
             continue
         known = _can_be_wrapped if asked else _is_prepared_name
         if not known(context, name) or not _after_prepare(context, name):
@@ -345,7 +340,7 @@ def _bare_uses(context: Context) -> Iterator[Change]:
 def _asked_elsewhere(context: Context) -> Iterator[Change]:
     """Models whose class functions of other modules ask for: handed over bare where they do nothing else with them."""
     for one in asked_elsewhere(context.script, context.plan.prepared):
-        if context.is_claimed(one.model) or context.tree.in_fstring(one.model):
+        if context.is_claimed(one.model):
             continue
         if context.is_guarded(one.model):
             continue  # what one process runs alone is handed the bare model anyway
@@ -365,34 +360,6 @@ def _asked_elsewhere(context: Context) -> Iterator[Change]:
             continue
         edit = verbs.replace(one.model, context.unwrapped(one.model, accelerator))
         yield context.change(UNWRAP, one.model, message, [edit])
-
-
-def _in_text(context: Context) -> Iterator[Change]:
-    """`f"{model.__class__.__name__}"`, which would show the wrapper's.
-
-    Places inside an f-string are not reliable: what is asked is looked for in its text, and has to be there as often.
-    """
-    tree = context.tree
-    asks = tree.mentions("__class__") or tree.mentions("type(")
-    for text in tree.nodes(ast.JoinedStr) if asks else ():
-        if tree.in_fstring(text) or context.is_claimed(text):
-            continue
-        asked: dict[tuple[str, str, str], list[ast.expr]] = {}
-        for node in walk(text):
-            if isinstance(node, ast.Attribute) and node.attr == "__class__":
-                asked.setdefault(("", dotted(node.value) or "", ".__class__"), []).append(node.value)
-            elif isinstance(node, ast.Call) and dotted(node.func) == "type" and len(node.args) == 1:
-                asked.setdefault(("type(", dotted(node.args[0]) or "", ")"), []).append(node.args[0])
-        accelerator = context.accelerator(text)
-        for (head, name, tail), models in asked.items() if accelerator else ():
-            things = {t for model in models for t in context.script.models_of(model)}
-            if not name or not all(_can_be_wrapped(context, m) for m in models):
-                continue
-            if not context.plan.after_prepare(text, things):
-                continue
-            edits: list[Edit] = [verbs.replace(m, f"{accelerator}.unwrap_model(", m, ")") for m in models]
-            message = f"`{head}{name}{tail}` would be the wrapper's class once the model is wrapped"
-            yield context.change(UNWRAP, text, message, edits)
 
 
 def _is_list_by_now(context: Context, node: ast.Name | ast.Attribute) -> bool:

@@ -90,7 +90,7 @@ class _Names:
             # Torch's own wrapper gives them a prefix of its own; unwrapped, or in accelify's, they have none.
             modules = source.func.attr == "named_modules"
             again = context.accelerator(source) is None if modules else context.for_accelerate
-            if tree.in_fstring(source) or (again and after):
+            if again and after:
                 mark = "the names have no `module.` before them any more"
                 yield context.todo(PARALLEL, source, f"{_LOST}: here they are read with it", mark)
                 continue
@@ -111,7 +111,7 @@ class _Names:
             if context.is_claimed(name) or not self.wraps_of(model, name):
                 continue
             found = re.match(r"[rRuU]?(\"{3}|'{3}|\"|')(module\.)", tree.segment(name))
-            if found is None or tree.in_fstring(name):
+            if found is None:
                 mark = "the name has no `module.` before it any more"
                 yield context.todo(PARALLEL, name, f"{_LOST}: here one is asked for with it", mark)
                 continue

@@ -37,13 +37,12 @@ def transform(context: Context) -> Iterator[Change]:
         message = f"`{text}` is there only while DataParallel wraps the model"
         parent = tree.parent(node)
         if isinstance(parent, ast.Call) and dotted(parent.func) == "len" and node.attr == "device_ids":
-            if not tree.in_fstring(node):
-                yield context.change(PARALLEL, node, message, [verbs.replace(parent, "1")])
-                continue
+            yield context.change(PARALLEL, node, message, [verbs.replace(parent, "1")])
+            continue
         first = isinstance(parent, ast.Subscript) and parent.value is node and is_constant(parent.slice, 0)
         device = parent if first else node if node.attr != "device_ids" else None
         accelerator = context.accelerator(node) if device is not None else None
-        if accelerator is None or tree.in_fstring(node):
+        if accelerator is None:
             yield context.todo(PARALLEL, node, message, "a process has one device, accelerator.device")
             continue
         assert isinstance(device, ast.expr)

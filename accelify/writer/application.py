@@ -204,7 +204,10 @@ class Application(Blocks):
             if isinstance(edit, AddArgument) and edit.after is None:
                 base = (arguments.with_first if edit.first else arguments.with_last)(base, edit.text)
             elif isinstance(edit, AddParameter):
-                base = arguments.with_parameter(base, edit.function, edit.name, edit.after)
+                if edit.default:
+                    base = arguments.with_option(base, edit.function, edit.name, edit.default)
+                else:
+                    base = arguments.with_parameter(base, edit.function, edit.name, edit.after)
         return base
 
     def _argument(self, node: ast.AST, argument: ast.AST, base: Any, name: str) -> Any:

@@ -129,6 +129,26 @@ def with_parameter(
     return function.with_changes(params=params.with_changes(**{field: [new, *known]}))
 
 
+def with_option(
+    function: cst.FunctionDef, node: ast.FunctionDef | ast.AsyncFunctionDef, name: str, default: str
+) -> cst.FunctionDef:
+    """A function with one parameter more that calls may leave out: the last of those that have a name."""
+    params = function.params
+    field = "kwonly_params" if node.args.vararg is not None or node.args.kwonlyargs else "params"
+    known = [*getattr(params, field)]
+    equal = cst.AssignEqual(whitespace_before=_NONE, whitespace_after=_NONE)
+    new = cst.Param(cst.Name(name), default=cst.parse_expression(default), equal=equal)
+    if known:
+        last, before = known[-1], function.whitespace_before_params
+        lined = isinstance(before, cst.ParenthesizedWhitespace) and not _comments(before)
+        between = cst.Comma(whitespace_after=before) if lined else _COMMA
+        new = new.with_changes(comma=last.comma, whitespace_after_param=last.whitespace_after_param)
+        if isinstance(last.comma, cst.Comma) and node.args.kwarg is not None:
+            between = last.comma
+        known[-1] = last.with_changes(comma=between, whitespace_after_param=_NONE)
+    return function.with_changes(params=params.with_changes(**{field: [*known, new]}))
+
+
 def _grouped(args: Sequence[cst.Arg]) -> list[cst.Arg]:
     """Arguments before or after which another one can come: a generator gets parentheses that are not the call's."""
     found = [*args]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,17 +51,17 @@ class Blocks(SimpleStatements):
         self.touched: set[ast.AST] = set()
         for edit in self.edits:
             self._record(edit)
-        self._touch(self.emptied.gone)
-        self._touch(self.emptied.without_else | self.emptied.negated | self.emptied.opened)
+        self.touch(self.emptied.gone)
+        self.touch(self.emptied.without_else | self.emptied.negated | self.emptied.opened)
 
     def _record(self, edit: Edit) -> None:
         tree = self.tree
-        self._touch([node_of(edit)])
+        self.touch([node_of(edit)])
         if isinstance(edit, InsertBefore):
             stmt = first_on_line(tree, edit.statement)
             if not tree.own_line(stmt) or tree.is_elif(stmt):
                 self._check_inline(stmt, edit.lines)
-            self._touch([stmt])
+            self.touch([stmt])
             self.before[stmt].append(edit)
         elif isinstance(edit, InsertAfter):
             stmt = last_on_line(tree, edit.statement)
@@ -69,12 +69,12 @@ class Blocks(SimpleStatements):
                 self._check_inline(first_on_line(tree, stmt), edit.lines)
             if not tree.ends_line(stmt):
                 raise EditError(f"line {self.line(stmt)} holds {_MORE}")
-            self._touch([stmt])
+            self.touch([stmt])
             self.after[stmt].append(edit)
         elif isinstance(edit, PutUnder):
             block = tree.block_of(edit.first)[2]
             inside = block[block.index(edit.first) : block.index(edit.last) + 1]
-            self._touch(inside)
+            self.touch(inside)
             if not tree.own_line(edit.first) or not tree.ends_line(edit.last) or tree.is_elif(edit.first):
                 if not edit.header.startswith("if ") or not all(isinstance(s, ast.Expr) for s in inside):
                     raise EditError(f"line {self.line(edit.first)} holds {_MORE}")
@@ -88,7 +88,8 @@ class Blocks(SimpleStatements):
         if not inline or len(lines) != 1 or lines[0].startswith("#"):
             raise EditError(f"line {self.line(stmt)} holds {_MORE}")
 
-    def _touch(self, nodes: Any) -> None:
+    def touch(self, nodes: Iterable[ast.AST]) -> None:
+        """Have nodes written anew, with those around them."""
         for node in nodes:
             current: ast.AST | None = node
             while current is not None and current not in self.touched:

@@ -11,16 +11,20 @@ from collections.abc import Iterator, Sequence
 from accelify.analysis.syntax import walk
 from accelify.writer.errors import EditError
 
+_LONGEST_CALL = 60
 _KNOWN = frozenset({*dir(builtins), *vars(builtins), "__file__", "__path__", "__annotations__", "__class__"})
 
 
-def check(before: Sequence[str], after: Sequence[str], modules: Sequence[ast.Module]) -> None:
+def check(
+    before: Sequence[str], after: Sequence[str], modules: Sequence[ast.Module], files: Sequence[str]
+) -> None:
     """Look at some files that are edited together.
 
     Args:
         before: their texts as they were; `async=` of old releases of torch may stand in them.
         after: their texts as they are to be written, in the same order.
         modules: what was read of the texts as they were.
+        files: what the files are called.
 
     Raises:
         EditError: when one binds a name no longer, or a call does not fit its function any more.
@@ -28,7 +32,7 @@ def check(before: Sequence[str], after: Sequence[str], modules: Sequence[ast.Mod
         ValueError: when one is not Python.
     """
     trees = [ast.parse(text) for text in after]
-    for old, new, tree in zip(before, after, trees, strict=True):
+    for old, new, tree, file in zip(before, after, trees, files, strict=True):
         if old == new:
             continue
         try:
@@ -38,8 +42,11 @@ def check(before: Sequence[str], after: Sequence[str], modules: Sequence[ast.Mod
                 raise
         missing = unbound(new)
         if missing and (missing := missing - _unbound_before(old)):
-            raise EditError(f"`{min(missing)}` would be bound nowhere")
-    _check_calls(modules, trees)
+            name = min(missing)
+            line = next((n.lineno for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name), 1)
+            where = f"{file}, where line {line} of what would be written reads it"
+            raise EditError(f"`{name}` would be bound nowhere in {where}: bind that name above it")
+    _check_calls(modules, trees, files)
 
 
 def _compiles(text: str) -> bool:
@@ -87,7 +94,7 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
         yield from _tables(child)
 
 
-def _check_calls(old_trees: Sequence[ast.Module], trees: Sequence[ast.Module]) -> None:
+def _check_calls(old_trees: Sequence[ast.Module], trees: Sequence[ast.Module], files: Sequence[str]) -> None:
     """Complain of a call that fitted its function and does not any more."""
     new = [dict(_signatures(tree)) for tree in trees]
     old = [dict(_signatures(tree)) for tree in old_trees]
@@ -99,11 +106,20 @@ def _check_calls(old_trees: Sequence[ast.Module], trees: Sequence[ast.Module]) -
     }
     if not changed:
         return
-    earlier = Counter(name for name, _ in _misfits(old_trees, old, changed))
-    for name, line in _misfits(trees, new, changed):
+    misfits = list(_misfits(trees, new, changed))
+    earlier = Counter(name for name, _, _ in _misfits(old_trees, old, changed)) if misfits else Counter[str]()
+    for name, index, call in misfits:
         if not earlier[name]:
-            raise EditError(f"the call of `{name}` in line {line} would not fit it any more")
+            raise EditError(
+                f"the call `{_short(call)}` in {files[index]} would not fit `{name}` any more: "
+                f"call it from what the training comes to, or give it what `{name}` takes by name with a default"
+            )
         earlier[name] -= 1
+
+
+def _short(call: ast.Call) -> str:
+    text = ast.unparse(call)
+    return text if len(text) <= _LONGEST_CALL else f"{text[: _LONGEST_CALL - 3]}..."
 
 
 def _signatures(tree: ast.Module) -> Iterator[tuple[str, ast.arguments]]:
@@ -131,10 +147,10 @@ def _signatures(tree: ast.Module) -> Iterator[tuple[str, ast.arguments]]:
 
 def _misfits(
     trees: Sequence[ast.Module], signatures: Sequence[dict[str, ast.arguments]], names: set[str]
-) -> Iterator[tuple[str, int]]:
+) -> Iterator[tuple[str, int, ast.Call]]:
     """The calls of functions of these names that do not fit them, in the files that define or import them."""
     everywhere = {name: one[name] for one in signatures for name in names & one.keys()}
-    for tree, defined in zip(trees, signatures, strict=True):
+    for index, (tree, defined) in enumerate(zip(trees, signatures, strict=True)):
         calls: list[ast.Call] = []
         bound: set[str] = set()
         imported: set[str] = set()
@@ -154,7 +170,7 @@ def _misfits(
         for call in calls if known else ():
             if isinstance(call.func, ast.Name) and call.func.id in known:
                 if not fits(call, known[call.func.id]):
-                    yield call.func.id, call.lineno
+                    yield call.func.id, index, call
 
 
 def fits(call: ast.Call, signature: ast.arguments) -> bool:

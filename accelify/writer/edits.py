@@ -72,11 +72,12 @@ class NameArgument:
 
 @dataclass(frozen=True)
 class AddParameter:
-    """Add a parameter to a function: the first, or the second one of a method."""
+    """Add a parameter to a function: the first, or the second one of a method, or with a `default` the last."""
 
     function: ast.FunctionDef | ast.AsyncFunctionDef
     name: str
     after: ast.arg | None = None
+    default: str = ""
 
 
 @dataclass(frozen=True)
@@ -209,10 +210,7 @@ def place_of(tree: Tree, edit: Edit) -> int:
             return tree.end(call.func)
         case DropArgument(item=item):
             return tree.start(item)
-    node = node_of(edit)
-    if tree.in_fstring(node):  # where places are not reliable before Python 3.12
-        node = [around for around in tree.ancestors(node) if isinstance(around, ast.JoinedStr)][-1]
-    return tree.start(node)
+    return tree.start(node_of(edit))
 
 
 def text_of(edit: Edit) -> str:

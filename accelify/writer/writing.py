@@ -12,6 +12,7 @@ from accelify.obsolete_keywords import OBSOLETE, masked
 from accelify.writer.application import Application
 from accelify.writer.edits import Delete, DropElse, Edit, Replace, node_of
 from accelify.writer.errors import EditError
+from accelify.writer.given_back import with_lost_blanks
 from accelify.writer.rows import block_of_rows, rows_of
 from accelify.writer.templates import expression
 
@@ -37,11 +38,18 @@ def expression_with(tree: Tree, node: ast.expr, edits: Iterable[Edit]) -> str:
 
 
 class Written:
-    """A script with its edits made: `data` is its new text."""
+    """A script with its edits made: `data` is its new text.
 
-    def __init__(self, tree: Tree, edits: Iterable[Edit]) -> None:
+    Args:
+        tree: the script.
+        edits: what is to be done.
+        copied: nodes that are written anew though nothing changes in them, to try the writer out.
+    """
+
+    def __init__(self, tree: Tree, edits: Iterable[Edit], copied: Iterable[ast.AST] = ()) -> None:
         self.tree = tree
         self.work = Application(tree, edits)
+        self.work.touch(copied)
         parts: list[bytes] = []
         cursor = size = 0
         # What was read by libcst: the new tree, the statements, and where they begin and end, before and after.
@@ -77,6 +85,9 @@ class Written:
         try:
             module = cst.parse_module(source, config)
             same = module.code == source
+            if not same:
+                module = with_lost_blanks(module, self.tree, block)
+                same = module.code == source
         except (cst.ParserSyntaxError, cst.CSTValidationError, RecursionError) as error:
             raise EditError("libcst does not read it") from error
         if not same:

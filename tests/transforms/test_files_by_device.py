@@ -29,9 +29,9 @@ def test_the_kind_of_the_device_is_the_same_everywhere(text: str, after: str) ->
     assert f"torch.load({after}, map_location=accelerator.device)" in loaded.new_text
 
 
-def test_a_formatted_string_is_left_to_a_person() -> None:
+def test_a_formatted_string_has_the_kind_too() -> None:
     conversion = convert(setup=CHOICE, end='torch.save(model.state_dict(), f"net_{device}.pt")')
-    assert "# TODO(accelify ACC213): name the file after device.type" in conversion.new_text
+    assert 'f"net_{device.type}.pt"' in conversion.new_text
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from accelify.conversion import Conversion
 from accelify.convert import convert_project
 from accelify.source import Source
+from accelify.writer.errors import EditError
 
 TRAIN = """\
 import torch
@@ -64,6 +65,20 @@ def test_what_a_helper_reads_on_the_host_is_copied_there(tmp_path: Path, line: s
     assert "ACC114" not in {f.code for conversion in found for f in conversion.remaining}
     # The script itself is what it would have been.
     assert "x, ids = sort_batch(batch)\n    loss = model(x).pow(2).mean()\n" in found[0].new_text
+
+
+def test_what_would_not_run_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The edits of a helper are looked at like all others; those of the script do not depend on them."""
+
+    def refused(*_: object) -> None:
+        raise EditError("`x` would be bound nowhere")
+
+    monkeypatch.setattr("accelify.helpers.check", refused)
+    script, helper = together(tmp_path, SORTING.format(line="ids = lengths[order].numpy()"))
+    assert script.changed
+    assert (helper.status, helper.changed) == ("refused", False)
+    assert "`x` would be bound nowhere" in helper.reason
+    assert [f.message.endswith("(not done: `x` would be bound nowhere)") for f in helper.remaining] == [True]
 
 
 @pytest.mark.parametrize(

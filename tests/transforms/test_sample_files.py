@@ -44,7 +44,6 @@ def test_names_that_a_function_takes_out_of_the_batch(given: str, own: bool) -> 
     "path",
     [
         "'out/%d.npy' % i", "f'{loss.item()}.npy'", "'last.npy'", "['%d.npy' % n for n in range(8)][0]",
-        "[f'{model(one)}.npy' for one in x][0]",
     ],
 )  # fmt: skip
 def test_files_that_no_sample_names_are_the_main_process_s(path: str) -> None:
@@ -52,6 +51,16 @@ def test_files_that_no_sample_names_are_the_main_process_s(path: str) -> None:
         "update",
         f"np.save({path}, x)",
         f"if accelerator.is_main_process:\n    np.save({path}, x)",
+        imports=ITEMS,
+    )
+
+
+def test_the_main_process_asks_the_bare_model_for_a_name() -> None:
+    after = "np.save([f'{accelerator.unwrap_model(model)(one)}.npy' for one in x][0], x)"
+    check_transformed(
+        "update",
+        "np.save([f'{model(one)}.npy' for one in x][0], x)",
+        f"if accelerator.is_main_process:\n    {after}",
         imports=ITEMS,
     )
 

@@ -31,6 +31,7 @@ def test_what_a_model_has_itself_stays() -> None:
     ("before", "after"),
     [
         ("n = len(model.device_ids)", "n = 1"),
+        ("n = f'{len(model.device_ids)} GPUs'", "n = f'{1} GPUs'"),
         ("weights = torch.cat([w] * len(model.device_ids), 0)", "weights = torch.cat([w] * 1, 0)"),
         ("mask = w.to(model.device_ids[0])", "mask = w.to(accelerator.device)"),
         ("mask = w.cuda(model.output_device)", "mask = w.to(accelerator.device)"),
@@ -47,7 +48,7 @@ def test_the_devices_of_a_wrapper(before: str, after: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", ["ids = model.device_ids", "print(f'{len(model.device_ids)} GPUs')", "d = model.device_ids[1]"]
+    "asked", ["ids = model.device_ids", "d = model.device_ids[1]", "d = f'{model.device_ids}'"]
 )
 def test_what_one_device_cannot_stand_for_is_named(asked: str) -> None:
     conversion = convert(build=BUILD, epoch=asked)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import values as v
 from accelify.analysis.files.effect_sites import FILES, Site
@@ -29,8 +29,7 @@ _AT_ONCE = ("os.rename", "os.replace", "shutil.move")
 _FARTHEST = 6
 
 
-@dataclass(frozen=True)
-class CachedSamples:
+class CachedSamples(NamedTuple):
     """A loader that every process reads whole, the class of its data, where that writes, and the script's call."""
 
     call: ast.Call

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from accelify.analysis import values as v
 from accelify.analysis.data.drawn_seeds import drawn_seed
@@ -44,8 +44,7 @@ _LEAVING = frozenset({ast.Return, ast.Continue, ast.Break})
 _LOOPS = (ast.For, ast.ListComp, ast.SetComp, ast.DictComp)
 
 
-@dataclass(frozen=True)
-class EarlyDraw:
+class EarlyDraw(NamedTuple):
     """A draw, the call of the script that comes to it (or is it), its module, and the generator in words.
 
     `seed` is what seeds that generator and is drawn by each process itself.

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from accelify.analysis.devices.locations import DEVICE, HOST, HOST_MAKERS, MAKERS, Locations
 from accelify.analysis.program import Module
@@ -40,8 +40,7 @@ _FUNCTIONS = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
 _DEEPEST = 2
 
 
-@dataclass(frozen=True)
-class MadeElsewhere:
+class MadeElsewhere(NamedTuple):
     """A call of the script, and what a function that it comes to makes on the host for what the call hands over.
 
     `beside` is the parameter whose device it belongs on, where that can be nothing but a tensor. `gives_it_back` tells

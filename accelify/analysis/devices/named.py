@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -23,8 +23,7 @@ _BY_KIND = k.AUTOCAST_CLASSES | k.SCALER_CLASSES
 _DUMPING = (b"json.dump", b"yaml.dump", b"safe_dump", b"toml.dump", b"pyrallis.dump", b"OmegaConf.save")
 
 
-@dataclass(frozen=True)
-class NamedDevice:
+class NamedDevice(NamedTuple):
     """A device read from options: its source text, the scope that binds the name it begins with, and that name.
 
     `options` is what it is read off; `others` are the names that hold the same, and `copies` the values of these that
@@ -58,8 +57,8 @@ def named_devices(script: ScriptModel, chosen: set[str]) -> list[NamedDevice]:
             if chosen & {named.text, *way.names}:
                 continue
             known = found.get((named.text, named.owner), named)
-            found[named.text, named.owner] = replace(
-                known, others=known.others | named.others, copies=known.copies | named.copies
+            found[named.text, named.owner] = known._replace(
+                others=known.others | named.others, copies=known.copies | named.copies
             )
     return list(found.values())
 
@@ -94,7 +93,7 @@ def seen_from(script: ScriptModel, told: NamedDevice, scope: Scope) -> NamedDevi
     name = other_name(script, told.options, told.owner, told.name, scope)
     if name is None:
         return told
-    return replace(told, text=name + told.text.removeprefix(told.name), owner=scope, name=name)
+    return told._replace(text=name + told.text.removeprefix(told.name), owner=scope, name=name)
 
 
 def other_name(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.devices.wishes import Devices
 from accelify.analysis.program import Module
@@ -17,8 +17,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted
 
 
-@dataclass(frozen=True)
-class PartOnCpu:
+class PartOnCpu(NamedTuple):
     """A name for the CPU that a model is made with.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -31,8 +31,7 @@ _TYPED = re.compile(rb"\b(Float|Double|Half|Long|Int|Short|Char|Byte|Bool)Tensor
 _DEEPEST = 2
 
 
-@dataclass(frozen=True)
-class HostRead:
+class HostRead(NamedTuple):
     """A call of the script, the function that it runs elsewhere, and what is read on the host there.
 
     `certain` where that can be nothing but a tensor: its `.numpy()` is asked for.

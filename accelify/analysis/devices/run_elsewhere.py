@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -31,8 +31,7 @@ _THROUGH = frozenset({"enumerate", "zip", "iter"})
 _NUMBERS = frozenset("size shape dim numel dtype item tolist numpy dataset batch_size".split())
 
 
-@dataclass(frozen=True)
-class HostRun:
+class HostRun(NamedTuple):
     """A call of the script, the function that it runs elsewhere, and where that runs a model on the host's tensors."""
 
     call: ast.Call

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -20,8 +20,7 @@ from accelify.analysis.values import Class
 _FARTHEST = 4
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """An option that names a device, the names that it went through, and the values of these that are copies of it."""
 
     option: ast.expr

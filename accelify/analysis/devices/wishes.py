@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Set
-from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -29,8 +29,7 @@ from accelify.analysis.syntax import (
 )
 
 
-@dataclass(frozen=True)
-class DeviceAssignment:
+class DeviceAssignment(NamedTuple):
     """`target = <value>`, a device; in `rate, target = 0.1, <value>` a part of its statement.
 
     `whole` is the `if`/`else` that does nothing but choose the device, if there is one.
@@ -156,7 +155,7 @@ class Devices:
             if parts:
                 self.parts.append((assignment, parts))
             if parts or self._variable(assignment) in chosen:
-                self.assignments.append(replace(assignment, cpu=None, names=frozenset()))
+                self.assignments.append(assignment._replace(cpu=None, names=frozenset()))
             elif names_cpu(assignment.value):
                 self.beside.append(assignment)
             else:
@@ -222,7 +221,7 @@ class Devices:
             if parent is self.script.main_guard:
                 continue
             cpu, names = self._cpu(self._if_chain(parent), stmt)
-            return replace(assignment, cpu=cpu, names=names)
+            return assignment._replace(cpu=cpu, names=names)
         return assignment
 
     # -- conditions

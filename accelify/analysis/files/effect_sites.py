@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
@@ -38,8 +38,7 @@ _TABLE_METHODS = frozenset({"to_csv", "to_json"})
 _NOTHING = (None, False, "")
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(NamedTuple):
     """One place that does something: of which kind, by what, where.
 
     `missing` where it looks first what is there; `asked` is the parameter that has to be given for it to happen.
@@ -166,7 +165,7 @@ def as_called(sites: list[Site], call: ast.Call, callee: Scope, scope: Scope) ->
         if site.asked and not starred and is_constant(argument, *_NOTHING):
             continue
         named = argument.id if isinstance(argument, ast.Name) and site.asked else ""
-        yield replace(site, asked=named if named in defaults_of(scope) else "")
+        yield site._replace(asked=named if named in defaults_of(scope) else "")
 
 
 def as_called_within(
@@ -178,7 +177,7 @@ def as_called_within(
     first = {deletes: asks_first(module, call, deletes=deletes) for deletes in (False, True)}
     asked = asked_for(module, scope, call)
     for site in as_called(sites, call, callee, scope):
-        yield replace(site, missing=site.missing or first[site.deletes], asked=site.asked or asked)
+        yield site._replace(missing=site.missing or first[site.deletes], asked=site.asked or asked)
 
 
 def defaults_of(scope: Scope) -> dict[str, ast.expr | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.files.effect_sites import ASKING
 from accelify.analysis.files.numbered_folders import is_numbered
@@ -32,8 +32,7 @@ _REMOVING = frozenset("rmtree move rename renames replace rmdir removedirs remov
 _REMOVING_ITSELF = frozenset("rmdir unlink rename replace rmtree".split())
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """A call that makes a folder which was asked for, and the statements in front of which all have to have asked."""
 
     call: ast.Call

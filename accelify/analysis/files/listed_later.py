@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from accelify.analysis.devices.told import self_of
 from accelify.analysis.files.folders import path_text
@@ -26,8 +26,7 @@ _DEEPEST = 3
 Qualname = Callable[[Module, Scope, ast.expr], str | None]
 
 
-@dataclass(frozen=True)
-class _Folders:
+class _Folders(NamedTuple):
     """Folders by their paths as a function writes them, and by the attributes of a class's objects that hold them."""
 
     texts: frozenset[str]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.files.folders import path_text
 from accelify.analysis.program import Module
@@ -30,8 +30,7 @@ _PLAIN = re.compile(
 _OF_PATHS = frozenset({"open", "read_text", "read_bytes"})
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(NamedTuple):
     """A read of a file: its path as text, in braces what is not told, and whether it is read as text or bytes."""
 
     text: str

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.torch_calls import reduction_of
@@ -42,8 +42,7 @@ _WEIGHED_CLASSES = frozenset({"BCELoss", "BCEWithLogitsLoss"})
 Functions = Callable[[ast.Call, Module, Scope], list[tuple[Function, list[ast.expr]]]]
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     module: Module
     scope: Scope
 

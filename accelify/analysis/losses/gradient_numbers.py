@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.losses.input_gradients import InputGradients
 from accelify.analysis.scopes import Scope
@@ -22,8 +22,7 @@ _PUTTING = frozenset({"append", "extend", "update", "add", "insert"})
 _ROUNDS = 4
 
 
-@dataclass(frozen=True)
-class GradientNumber:
+class GradientNumber(NamedTuple):
     """A name that holds such numbers, the input whose gradient they are worked out of, and where that is read."""
 
     name: str

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.metrics.figures import BatchLoop
 from accelify.analysis.metrics.kept import own_attribute
@@ -34,8 +34,7 @@ _WRITING = frozenset(
 Update = ast.Assign | ast.AugAssign | ast.Expr
 
 
-@dataclass(frozen=True)
-class KeptInLoss:
+class KeptInLoss(NamedTuple):
     """A call that works a loss out, the method that keeps something in it, the statement and the attribute."""
 
     call: ast.Call

@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -53,8 +54,7 @@ _CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
 _FARTHEST_FACTOR = 6
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     module: Module
     scope: Scope
 

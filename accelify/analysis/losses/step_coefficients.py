@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS
 from accelify.analysis.schedules.counted_steps import CountedSteps, Trace
@@ -30,8 +30,7 @@ _BENDING = frozenset(
 _PASSING = frozenset("contiguous double float mean reshape squeeze sum to unsqueeze view".split())
 
 
-@dataclass(frozen=True)
-class StepCoefficient:
+class StepCoefficient(NamedTuple):
     """What scales or bends a part of a loss, or the test on which it depends: `node`, counted by `counter`.
 
     `of_model` is whether a model reckons with it, which it is set in.

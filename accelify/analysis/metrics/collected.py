@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
@@ -28,8 +28,7 @@ _SEVERAL = frozenset("max min topk sort split chunk unbind meshgrid broadcast_te
 _FARTHEST = 4
 
 
-@dataclass(frozen=True)
-class Collecting:
+class Collecting(NamedTuple):
     """A statement that puts values into a list, and the list."""
 
     statement: ast.stmt

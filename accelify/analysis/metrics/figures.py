@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import values as v
 from accelify.analysis.losses.reduction_kinds import MEAN, SUM
@@ -27,8 +27,7 @@ _FRESH = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """What holds a figure: a variable, an attribute of `self` or an entry of a dictionary.
 
     `text` is how it is written, `root` the variable that holds it. `whole`: a dictionary, of which some entry is meant.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -26,8 +26,7 @@ WEIGHT, SHARE = "weight", "share"
 _FARTHEST = 3
 
 
-@dataclass(frozen=True)
-class SampleCount:
+class SampleCount(NamedTuple):
     """A statement that counts samples, by what it adds for each batch.
 
     `nominal` is whether that is the configured size of a batch and not that of the batch at hand; `limits` are what the
@@ -68,7 +67,7 @@ class SampleCounts:
             ):
                 owner = self.script.scope_of(count.stmt).resolve(count.name)
                 whole = owner is not None and self._means_all(count.name, owner, count.stmt)
-                yield replace(count, is_total=whole)
+                yield count._replace(is_total=whole)
         yield from self._of_attributes(loops)
 
     def _of_attributes(self, loops: list[BatchLoop]) -> Iterator[SampleCount]:

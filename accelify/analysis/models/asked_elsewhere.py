@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -22,8 +22,7 @@ _ASKING = (b"isinstance(", b"type(")
 _UNWRAPPING = frozenset({"hasattr", "getattr"})
 
 
-@dataclass(frozen=True)
-class AskedElsewhere:
+class AskedElsewhere(NamedTuple):
     """A call that hands a function a model, where that asks for its class, and whether it does nothing else with it."""
 
     call: ast.Call

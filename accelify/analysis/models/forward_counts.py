@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
@@ -24,8 +24,7 @@ _TOTAL = re.compile(r"total|steps|epoch|length|max_iter|num_iter", re.IGNORECASE
 _ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
-@dataclass(frozen=True)
-class ForwardCount:
+class ForwardCount(NamedTuple):
     """A class of models that counts its forwards, the attribute it does so in, and the line that counts."""
 
     cls: Class

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.syntax import dotted
 
@@ -17,8 +17,7 @@ _WORDS = {"sep": os.sep, "pardir": os.pardir, "curdir": os.curdir}
 _FARTHEST = 12
 
 
-@dataclass(frozen=True)
-class ToldPaths:
+class ToldPaths(NamedTuple):
     """What the expressions of one file tell, where it lies at a path and is run in a folder.
 
     `assigned` are the assignments to its names, in order; `bound` what a call or a loop gives to those in it.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -30,8 +29,7 @@ _OF_MODELS = ("train", "parameters", "named_parameters", "zero_grad")
 _OUTSIDE = "convert the script that makes it"
 
 
-@dataclass(frozen=True)
-class Blocker:
+class Blocker(NamedTuple):
     """A reason why the core edits of a script are not made."""
 
     code: str

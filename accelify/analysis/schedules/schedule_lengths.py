@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import values as v
 from accelify.analysis.planning.sites import PrepareSite
@@ -21,8 +21,7 @@ from accelify.analysis.values import Thing
 _FARTHEST = 5
 
 
-@dataclass(frozen=True)
-class Length:
+class Length(NamedTuple):
     """A `len(...)` and the module that it stands in."""
 
     call: ast.Call

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.schedules.counted_steps import CountedSteps
 from accelify.analysis.scopes import Scope
@@ -19,8 +19,7 @@ from accelify.analysis.training_loops import Loop
 _GROUPS = b"param_groups"
 
 
-@dataclass(frozen=True)
-class StepRate:
+class StepRate(NamedTuple):
     """A learning rate that is set once for each batch.
 
     `place` is the statement that sets it, or where that stands in a module which is not converted, the call that runs

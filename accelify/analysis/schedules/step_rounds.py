@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import values as v
 from accelify.analysis.planning.sites import PrepareSite
@@ -24,8 +24,7 @@ from accelify.analysis.values import Thing
 _FARTHEST = 2
 
 
-@dataclass(frozen=True)
-class StepRounds:
+class StepRounds(NamedTuple):
     """A loop over batches that is gone through as often as a number of steps, `division`, asks for.
 
     `sure` is whether nothing else can be the number of rounds, such as an option.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.program import Module
 from accelify.analysis.schedules.counted_steps import CountedSteps, Trace
@@ -20,8 +20,7 @@ from accelify.analysis.training_loops import Loop
 from accelify.analysis.values import Thing
 
 
-@dataclass(frozen=True)
-class ToldStep:
+class ToldStep(NamedTuple):
     """A step or the making of a scheduler that is told a count.
 
     `place` is the call, or where that stands in a module which is not converted, the one that leads to it; `counter`

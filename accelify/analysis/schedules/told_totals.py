@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import values as v
 from accelify.analysis.program import Module
@@ -23,8 +23,7 @@ from accelify.analysis.values import Thing
 _FARTHEST = 4
 
 
-@dataclass(frozen=True)
-class ToldTotal:
+class ToldTotal(NamedTuple):
     """A number of steps that is told, the same from the length of a loader, and the schedule that is made of both."""
 
     told: ast.expr

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(NamedTuple):
     """A function, or method, and the names under which it has an object."""
 
     function: Scope

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
@@ -12,8 +12,7 @@ from accelify.analysis.syntax import Node, walk
 from accelify.analysis.values import Thing
 
 
-@dataclass(frozen=True)
-class Default:
+class Default(NamedTuple):
     """The default of a parameter, which can as well be made in the first line of its function."""
 
     function: Scope

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.growing import always_run
@@ -19,8 +19,7 @@ from accelify.analysis.syntax import names_in, target_names, text_of
 SAMPLE, TOTAL = 1, 2
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """A variable (of a scope) or an attribute (of a class), or one entry of it: `['loss']`, `.best`."""
 
     owner: Scope | ast.ClassDef
@@ -33,8 +32,7 @@ class Slot:
         return ("self." if isinstance(self.owner, ast.ClassDef) else "") + self.root + self.entry
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """What a slot holds: a sample or a total, and the statements that make it a total."""
 
     level: int

@@ -174,13 +174,13 @@ def test_one_that_saves(tmp_path: Path) -> None:
     assert 'self.accelerator.print("the best", score)' in texts["base"]
 
 
-def test_one_that_saves_stays_where_others_derive_from_it(tmp_path: Path) -> None:
+def test_one_that_saves_goes_on_to_fit_others_that_derive_from_it(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text(
         "from base import Basic\n\n\nclass Other(Basic):\n    pass\n\n\nOther(1)\n"
     )
     texts = project(tmp_path, main=trainer(SAVING), base=SAVES)
-    assert texts["base"] == SAVES
-    assert "super().__init__(args)" in texts["main"]
+    assert "def __init__(self, args, accelerator=None):" in texts["base"]
+    assert "super().__init__(args, accelerator=" in texts["main"], texts["main"]
 
 
 def test_one_that_saves_comes_along_with_a_trainer_that_another_script_starts(tmp_path: Path) -> None:
