@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from . import checkpoint, collectives, files
+from . import checkpoint, collectives, files, preemption
 from .pickled import OfThisProcess
 from .plugins import ProjectConfiguration
 from .process import ProcessControl
@@ -182,14 +181,16 @@ class Saving(OfThisProcess, ProcessControl):
     # Time limits
 
     def watch_preemption(self, *signals: int) -> None:
-        """Note signals by which a queue announces its time limit (default SIGTERM) instead of ending at once; ask
-        with `check_preemption`."""
+        """Note signals by which a queue announces its time limit instead of ending at once; ask with `check_preemption`.
 
-        def note(*_: Any) -> None:
-            self._preempted = True
+        Args:
+            *signals: default SIGTERM, and SIGUSR1 where the script has no use of its own for it: Slurm's `--signal`
+                sends that, and `accelify launch` hands it on.
+        """
+        self._preempted = preemption.watch(self._note_preemption, signals) or self._preempted
 
-        for number in signals or (signal.SIGTERM,):
-            signal.signal(number, note)
+    def _note_preemption(self) -> None:
+        self._preempted = True
 
     def check_preemption(self) -> bool:
         """Whether any rank got a signal that is watched; every rank must ask, and all get the same answer."""
