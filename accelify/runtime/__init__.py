@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .backends.parallelism import ParallelismConfig as ParallelismConfig
     from .backends.parallelism import TorchTensorParallelPlugin as TorchTensorParallelPlugin
     from .backends.xla_plugin import XLAPlugin as XLAPlugin
-    from .checkpoint import load_weights as load_weights
     from .collectives import broadcast as broadcast
     from .collectives import broadcast_object_list as broadcast_object_list
     from .collectives import gather as gather
@@ -83,6 +82,7 @@ if TYPE_CHECKING:
     from .tracking import MLflowTracker as MLflowTracker
     from .tracking import TensorBoardTracker as TensorBoardTracker
     from .tracking import WandBTracker as WandBTracker
+    from .weights import load_weights as load_weights
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "accelerator": ("Accelerator",),
@@ -90,7 +90,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "backends.parallelism": ("ParallelismConfig", "TorchTensorParallelPlugin"),
     "backends.xla_plugin": ("XLAPlugin",),
     "backends.deepspeed_plugin": ("DeepSpeedPlugin", "DummyOptim", "DummyScheduler"),
-    "checkpoint": ("load_weights",),
+    "weights": ("load_weights",),
     "collectives": (
         "broadcast",
         "broadcast_object_list",

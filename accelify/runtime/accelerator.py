@@ -319,6 +319,7 @@ class Accelerator(Exchange, Saving, Tracking):
         self.backend.adopt_loader(prepared)
         self.backend.note_loader(prepared.total_batch_size)
         self._loaders[id(data_loader)] = prepared
+        self._take_position(prepared)
         return prepared
 
     def prepare_optimizer(

@@ -125,6 +125,17 @@ def all_gather_objects(item: Any) -> list[Any]:
     return found
 
 
+def gather_objects_on_main(item: Any) -> list[Any] | None:
+    """Every rank's object, in order of rank, on the main process; None elsewhere."""
+    if _alone():
+        return [item]
+    process = PartialState()
+    found: list[Any] | None = [None] * process.num_processes if process.is_main_process else None
+    with guard.collective("gather of objects"):
+        dist.gather_object(item, found, dst=0)
+    return found
+
+
 def gather_object(object: Any) -> Any:
     """Every rank's list put together, on every rank; with one process, the list as it is.
 

@@ -307,7 +307,8 @@ class Tracking(ProcessControl):
             tracker.log(values, step=step, **(log_kwargs or {}).get(tracker.name, {}))
 
     def end_training(self) -> None:
-        """End every tracker."""
+        """End every tracker, and a checkpoint that is still being written."""
+        self.wait_for_saving()
         for tracker in self.trackers:
             tracker.finish()
         self.trackers.clear()

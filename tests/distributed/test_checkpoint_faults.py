@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from accelify.runtime import FullyShardedDataParallelPlugin, ProjectConfiguration, checkpoint
+from accelify.runtime import FullyShardedDataParallelPlugin, ProjectConfiguration
+from accelify.runtime import checkpoint_folders as checkpoint
 from accelify.runtime.launch.merge import merge
 from accelify.runtime.launch.settings import LaunchError
 from tests.distributed.processes import fresh_accelerator, run_ranks, try_ranks
@@ -94,9 +95,9 @@ def _automatic(directory, act):
             accelerator.save_state()
     if act == "stale" and accelerator.process_index == 1:
         # This machine does not see the second checkpoint yet.
-        checkpoint._numbered = lambda d: [(0, d / "checkpoint_0")]
+        checkpoint.numbered = lambda d: [(0, d / "checkpoint_0")]
     if act == "other" and accelerator.process_index == 1:
-        checkpoint._digest = lambda d: "another"
+        checkpoint.digest = lambda d: "another"
     if act != "save":
         accelerator.load_state()
     return weight.mean().item()

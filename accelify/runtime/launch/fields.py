@@ -76,7 +76,7 @@ FIELDS = (
     ),
     Field(
         "preemption_grace", int, 120, least=0,
-        help="Seconds that processes have to save after SIGTERM; with --slurm, Slurm warns them so long before the end.",
+        help="Seconds to save in after SIGTERM; with --slurm, Slurm warns the processes so long before the end.",
     ),
     Field("log_dir", str, help="Folder for what each process prints, one file a process."),
 )  # fmt: skip
