@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -60,6 +61,38 @@ def test_nothing_in_a_sharded_checkpoint_is_run(tmp_path):
             "is no description of a checkpoint, and is not loaded: it asks for posix.system" in outcome.error
         )
     with pytest.raises(LaunchError, match="it asks for posix.system"):
+        merge(tmp_path / "c", tmp_path / "again")
+    assert not (tmp_path / "ran").exists()
+
+
+def _zero(directory, load=False):
+    from accelify.runtime import DeepSpeedPlugin
+
+    accelerator, model = _prepared(deepspeed_plugin=DeepSpeedPlugin(zero_stage=2))
+    accelerator.backward(model(torch.ones(2, 4)).sum())
+    accelerator._optimizers.settled()[0].step()
+    (accelerator.load_state if load else accelerator.save_state)(f"{directory}/c")
+    return {k: v.tolist() for k, v in accelerator.get_state_dict(model).items()}
+
+
+@pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
+def test_nothing_in_a_deepspeed_checkpoint_is_run(tmp_path):
+    first, _ = run_ranks(2, _zero, str(tmp_path))
+    assert run_ranks(2, _zero, str(tmp_path), True)[0] == first
+    merge(tmp_path / "c", tmp_path / "merged")
+    names = [p for p in (tmp_path / "c").rglob("*.pt") if "model_states" in p.name or "optim_states" in p.name]
+    assert len(names) == 3
+    marker = tmp_path / "c" / checkpoint.MARKER
+    facts = checkpoint.json.loads(marker.read_text())
+    facts["checksums"] = {}
+    for path in names:
+        state = torch.load(path, weights_only=False)
+        torch.save({**state, "attack": _Runs(f"touch {tmp_path}/ran")}, path)
+        facts["files"][path.relative_to(tmp_path / "c").as_posix()] = path.stat().st_size
+    marker.write_text(checkpoint.json.dumps(facts))
+    for outcome in try_ranks(2, _zero, str(tmp_path), True):
+        assert "holds more than data, and is not loaded" in outcome.error
+    with pytest.raises(LaunchError, match="holds more than data"):
         merge(tmp_path / "c", tmp_path / "again")
     assert not (tmp_path / "ran").exists()
 
