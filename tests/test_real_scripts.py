@@ -70,9 +70,7 @@ def test_the_table_counts(module: ModuleType) -> None:
            "one": "equal", "one_told": "", "two_told": ""}  # fmt: skip
     rows = [{**row, "two": two} for two in ("equal, whole work", "not comparable", "different")]
     told = module.table(rows)
-    assert (
-        "3 runs of 1 scripts: on 1 process equal to the bit in 3; on 2 processes equal or equal to" in told
-    )
+    assert "3 runs of 1 scripts: on 1 process equal to the bit in 3; on 2 processes equal or equal to" in told
     assert "rounding in 1, not comparable in 1, anything else in 1." in told
     assert told.endswith("- a/b t.py: equal | different (1234567)")
 

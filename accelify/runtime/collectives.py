@@ -188,6 +188,18 @@ def broadcast(tensor: Any, from_process: int = 0) -> Any:
     return tensor
 
 
+def copy_tensor_to_devices(tensor: torch.Tensor | None = None) -> torch.Tensor:
+    """The main process's tensor, on every rank and its device; the others need not know its shape.
+
+    Args:
+        tensor: on the main process.
+    """
+    process = PartialState()
+    given = tensor.detach().cpu() if process.is_main_process and tensor is not None else None
+    found: torch.Tensor = broadcast_object(given)
+    return found.to(process.device)
+
+
 _OPERATIONS: dict[str, Any] = {"sum": "SUM", "mean": "SUM", "max": "MAX", "min": "MIN", "none": None}
 
 

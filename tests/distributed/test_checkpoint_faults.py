@@ -80,7 +80,9 @@ def test_nothing_in_a_deepspeed_checkpoint_is_run(tmp_path):
     first, _ = run_ranks(2, _zero, str(tmp_path))
     assert run_ranks(2, _zero, str(tmp_path), True)[0] == first
     merge(tmp_path / "c", tmp_path / "merged")
-    names = [p for p in (tmp_path / "c").rglob("*.pt") if "model_states" in p.name or "optim_states" in p.name]
+    names = [
+        p for p in (tmp_path / "c").rglob("*.pt") if "model_states" in p.name or "optim_states" in p.name
+    ]
     assert len(names) == 3
     marker = tmp_path / "c" / checkpoint.MARKER
     facts = checkpoint.json.loads(marker.read_text())

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.distributed
 
 def _prepared(kind=None, size=8):
     torch.manual_seed(0)
-    plugin = FullyShardedDataParallelPlugin(state_dict_type=None if kind == "AUTO" else kind) if kind else None
+    plugin = (
+        FullyShardedDataParallelPlugin(state_dict_type=None if kind == "AUTO" else kind) if kind else None
+    )
     accelerator = fresh_accelerator(fsdp_plugin=plugin)
     model = nn.Sequential(nn.Linear(size, size), nn.Linear(size, size))
     model[1].weight = model[0].weight  # tied
@@ -76,7 +78,11 @@ def _load(kind, directory):
 @pytest.mark.parametrize("kind", [None, "FULL_STATE_DICT", "SHARDED_STATE_DICT"])
 def test_it_holds_what_there_was_at_the_call(kind, tmp_path):
     then, names, after = run_ranks(2, _save, kind, str(tmp_path))[0]
-    assert (".metadata" in os.listdir(tmp_path / "c" / "pytorch_model_fsdp_0")) if kind == "SHARDED_STATE_DICT" else True
+    assert (
+        (".metadata" in os.listdir(tmp_path / "c" / "pytorch_model_fsdp_0"))
+        if kind == "SHARDED_STATE_DICT"
+        else True
+    )
     assert ("model.safetensors" in names) is (kind != "SHARDED_STATE_DICT")
     for loaded, gone_on in run_ranks(2, _load, kind, str(tmp_path)):
         assert loaded == then
@@ -119,7 +125,9 @@ def _full(directory, kind):
     files.save_pickled = full
     accelerator.save_state(f"{directory}/c", asynchronous=True)
     _step(accelerator, model, optimizer)
-    with pytest.raises(RuntimeError, match=r"could not be written: .*No space left on device \(rank 0\); earlier"):
+    with pytest.raises(
+        RuntimeError, match=r"could not be written: .*No space left on device \(rank 0\); earlier"
+    ):
         accelerator.wait_for_saving()
     # Nobody is out of step, and nothing is left to wait for.
     accelerator.wait_for_saving()
