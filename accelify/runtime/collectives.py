@@ -299,14 +299,25 @@ def pad_across_processes(tensor: Any, dim: int = 0, pad_index: int = 0, pad_firs
         dim: dimension to pad; tensors without it stay.
         pad_index: value to pad with.
         pad_first: pad at the beginning.
+
+    Raises:
+        RanksDisagreeError: the ranks' tensors have different numbers of dimensions.
     """
     if _no_other_batches():
         return tensor
 
     def one(t: torch.Tensor) -> torch.Tensor:
-        if dim >= t.ndim or dim < -t.ndim:
+        has_it = -t.ndim <= dim < t.ndim
+        own = torch.tensor([t.ndim, t.shape[dim] if has_it else 0])
+        found = [(int(n), int(size)) for n, size in _all_gather(own, "pad_across_processes")]
+        if len({n for n, _ in found}) > 1:
+            told = ", ".join(f"rank {rank}: {n}" for rank, (n, _) in enumerate(found))
+            raise guard.RanksDisagreeError(
+                f"pad_across_processes: the ranks' tensors have different numbers of dimensions ({told})"
+            )
+        if not has_it:
             return t
-        longest = max(int(n) for n in _all_gather(torch.tensor([t.shape[dim]]), "pad_across_processes"))
+        longest = max(size for _, size in found)
         if longest == t.shape[dim]:
             return t
         shape = list(t.shape)
