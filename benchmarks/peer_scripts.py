@@ -121,6 +121,8 @@ def run(name: str, step: str, peer: bool, ranks: int) -> str:
         given["accelerator"] = (
             module.create_accelerator() if hasattr(module, "create_accelerator") else module.Accelerator()
         )
+    if "datasets_Dataset" in needed:
+        given["datasets_Dataset"] = importlib.import_module("datasets").Dataset
     if "state" in needed:
         given["state"] = module.PartialState()
     if name == "test_notebook":
@@ -131,7 +133,7 @@ def run(name: str, step: str, peer: bool, ranks: int) -> str:
         module.Accelerator()
     if not peer and name == "test_script":
         # Its helpers ask Accelerate's own state.
-        _REAL["accelerate.state"].PartialState(cpu=True)
+        _REAL["accelerate.accelerator"].Accelerator(cpu=True)
     missing = set(needed) - set(given)
     if missing:
         return f"left out: needs {', '.join(sorted(missing))}"

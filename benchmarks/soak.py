@@ -1,10 +1,10 @@
-"""A healthy job with random delays on random ranks: none may be killed, and its weights have to be those of one without.
+"""A healthy job with random delays on random ranks: it may not be killed, and gives the weights of one without them.
 
     python benchmarks/soak.py --minutes 30 --longest 60
 
-Each rank trains, gathers, and saves (in the foreground and in the background), and at random places of that it sleeps, is
-stopped (SIGSTOP, as a machine that is moved or a frozen job) or computes, for up to `--longest` seconds. At the end the
-weights of all ranks are compared with those of the same steps without a delay.
+Each rank trains, gathers, and saves (in the foreground and in the background), and at random places of that it sleeps,
+is stopped (SIGSTOP, as a machine that is moved or a frozen job) or computes, for up to `--longest` seconds. At the end
+the weights of all ranks are compared with those of the same steps without a delay.
 """
 
 from __future__ import annotations

@@ -41,6 +41,15 @@ class DistributedType(enum.StrEnum):
     DEEPSPEED = "DEEPSPEED"
     XLA = "XLA"
     TPU = "XLA"  # an older name of the same
+    # Never a run's here; scripts compare with them.
+    MULTI_XPU = "MULTI_XPU"
+    MULTI_NPU = "MULTI_NPU"
+    MULTI_MLU = "MULTI_MLU"
+    MULTI_SDAA = "MULTI_SDAA"
+    MULTI_MUSA = "MULTI_MUSA"
+    MULTI_HPU = "MULTI_HPU"
+    MULTI_NEURON = "MULTI_NEURON"
+    MEGATRON_LM = "MEGATRON_LM"
 
 
 def _env_int(name: str, default: int) -> int:
