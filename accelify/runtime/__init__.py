@@ -16,6 +16,7 @@ if find_spec("torch") is None:
 
 if TYPE_CHECKING:
     from .accelerator import Accelerator as Accelerator
+    from .backends.deepspeed_json import HfDeepSpeedConfig as HfDeepSpeedConfig
     from .backends.deepspeed_plugin import DeepSpeedPlugin as DeepSpeedPlugin
     from .backends.deepspeed_plugin import DummyOptim as DummyOptim
     from .backends.deepspeed_plugin import DummyScheduler as DummyScheduler
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from .backends.parallelism import ParallelismConfig as ParallelismConfig
     from .backends.parallelism import TorchTensorParallelPlugin as TorchTensorParallelPlugin
     from .backends.xla_plugin import XLAPlugin as XLAPlugin
-    from .checkpoint import load_weights as load_weights
     from .collectives import broadcast as broadcast
     from .collectives import broadcast_object_list as broadcast_object_list
+    from .collectives import copy_tensor_to_devices as copy_tensor_to_devices
     from .collectives import gather as gather
     from .collectives import gather_object as gather_object
     from .collectives import pad_across_processes as pad_across_processes
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .data.skipping import SkipBatchSampler as SkipBatchSampler
     from .data.skipping import skip_first_batches as skip_first_batches
     from .files import release_memory as release_memory
+    from .guard import DistributedOperationException as DistributedOperationException
     from .guard import RanksDisagreeError as RanksDisagreeError
     from .helpers import LocalSGD as LocalSGD
     from .helpers import find_executable_batch_size as find_executable_batch_size
@@ -83,17 +85,20 @@ if TYPE_CHECKING:
     from .tracking import MLflowTracker as MLflowTracker
     from .tracking import TensorBoardTracker as TensorBoardTracker
     from .tracking import WandBTracker as WandBTracker
+    from .weights import load_weights as load_weights
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "accelerator": ("Accelerator",),
     "backends.fsdp_plugin": ("FullyShardedDataParallelPlugin",),
     "backends.parallelism": ("ParallelismConfig", "TorchTensorParallelPlugin"),
     "backends.xla_plugin": ("XLAPlugin",),
+    "backends.deepspeed_json": ("HfDeepSpeedConfig",),
     "backends.deepspeed_plugin": ("DeepSpeedPlugin", "DummyOptim", "DummyScheduler"),
-    "checkpoint": ("load_weights",),
+    "weights": ("load_weights",),
     "collectives": (
         "broadcast",
         "broadcast_object_list",
+        "copy_tensor_to_devices",
         "gather",
         "gather_object",
         "pad_across_processes",
@@ -106,7 +111,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "data.random_state": ("set_seed", "synchronize_rng_state", "synchronize_rng_states"),
     "data.skipping": ("SkipBatchSampler", "skip_first_batches"),
     "data.sharding": ("BatchSamplerShard", "SeedableRandomSampler"),
-    "guard": ("RanksDisagreeError",),
+    "guard": ("DistributedOperationException", "RanksDisagreeError"),
     "files": ("release_memory",),
     "launch.notebook": ("debug_launcher", "notebook_launcher"),
     "helpers": ("LocalSGD", "find_executable_batch_size", "pad_input_tensors"),

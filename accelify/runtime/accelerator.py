@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -227,7 +228,9 @@ class Accelerator(Exchange, Saving, Tracking):
 
         Raises:
             ValueError: an optimizer whose parameters are none of the prepared models'.
+            AttributeError: the state that this Accelerator was made with has been reset since.
         """
+        _ = self.state.distributed_type
         placement = device_placement or [self.device_placement] * len(args)
         if len(placement) != len(args):
             raise ValueError(
@@ -319,6 +322,7 @@ class Accelerator(Exchange, Saving, Tracking):
         self.backend.adopt_loader(prepared)
         self.backend.note_loader(prepared.total_batch_size)
         self._loaders[id(data_loader)] = prepared
+        self._take_position(prepared)
         return prepared
 
     def prepare_optimizer(
@@ -556,6 +560,11 @@ class Accelerator(Exchange, Saving, Tracking):
             even_batches: overrides this setting for the prepared loaders.
         """
         shards = [d.shard for d in self._dataloaders if hasattr(d.shard, "even_batches")]
+        if even_batches is not None and len(shards) < len(self._dataloaders):
+            warnings.warn(
+                "Overriding even_batches is only supported for map-style datasets; some prepared loaders have others",
+                stacklevel=3,
+            )
         before = [s.even_batches for s in shards]
         for shard in shards if even_batches is not None else []:
             shard.even_batches = even_batches

@@ -125,6 +125,17 @@ def all_gather_objects(item: Any) -> list[Any]:
     return found
 
 
+def gather_objects_on_main(item: Any) -> list[Any] | None:
+    """Every rank's object, in order of rank, on the main process; None elsewhere."""
+    if _alone():
+        return [item]
+    process = PartialState()
+    found: list[Any] | None = [None] * process.num_processes if process.is_main_process else None
+    with guard.collective("gather of objects"):
+        dist.gather_object(item, found, dst=0)
+    return found
+
+
 def gather_object(object: Any) -> Any:
     """Every rank's list put together, on every rank; with one process, the list as it is.
 
@@ -175,6 +186,18 @@ def broadcast(tensor: Any, from_process: int = 0) -> Any:
         recursively_apply(lambda t: found.append(t.data) or t, tensor, error_on_other_type=True)  # type: ignore[func-returns-value]
         broadcast_tensors(found, from_process)
     return tensor
+
+
+def copy_tensor_to_devices(tensor: torch.Tensor | None = None) -> torch.Tensor:
+    """The main process's tensor, on every rank and its device; the others need not know its shape.
+
+    Args:
+        tensor: on the main process.
+    """
+    process = PartialState()
+    given = tensor.detach().cpu() if process.is_main_process and tensor is not None else None
+    found: torch.Tensor = broadcast_object(given)
+    return found.to(process.device)
 
 
 _OPERATIONS: dict[str, Any] = {"sum": "SUM", "mean": "SUM", "max": "MAX", "min": "MIN", "none": None}
@@ -276,14 +299,25 @@ def pad_across_processes(tensor: Any, dim: int = 0, pad_index: int = 0, pad_firs
         dim: dimension to pad; tensors without it stay.
         pad_index: value to pad with.
         pad_first: pad at the beginning.
+
+    Raises:
+        RanksDisagreeError: the ranks' tensors have different numbers of dimensions.
     """
     if _no_other_batches():
         return tensor
 
     def one(t: torch.Tensor) -> torch.Tensor:
-        if dim >= t.ndim or dim < -t.ndim:
+        has_it = -t.ndim <= dim < t.ndim
+        own = torch.tensor([t.ndim, t.shape[dim] if has_it else 0])
+        found = [(int(n), int(size)) for n, size in _all_gather(own, "pad_across_processes")]
+        if len({n for n, _ in found}) > 1:
+            told = ", ".join(f"rank {rank}: {n}" for rank, (n, _) in enumerate(found))
+            raise guard.RanksDisagreeError(
+                f"pad_across_processes: the ranks' tensors have different numbers of dimensions ({told})"
+            )
+        if not has_it:
             return t
-        longest = max(int(n) for n in _all_gather(torch.tensor([t.shape[dim]]), "pad_across_processes"))
+        longest = max(size for _, size in found)
         if longest == t.shape[dim]:
             return t
         shape = list(t.shape)

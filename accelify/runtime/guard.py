@@ -56,6 +56,10 @@ class RanksDisagreeError(RuntimeError):
     """Ranks came to different collectives, or not all of them came."""
 
 
+# Hugging Face Accelerate's name for it.
+DistributedOperationException = RanksDisagreeError
+
+
 def script_line() -> str:
     """Where in the script the runtime was called."""
     return _line_of(sys._getframe(1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from . import checkpoint, collectives, files
+from . import checkpoint, checkpoint_folders, collectives, files, preemption
+from .background import Background
 from .pickled import OfThisProcess
 from .plugins import ProjectConfiguration
 from .process import ProcessControl
@@ -50,6 +50,11 @@ class Saving(OfThisProcess, ProcessControl):
         self._save_hooks: list[SaveHook] = []
         self._load_hooks: list[LoadHook] = []
         self._preempted = False
+        # What is being written in the background, and which run this is among those of a project's directory.
+        self._saving: Background | None = None
+        self._run: str | None = None
+        # Places in the epoch, of a checkpoint that was loaded, for loaders that are prepared after that.
+        self._waiting_positions: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._be_the_one()
 
     @property
@@ -132,14 +137,22 @@ class Saving(OfThisProcess, ProcessControl):
         return HookHandle(self._load_hooks, hook)
 
     def save_state(
-        self, output_dir: str | Path | None = None, safe_serialization: bool = True, **save_model_kwargs: Any
+        self,
+        output_dir: str | Path | None = None,
+        safe_serialization: bool = True,
+        *,
+        asynchronous: bool = False,
+        **save_model_kwargs: Any,
     ) -> str:
         """Write everything that was prepared or registered, the random state of every rank and the position in the
         epoch. The checkpoint is whole or not there, and an older one goes only after the new one is complete.
 
         Args:
-            output_dir: where to; with automatic naming, default: `checkpoints/checkpoint_<n>` in the project.
+            output_dir: where to; with automatic naming, always `checkpoints/checkpoint_<n>` in the project.
             safe_serialization: weights as safetensors; False: with torch.save.
+            asynchronous: go on training as soon as everything is copied to the host, and write meanwhile. The next
+                `save_state`, `load_state`, `end_training` and `wait_for_saving` wait for it, and so does the end of
+                the process.
             **save_model_kwargs: `max_shard_size`.
 
         Returns:
@@ -150,20 +163,30 @@ class Saving(OfThisProcess, ProcessControl):
             RuntimeError: it could not be written, on every rank, with the cause.
         """
         config = self.project_configuration
+        target: Path | None = None
         if config.automatic_checkpoint_naming:
-            target = checkpoint.automatic_directory(config) / f"checkpoint_{config.iteration}"
+            checkpoint_folders.automatic_directory(config)
         elif output_dir is None:
             raise ValueError("save_state needs output_dir, or a project_dir and automatic_checkpoint_naming")
         else:
             target = Path(output_dir)
-        checkpoint.save(
+        target = checkpoint.save(
             cast("Accelerator", self),
             target,
             safe_serialization,
             save_model_kwargs.get("max_shard_size", "10GB"),
+            asynchronous,
         )
         config.iteration += 1
         return str(target)
+
+    def wait_for_saving(self) -> None:
+        """Return when a checkpoint that `save_state(..., asynchronous=True)` began is written; every rank has to call.
+
+        Raises:
+            RuntimeError: it could not be written, on every rank, with the cause; earlier ones are as they were.
+        """
+        checkpoint.wait(cast("Accelerator", self))
 
     def load_state(self, input_dir: str | Path | None = None, **load_model_kwargs: Any) -> None:
         """Go back to where `save_state` was called, in the middle of an epoch too: the next pass of a loader that was
@@ -181,15 +204,22 @@ class Saving(OfThisProcess, ProcessControl):
 
     # Time limits
 
+    def _take_position(self, loader: DataLoaderShard) -> None:
+        """Let a loader that is prepared after `load_state` go on where it stood."""
+        if self._waiting_positions:
+            loader.resume_from(*self._waiting_positions.pop(0))
+
     def watch_preemption(self, *signals: int) -> None:
-        """Note signals by which a queue announces its time limit (default SIGTERM) instead of ending at once; ask
-        with `check_preemption`."""
+        """Note signals by which a queue announces its time limit; ask with `check_preemption`.
 
-        def note(*_: Any) -> None:
-            self._preempted = True
+        Args:
+            *signals: default SIGTERM, and SIGUSR1 where the script has no use of its own for it: Slurm's `--signal`
+                sends that, and `accelify launch` hands it on.
+        """
+        self._preempted = preemption.watch(self._note_preemption, signals) or self._preempted
 
-        for number in signals or (signal.SIGTERM,):
-            signal.signal(number, note)
+    def _note_preemption(self) -> None:
+        self._preempted = True
 
     def check_preemption(self) -> bool:
         """Whether any rank got a signal that is watched; every rank must ask, and all get the same answer."""

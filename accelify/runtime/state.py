@@ -1,6 +1,6 @@
-"""The process: its rank, its device, the group it belongs to; and where the training loop stands.
+"""The process: its rank, its device, the group it belongs to.
 
-The three state classes are shared: every instance sees the same values. Tests start anew with `_reset_state()`.
+The state classes are shared: every instance sees the same values. Tests start anew with `_reset_state()`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from .open_passes import OpenPasses
+from .gradient_state import GradientState as GradientState
+from .gradient_state import WindowPosition as WindowPosition
 from .rank_environment import find_rank, store_of_this_attempt
 
 if TYPE_CHECKING:
     from .backends.base import Backend
-    from .data.loaders import DataLoaderShard
-    from .plugins import GradientAccumulationPlugin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,6 +41,15 @@ class DistributedType(enum.StrEnum):
     DEEPSPEED = "DEEPSPEED"
     XLA = "XLA"
     TPU = "XLA"  # an older name of the same
+    # Never a run's here; scripts compare with them.
+    MULTI_XPU = "MULTI_XPU"
+    MULTI_NPU = "MULTI_NPU"
+    MULTI_MLU = "MULTI_MLU"
+    MULTI_SDAA = "MULTI_SDAA"
+    MULTI_MUSA = "MULTI_MUSA"
+    MULTI_HPU = "MULTI_HPU"
+    MULTI_NEURON = "MULTI_NEURON"
+    MEGATRON_LM = "MEGATRON_LM"
 
 
 def _env_int(name: str, default: int) -> int:
@@ -77,6 +85,13 @@ def _pick_device(cpu: bool, local_rank: int, xla: Any = None) -> torch.device:
     if torch.backends.mps.is_available():
         return torch.device("mps")
     return torch.device("cpu")
+
+
+# What a state has once it is made, and may be asked for before that or after it was reset.
+_KNOWN = frozenset(
+    "cpu device debug num_processes process_index local_process_index backend distributed_type is_beside "
+    "mixed_precision engine".split()
+)
 
 
 class PartialState:
@@ -171,6 +186,15 @@ class PartialState:
             self.distributed_type = DistributedType.MULTI_GPU
         else:
             self.distributed_type = DistributedType.MULTI_CPU
+
+    def __getattr__(self, name: str) -> Any:
+        kind = type(self).__name__
+        if name in _KNOWN:
+            raise AttributeError(
+                f"`{kind}` object has no attribute `{name}`. This happens if `{kind}._reset_state()` was called and an "
+                "`Accelerator` or `PartialState` was not reinitialized."
+            )
+        raise AttributeError(f"{kind!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return (
@@ -400,117 +424,3 @@ class AcceleratorState(PartialState):
         AcceleratorState._shared_state.clear()
         if reset_partial_state:
             PartialState._reset_state()
-
-
-class GradientState:
-    """Where the loop stands: the loader in use, its batch's shares, and whether gradients are averaged now."""
-
-    _shared_state: dict[str, Any] = {}
-
-    sync_gradients: bool
-    plugin: GradientAccumulationPlugin
-    loaders: OpenPasses
-    step: int
-    window: WindowPosition
-    # A pass that goes on where a checkpoint was taken, until its first backward.
-    resumed: Any = None
-
-    def __init__(self, gradient_accumulation_plugin: GradientAccumulationPlugin | None = None) -> None:
-        self.__dict__ = self._shared_state
-        if "sync_gradients" not in self.__dict__:
-            from .plugins import GradientAccumulationPlugin
-
-            self.sync_gradients = True
-            self.plugin = GradientAccumulationPlugin()
-            self.loaders = OpenPasses()
-            self.window = WindowPosition()
-        if gradient_accumulation_plugin is not None:
-            self.plugin = gradient_accumulation_plugin
-
-    def __repr__(self) -> str:
-        return f"Sync gradients: {self.sync_gradients}\nAt end of dataloader: {self.end_of_dataloader}\n"
-
-    @staticmethod
-    def _reset_state() -> None:
-        """Forget everything, for tests."""
-        GradientState._shared_state.clear()
-
-    @property
-    def initialized(self) -> bool:
-        return "sync_gradients" in self.__dict__
-
-    def check_resumed(self) -> None:
-        """See, where a resumed pass trains first, that the script has not left its first batches out once more.
-
-        Raises:
-            RuntimeError: it has.
-        """
-        resumed, self.resumed = self.resumed, None
-        try:
-            done, taken = resumed.first, resumed.position - resumed.first
-        except ReferenceError:
-            return
-        # One batch may be left out for any reason.
-        if taken == done + 1 and done > 1:
-            raise RuntimeError(
-                f"load_state has gone on with batch {done} of the epoch already, and the script has left {done} more "
-                "out: take its own skipping (`if step < resume_step: continue`) out, and count from "
-                f"enumerate(loader, start={done}), or use skip_first_batches, which knows of it"
-            )
-
-    @property
-    def num_steps(self) -> int:
-        return self.plugin.num_steps
-
-    @property
-    def adjust_scheduler(self) -> bool:
-        return self.plugin.adjust_scheduler
-
-    @property
-    def sync_with_dataloader(self) -> bool:
-        return self.plugin.sync_with_dataloader
-
-    @property
-    def plugin_kwargs(self) -> dict[str, Any]:
-        return self.plugin.to_kwargs()
-
-    @property
-    def active_dataloader(self) -> DataLoaderShard | None:
-        """The prepared loader whose iteration began last and has not ended, None outside."""
-        return self.loaders[-1].loader if self.loaders else None
-
-    @property
-    def in_dataloader(self) -> bool:
-        return bool(self.loaders)
-
-    @property
-    def end_of_dataloader(self) -> bool:
-        """Whether the active loader's current batch is its last."""
-        entry = self.loaders.of_loop()
-        return entry is not None and bool(entry.at_end)
-
-    @property
-    def remainder(self) -> int:
-        """Samples in the active loader's last, shorter batch over all processes, -1 where it divides."""
-        entry = self.loaders.of_outputs()
-        if entry is None or not entry.at_end or entry.shares is None:
-            return -1
-        sizes = entry.shares.sizes
-        return -1 if len(set(sizes)) == 1 else sum(sizes)
-
-
-class WindowPosition:
-    """Where the current accumulation window stands, and how far a scheduler moves with this step."""
-
-    def __init__(self) -> None:
-        self.in_use = False
-        self.depth = 0  # regions of `accumulate` that are entered, one in another
-        self.complete = True  # the next batch begins a window
-        self.step = 0  # batches in the current window, the current one included
-        self.size = 1  # what the loss of the current batch is divided by
-        self.batches = 0  # batches of the original script in the current window
-        self.advance = 1  # steps of the original's schedule at this optimizer step
-        self.correction = (
-            1.0  # factor on earlier gradients, when the window turns out shorter than they were told
-        )
-        self.iteration: Any = None  # pass of the loader that the window belongs to

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .process import ProcessControl
 from .state import PartialState
@@ -306,8 +306,13 @@ class Tracking(ProcessControl):
         for tracker in self.trackers:
             tracker.log(values, step=step, **(log_kwargs or {}).get(tracker.name, {}))
 
+    if TYPE_CHECKING:
+        # The Accelerator's other part has it.
+        def wait_for_saving(self) -> None: ...
+
     def end_training(self) -> None:
-        """End every tracker."""
+        """End every tracker, and a checkpoint that is still being written."""
+        self.wait_for_saving()
         for tracker in self.trackers:
             tracker.finish()
         self.trackers.clear()

@@ -6,10 +6,12 @@ it, and a killed rank 0 does not take the store along.
 """
 
 import atexit
+import contextlib
 import faulthandler
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import time
 import traceback
@@ -84,6 +86,8 @@ def try_ranks(ranks, function, *args, timeout=120, env=None):
         hung = [rank for rank, (process, _) in enumerate(started) if process.exitcode is None]
         for process, here in started:
             process.kill()
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
             here.close()
     if hung:
         told = [f"rank {r}: {o.error}" for r, o in enumerate(outcomes) if o.error]
@@ -94,6 +98,10 @@ def try_ranks(ranks, function, *args, timeout=120, env=None):
 def _child(pipe, env, function, args, timeout):
     # Where a rank hangs is told before it is killed.
     faulthandler.dump_traceback_later(0.9 * timeout)
+    # The kernel ends a rank that outlives its test: where the test's own process was killed, nobody else does. A group
+    # of its own lets its loaders' workers be ended with it.
+    signal.alarm(int(timeout) + 60)
+    os.setpgid(0, 0)
     os.environ.update(env)
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch

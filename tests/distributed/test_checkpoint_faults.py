@@ -2,12 +2,14 @@
 
 import os
 import pickle
+from importlib.util import find_spec
 
 import pytest
 import torch
 from torch import nn
 
-from accelify.runtime import FullyShardedDataParallelPlugin, ProjectConfiguration, checkpoint
+from accelify.runtime import FullyShardedDataParallelPlugin, ProjectConfiguration
+from accelify.runtime import checkpoint_folders as checkpoint
 from accelify.runtime.launch.merge import merge
 from accelify.runtime.launch.settings import LaunchError
 from tests.distributed.processes import fresh_accelerator, run_ranks, try_ranks
@@ -63,6 +65,40 @@ def test_nothing_in_a_sharded_checkpoint_is_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+def _zero(directory, load=False):
+    from accelify.runtime import DeepSpeedPlugin
+
+    accelerator, model = _prepared(deepspeed_plugin=DeepSpeedPlugin(zero_stage=2))
+    accelerator.backward(model(torch.ones(2, 4)).sum())
+    accelerator._optimizers.settled()[0].step()
+    (accelerator.load_state if load else accelerator.save_state)(f"{directory}/c")
+    return {k: v.tolist() for k, v in accelerator.get_state_dict(model).items()}
+
+
+@pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
+def test_nothing_in_a_deepspeed_checkpoint_is_run(tmp_path):
+    first, _ = run_ranks(2, _zero, str(tmp_path))
+    assert run_ranks(2, _zero, str(tmp_path), True)[0] == first
+    merge(tmp_path / "c", tmp_path / "merged")
+    names = [
+        p for p in (tmp_path / "c").rglob("*.pt") if "model_states" in p.name or "optim_states" in p.name
+    ]
+    assert len(names) == 3
+    marker = tmp_path / "c" / checkpoint.MARKER
+    facts = checkpoint.json.loads(marker.read_text())
+    facts["checksums"] = {}
+    for path in names:
+        state = torch.load(path, weights_only=False)
+        torch.save({**state, "attack": _Runs(f"touch {tmp_path}/ran")}, path)
+        facts["files"][path.relative_to(tmp_path / "c").as_posix()] = path.stat().st_size
+    marker.write_text(checkpoint.json.dumps(facts))
+    for outcome in try_ranks(2, _zero, str(tmp_path), True):
+        assert "holds more than data, and is not loaded" in outcome.error
+    with pytest.raises(LaunchError, match="holds more than data"):
+        merge(tmp_path / "c", tmp_path / "again")
+    assert not (tmp_path / "ran").exists()
+
+
 def _save(directory):
     accelerator, _ = _prepared()
     accelerator.save_state(f"{directory}/c")
@@ -94,9 +130,9 @@ def _automatic(directory, act):
             accelerator.save_state()
     if act == "stale" and accelerator.process_index == 1:
         # This machine does not see the second checkpoint yet.
-        checkpoint._numbered = lambda d: [(0, d / "checkpoint_0")]
+        checkpoint.numbered = lambda d: [(0, d / "checkpoint_0")]
     if act == "other" and accelerator.process_index == 1:
-        checkpoint._digest = lambda d: "another"
+        checkpoint.digest = lambda d: "another"
     if act != "save":
         accelerator.load_state()
     return weight.mean().item()

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from accelify.runtime import RanksDisagreeError, checkpoint
+from accelify.runtime import RanksDisagreeError, checkpoint_folders
 from accelify.runtime.launch.port import held_port
 from tests.distributed.processes import fresh_accelerator, run_ranks, try_ranks
 
@@ -193,7 +193,7 @@ def _main_killed_while_saving(directory):
     accelerator.save_state(f"{directory}/c")
     _step(accelerator, model, optimizer)
     # All files are there; only the marker is missing.
-    checkpoint._complete = lambda *_: _die()
+    checkpoint_folders.complete = lambda *_: _die()
     accelerator.save_state(f"{directory}/c")
 
 

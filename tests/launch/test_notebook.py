@@ -80,3 +80,37 @@ def test_an_accelerator_outside_of_the_function_is_refused(tmp_path: Path) -> No
 def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     done = python("notebook_launcher(train, (), 2, num_nodes=2, node_rank=2)", tmp_path)
     assert "do not fit together" in done.stderr.splitlines()[-1]
+
+
+AGENT = """\
+import os, sys
+from accelify.runtime import notebook_launcher
+
+def train():
+    from accelify.runtime import PartialState
+    state = PartialState(cpu=True)
+    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    os.write(1, f"rank {state.process_index} of {state.num_processes}, attempt {attempt}\\n".encode())
+    state.wait_for_everyone()
+    if attempt == "0" and FAILS:
+        raise RuntimeError("the first time")
+
+notebook_launcher(train, (), num_processes=2, OPTIONS)
+print("over")
+"""
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize(
+    ("options", "fails"),
+    [("rdzv_backend='c10d'", False), ("monitor_interval=0.05", False), ("max_restarts=1", True)],
+)
+def test_torchs_agent_starts_the_processes(tmp_path: Path, options: str, fails: bool) -> None:
+    script = tmp_path / "cell.py"
+    script.write_text(AGENT.replace("OPTIONS", options).replace("FAILS", str(fails)))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    last = 1 if fails else 0
+    assert "over" in done.stdout
+    for rank in (0, 1):
+        assert f"rank {rank} of 2, attempt {last}" in done.stdout

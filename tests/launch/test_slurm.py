@@ -98,6 +98,20 @@ def test_what_is_asked_of_slurm(tmp_path: Path) -> None:
         "--cpus-per-task=12", "--partition=big", "--time=1-12:00:00", "--account=me", "--qos=fast",
     ]  # fmt: skip
     assert "--mixed_precision bf16" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "options"), [("", ["--signal=USR1@90"]), ("--signal=USR1@60", ["--signal=USR1@60"])]
+)
+def test_slurm_warns_so_long_before_the_end(tmp_path: Path, more: str, options: list[str]) -> None:
+    words = ["-n", "2", "--cpu", "--slurm_file", "-", "--preemption_grace", "90", f"--slurm_options={more}"]
+    done = write_job(tmp_path, *words)
+    assert [option for option in options_of(done.stdout) if option.startswith("--signal")] == options
+    assert "--preemption_grace 90" in done.stdout
+
+
+def test_the_text_is_bash(tmp_path: Path) -> None:
+    done = write_job(tmp_path, "-n", "8", "--nodes", "2", "--slurm_file", "-", "--job_name", "run 1")
     assert subprocess.run(["bash", "-n"], input=done.stdout, text=True).returncode == 0
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from accelify.runtime import Accelerator, ProjectConfiguration, checkpoint, files, load_weights
+from accelify.runtime import Accelerator, ProjectConfiguration, files, load_weights
+from accelify.runtime import checkpoint_folders as checkpoint
 from accelify.runtime.data import random_state
 
 

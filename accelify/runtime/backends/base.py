@@ -20,7 +20,7 @@ class Backend:
 
     Attributes:
         plain: a step of this engine is the script's own step, with nothing around it.
-        writes_shards: checkpoints hold each rank's own part (`save_shards`) in place of whole weights.
+        reads_shards: it loads checkpoints that hold each rank's own part (`save_shards`) in place of whole weights.
 
     Args:
         process: rank and device.
@@ -29,7 +29,7 @@ class Backend:
     """
 
     plain = False
-    writes_shards = False
+    reads_shards = False
 
     def __init__(self, process: PartialState, precision: Precision, options: dict[str, Any]) -> None:
         self.process = process
@@ -165,17 +165,48 @@ class Backend:
         """Load what `optimizer_state_dict` gave, on however many ranks."""
         optimizer.load_state_dict(state)
 
+    def saved_weights(self, model: torch.nn.Module) -> dict[str, Any]:
+        """`state_dict` for a checkpoint: every rank calls, and the main process has it whole."""
+        return self.state_dict(getattr(model, "_orig_mod", model))
+
+    def saved_optimizer(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """`optimizer_state_dict` for a checkpoint: every rank calls, and the main process has it whole."""
+        return self.optimizer_state_dict(optimizer)
+
+    def saves_shards(
+        self, models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer], shared: bool
+    ) -> bool:
+        """Whether a checkpoint holds each rank's own part in place of whole weights.
+
+        Args:
+            models, optimizers: of the checkpoint.
+            shared: all ranks see the directory it is written to.
+        """
+        return False
+
     def save_shards(
-        self, directory: Path, models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]
-    ) -> None:
-        """Write every rank's part of weights and optimizer states, for engines with `writes_shards`."""
-        raise NotImplementedError(f"{type(self).__name__} says that it writes shards, and has no save_shards")
+        self,
+        directory: Path,
+        models: list[torch.nn.Module],
+        optimizers: list[torch.optim.Optimizer],
+        asynchronous: bool = False,
+    ) -> Callable[[], None] | None:
+        """Write every rank's part of weights and optimizer states, for engines that save shards.
+
+        Args:
+            directory, models, optimizers: of the checkpoint.
+            asynchronous: only copy them, and write from the background where the engine can.
+
+        Returns:
+            What waits until they are written, on the main process those of all ranks; None: they are.
+        """
+        raise NotImplementedError(f"{type(self).__name__} says that it saves shards, and has no save_shards")
 
     def load_shards(
         self, directory: Path, models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]
     ) -> None:
         """Read what `save_shards` wrote, on however many ranks."""
-        raise NotImplementedError(f"{type(self).__name__} says that it writes shards, and has no load_shards")
+        raise NotImplementedError(f"{type(self).__name__} says that it reads shards, and has no load_shards")
 
     def check_trains_alone(self, operation: str) -> None:
         """Raise where ranks cannot train on their own for some steps, as `operation` wants them to."""

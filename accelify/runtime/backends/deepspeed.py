@@ -28,6 +28,7 @@ from ..precision import Precision, run_in_precision
 from ..state import DistributedType, GradientState, PartialState
 from .base import Backend
 from .deepspeed_config import Script, resolved
+from .deepspeed_files import only_data
 from .deepspeed_model import DeepSpeedModel
 from .deepspeed_norms import keep_statistics
 from .deepspeed_plugin import DeepSpeedPlugin, DummyOptim, DummyScheduler, scheduler_of, when_scheduler_comes
@@ -96,7 +97,7 @@ def _tell_of_locks() -> None:
 class DeepSpeedBackend(Backend):
     """ZeRO over torch.distributed, for one model with one optimizer, or several of such pairs."""
 
-    writes_shards = True
+    reads_shards = True
 
     def __init__(self, process: PartialState, precision: Precision, options: dict[str, Any]) -> None:
         super().__init__(process, precision, options)
@@ -424,9 +425,19 @@ class DeepSpeedBackend(Backend):
         finally:
             self.moving_shards = False
 
+    def saves_shards(
+        self, models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer], shared: bool
+    ) -> bool:
+        return True
+
     def save_shards(
-        self, directory: Path, models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]
+        self,
+        directory: Path,
+        models: list[torch.nn.Module],
+        optimizers: list[torch.optim.Optimizer],
+        asynchronous: bool = False,
     ) -> None:
+        # DeepSpeed writes in the foreground, whatever is asked for.
         self._refuse_waiting()
         for i, model in enumerate(models):
             model = getattr(model, "_orig_mod", model)
@@ -458,7 +469,7 @@ class DeepSpeedBackend(Backend):
     def load_shards(
         self, directory: Path, models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]
     ) -> None:
-        from ..checkpoint import load_weights
+        from ..weights import load_weights
 
         self._check_shards(directory)
         for i, model in enumerate(models):
@@ -468,7 +479,7 @@ class DeepSpeedBackend(Backend):
                 load_weights(model, home, engine=self)
                 continue
             model.training_of.drop_gradients()
-            with self._moving():
+            with self._moving(), only_data():
                 path, _ = model.training_of.engine.load_checkpoint(str(home), tag=_TAG)
             if path is None:
                 raise ValueError(

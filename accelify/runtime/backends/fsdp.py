@@ -29,6 +29,10 @@ from .sharded import ShardedBackend
 from .sharded_model import Sharding, make_sharded
 from .units import find_units, needs_full_precision
 
+# Bytes of weights and optimizer states from which a checkpoint holds each rank's part, where nothing else is asked for:
+# whole, they would have to fit on the main process, and be written by it alone.
+SHARDED_FROM = 4 * 2**30
+
 
 class FSDPBackend(ShardedBackend):
     """Sharded data parallel over torch's FSDP2, with gloo or NCCL.
@@ -47,7 +51,6 @@ class FSDPBackend(ShardedBackend):
         self.parallelism: ParallelismConfig = options.get("parallelism") or ParallelismConfig()
         self.sizes = self.parallelism.sizes(process.num_processes)
         self.mesh = mesh_of(self.device, self.sizes)
-        self.writes_shards = self.plugin.state_dict_type == "SHARDED_STATE_DICT"
         if self.plugin.cpu_offload and self.device.type == "cpu":
             raise ValueError(
                 "cpu_offload (fsdp_offload_params) moves weights from a device to the host; this run works on the CPU, "
@@ -161,6 +164,19 @@ class FSDPBackend(ShardedBackend):
             model.compile(**plugin.compile_arguments())
             return model
         return super().compile(model, plugin)
+
+    def saves_shards(
+        self, models: list[nn.Module], optimizers: list[torch.optim.Optimizer], shared: bool
+    ) -> bool:
+        kind = self.plugin.state_dict_type
+        if kind is not None:
+            return kind == "SHARDED_STATE_DICT"
+        if not shared or self.world_size == 1:
+            return False
+        tensors = [p for model in models for p in model.parameters()]
+        tensors += [v for o in optimizers for values in o.state.values() for v in values.values()]
+        size = sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor))
+        return size > SHARDED_FROM
 
     # Steps
 

@@ -51,7 +51,8 @@ class FullyShardedDataParallelPlugin:
             default: from the Accelerator's `mixed_precision`, gradients averaged in float32.
         cpu_offload: weights, gradients and optimizer states wait on the host; not where the CPU is the device.
         state_dict_type: what checkpoints of `save_state` hold: "FULL_STATE_DICT" (whole weights, written by the main
-            process) or "SHARDED_STATE_DICT" (every rank its part, through torch.distributed.checkpoint).
+            process) or "SHARDED_STATE_DICT" (every rank its part, through torch.distributed.checkpoint); None: whole up
+            to 4 GiB of weights and optimizer states, and parts above that where all ranks share a file system.
         cpu_ram_efficient_loading: only the main process has weights at the start; the others may have built their
             model on the meta device.
         activation_checkpointing: units compute their activations again in backward.
@@ -69,7 +70,7 @@ class FullyShardedDataParallelPlugin:
     min_num_params: int | None = None
     mixed_precision_policy: Any = None
     cpu_offload: Any = False
-    state_dict_type: str = "FULL_STATE_DICT"
+    state_dict_type: str | None = None
     cpu_ram_efficient_loading: bool = False
     activation_checkpointing: bool = False
     sync_module_states: bool = True
@@ -94,9 +95,9 @@ class FullyShardedDataParallelPlugin:
             self.min_num_params = as_int(self.min_num_params, "min_num_params", 1)
         if self.auto_wrap_policy == "size_based_wrap" and self.min_num_params is None:
             raise ValueError("auto_wrap_policy size_based_wrap needs min_num_params, such as 1000000")
-        self.state_dict_type = as_choice(
-            getattr(self.state_dict_type, "name", self.state_dict_type), "state_dict_type", STATE_DICT_TYPES
-        )
+        if self.state_dict_type is not None:
+            kind = getattr(self.state_dict_type, "name", self.state_dict_type)
+            self.state_dict_type = as_choice(kind, "state_dict_type", STATE_DICT_TYPES)
         if self.ignored_modules:
             raise ValueError("ignored_modules: accelify shards all modules of a model; leave it out")
         reshard = self.reshard_after_forward

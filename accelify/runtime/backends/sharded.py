@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class ShardedBackend(AveragingBackend):
 
     # As users know the engine.
     told = "this engine"
+    reads_shards = True
 
     def __init__(self, process: PartialState, precision: Precision, options: dict[str, Any]) -> None:
         super().__init__(process, precision, options)
@@ -213,11 +214,21 @@ class ShardedBackend(AveragingBackend):
         return self.unwrap(model).load_state_dict(weights, strict=strict)
 
     def optimizer_state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        return self._whole_optimizer(optimizer, keep=True)
+
+    def _whole_optimizer(self, optimizer: torch.optim.Optimizer, keep: bool) -> dict[str, Any]:
+        """An optimizer's state, put together value by value; a rank that keeps none has one of them at a time."""
         guard.enter(f"state_dict of {type(optimizer).__name__}")
         state = optimizer.state_dict()
+
+        def put_together(value: Any) -> Any:
+            if not isinstance(value, DTensor):
+                return value
+            found = whole(value)
+            return found.cpu() if keep else None
+
         state["state"] = {
-            i: {k: whole(v).cpu() if isinstance(v, DTensor) else v for k, v in values.items()}
-            for i, values in state["state"].items()
+            i: {k: put_together(v) for k, v in values.items()} for i, values in state["state"].items()
         }
         return state
 
@@ -233,13 +244,31 @@ class ShardedBackend(AveragingBackend):
         }
         optimizer.load_state_dict({**state, "state": divided})
 
+    def saved_weights(self, model: nn.Module) -> dict[str, Any]:
+        known = sharding_of(model)
+        if known is None:
+            return super().saved_weights(model)
+        known.drops_whole = self.rank != 0
+        try:
+            found = super().saved_weights(model)
+        finally:
+            known.drops_whole = False
+        return found if self.rank == 0 else {}
+
+    def saved_optimizer(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        return self._whole_optimizer(optimizer, keep=self.rank == 0)
+
     def save_shards(
-        self, directory: Path, models: list[nn.Module], optimizers: list[torch.optim.Optimizer]
-    ) -> None:
+        self,
+        directory: Path,
+        models: list[nn.Module],
+        optimizers: list[torch.optim.Optimizer],
+        asynchronous: bool = False,
+    ) -> Callable[[], None] | None:
         from .shards import save
 
         self.settle()
-        save(directory, [self.unwrap(m) for m in models], optimizers)
+        return save(directory, [self.unwrap(m) for m in models], optimizers, asynchronous)
 
     def load_shards(
         self, directory: Path, models: list[nn.Module], optimizers: list[torch.optim.Optimizer]

@@ -27,6 +27,7 @@ class Sharding:
         held: gradients stay on their ranks (`no_sync`).
         sync_next: the next backward averages all the same.
         methods: of the script's class, run with the weights gathered.
+        drops_whole: `state_dict` puts weights together for another rank and keeps none of them.
     """
 
     def __init__(self, name: str, precision: Precision, methods: dict[str, Callable[..., Any]]) -> None:
@@ -37,6 +38,7 @@ class Sharding:
         self.held = 0
         self.sync_next = False
         self.syncs = True
+        self.drops_whole = False
 
     @contextlib.contextmanager
     def running(self, told: str) -> Iterator[None]:
@@ -83,7 +85,9 @@ class ShardedModel(nn.Module):
                 continue
             if isinstance(tensor, DTensor):
                 if id(tensor) not in seen:
-                    seen[id(tensor)] = whole(tensor).detach().cpu()
+                    gathered = whole(tensor).detach()
+                    # A rank that keeps none has one of them at a time.
+                    seen[id(tensor)] = gathered.new_empty(0) if self._sharding.drops_whole else gathered.cpu()
                 found[name] = seen[id(tensor)]
             elif not keep:
                 found[name] = tensor.detach()

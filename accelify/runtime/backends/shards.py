@@ -8,12 +8,15 @@ main process's.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed._state_dict_utils import _offload_state_dict_to_cpu
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 
@@ -33,38 +36,86 @@ def _optimizer_folder(directory: Path, index: int) -> Path:
     return directory / f"optimizer_{index}"
 
 
-def save(directory: Path, models: list[nn.Module], optimizers: list[torch.optim.Optimizer]) -> None:
+# Ranks agree on what is written in the background over a group of its own, beside what training exchanges.
+_background: Any = None
+
+
+def save(
+    directory: Path,
+    models: list[nn.Module],
+    optimizers: list[torch.optim.Optimizer],
+    asynchronous: bool = False,
+) -> Callable[[], None] | None:
     """Write every rank's part of all weights and optimizer states.
 
     Args:
         directory: the same for every rank, on a file system that all reach.
         models, optimizers: with divided parameters.
+        asynchronous: copy them, and write when what is returned is called, on every rank, in any thread.
+
+    Raises:
+        ValueError: the directory is not there on this rank.
     """
     if not directory.is_dir():
         raise ValueError(
             f"{directory} is not there on this rank: a sharded checkpoint needs a file system that all machines share"
         )
-    for i, model in enumerate(models):
-        with guard.collective("a sharded checkpoint"):
-            state_dict_saver.save(
-                {"model": nn.Module.state_dict(model)}, checkpoint_id=model_folder(directory, i)
-            )
+    parts: list[tuple[dict[str, Any], Path]] = [
+        ({"model": nn.Module.state_dict(model)}, model_folder(directory, i)) for i, model in enumerate(models)
+    ]
+    rests = []
     for i, optimizer in enumerate(optimizers):
-        state = optimizer.state_dict()
-        tensors = {
-            f"{number}.{name}": value
-            for number, values in state["state"].items()
-            for name, value in values.items()
-            if isinstance(value, torch.Tensor)
-        }
-        state["state"] = {
-            number: {k: _Described.of(v) if isinstance(v, torch.Tensor) else v for k, v in values.items()}
-            for number, values in state["state"].items()
-        }
+        tensors, rest = _parted(optimizer)
+        parts.append(({"optimizer": tensors}, _optimizer_folder(directory, i)))
+        rests.append((rest, directory / _REST.format(i)))
+
+    def write(group: Any) -> None:
+        for state, folder in parts:
+            state_dict_saver.save(state, checkpoint_id=folder, process_group=group)
+        for rest, path in rests if dist.get_rank() == 0 else []:
+            torch.save(rest, path)
+
+    if not asynchronous:
         with guard.collective("a sharded checkpoint"):
-            state_dict_saver.save({"optimizer": tensors}, checkpoint_id=_optimizer_folder(directory, i))
-        if dist.get_rank() == 0:
-            torch.save(state, directory / _REST.format(i))
+            write(None)
+        return None
+    parts = [({kind: _copied(tensors) for kind, tensors in state.items()}, folder) for state, folder in parts]
+    rests = [(copy.deepcopy(rest), path) for rest, path in rests]
+    group = _group_of_the_background()
+    return lambda: write(group)
+
+
+def _parted(optimizer: torch.optim.Optimizer) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """An optimizer's tensors by number and name, and its state with descriptions in their places."""
+    state = optimizer.state_dict()
+    tensors = {
+        f"{number}.{name}": value
+        for number, values in state["state"].items()
+        for name, value in values.items()
+        if isinstance(value, torch.Tensor)
+    }
+    state["state"] = {
+        number: {k: _Described.of(v) if isinstance(v, torch.Tensor) else v for k, v in values.items()}
+        for number, values in state["state"].items()
+    }
+    return tensors, state
+
+
+def _copied(tensors: dict[str, Any]) -> dict[str, Any]:
+    """Copies on the host of this rank's parts; torch's function shares what lies on the host already."""
+    on_host = {
+        n: t.clone() if isinstance(t, torch.Tensor) and t.device.type == "cpu" else t
+        for n, t in tensors.items()
+    }
+    return _offload_state_dict_to_cpu(on_host)
+
+
+def _group_of_the_background() -> Any:
+    global _background
+    if _background is None:
+        with guard.collective("a group for saving in the background"):
+            _background = dist.new_group(backend="gloo")
+    return _background
 
 
 def load(directory: Path, models: list[nn.Module], optimizers: list[torch.optim.Optimizer]) -> None:

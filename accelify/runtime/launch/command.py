@@ -14,17 +14,25 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from accelify.runtime.launch.engines import engine_environment
 from accelify.runtime.launch.fields import DEEPSPEED, XLA
-from accelify.runtime.launch.machines import Watch, end_workers, interface_of, own_address, reachable
+from accelify.runtime.launch.folder import launch_folder
+from accelify.runtime.launch.machines import (
+    Watch,
+    end_workers,
+    interface_of,
+    own_address,
+    reachable,
+    warn_workers,
+)
+from accelify.runtime.launch.port import refusal
 from accelify.runtime.launch.settings import LaunchError, Settings, count_devices
+from accelify.runtime.launch.target import check_target, works_alone
 
 # For so many seconds a machine that was cut off looks for the others, as long as their rendezvous waits for it.
 _COME_BACK = 600.0
@@ -56,6 +64,8 @@ class Plan:
     """Arguments for torch.distributed.run; empty for a single process."""
     machines: Machines | None = None
     """Where there are several."""
+    warning: str = ""
+    """What is said before the start; empty for nothing."""
 
     def line(self) -> str:
         """The plan as one line for a shell."""
@@ -74,7 +84,19 @@ def make_plan(settings: Settings, script: str, arguments: list[str], *, module: 
     Raises:
         LaunchError: the script or module is not there, or an engine refuses its settings.
     """
-    _check_target(script, module)
+    check_target(script, module)
+    plan = _plan(settings, script, arguments, module)
+    if settings["num_processes"] > 1 and plan.local_processes * settings["num_machines"] > 1:
+        if works_alone(script, module):
+            warning = (
+                f"{script} does not use accelify: {settings['num_processes']} processes will each do all of its work, "
+                "none knowing of the others; accelify convert changes that."
+            )
+            return replace(plan, warning=warning)
+    return plan
+
+
+def _plan(settings: Settings, script: str, arguments: list[str], module: bool) -> Plan:
     target = (["-m"] if module else []) + [script, *arguments]
     machines: int = settings["num_machines"]
     local: int = settings["num_processes"] // machines
@@ -95,6 +117,8 @@ def make_plan(settings: Settings, script: str, arguments: list[str], *, module: 
     if machines == 1 and "ACCELIFY_SEED" not in os.environ:
         # What an unseeded script draws before its Accelerator is made; over several machines it has to wait for that.
         environment["ACCELIFY_SEED"] = str(secrets.randbits(63))
+    # After so long torch's agent kills processes that a signal has not ended: its own 30 s are too short to save in.
+    environment.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(settings["preemption_grace"]))
     _check_devices(settings, local)
     if "OMP_NUM_THREADS" not in {**os.environ, **environment}:
         environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // local))
@@ -135,40 +159,11 @@ def run(plan: Plan) -> int:
     """
     if importlib.util.find_spec("torch") is None:
         raise LaunchError(NO_TORCH)
+    if plan.warning:
+        print(f"accelify launch: {plan.warning}", file=sys.stderr, flush=True)
     if plan.elastic:
         return _run_elastic(plan)
     return _run_single(plan)
-
-
-def _check_target(script: str, module: bool) -> None:
-    if module:
-        top = script.partition(".")[0]
-        with _folder_on_path():
-            try:
-                found = importlib.util.find_spec(top)
-            except (ImportError, ValueError):
-                found = None
-        if found is None:
-            raise LaunchError(f"No module named {top!r} from here: give -m a module that Python finds.")
-        return
-    path = Path(script)
-    if path.is_dir() and not (path / "__main__.py").is_file():
-        raise LaunchError(f"{script} is a directory without a __main__.py: name the training script itself.")
-    if not path.exists():
-        hint = "; a module's name needs -m before it" if not script.endswith(".py") else ""
-        raise LaunchError(f"There is no file {script}{hint}.")
-    if path.is_file() and not os.access(path, os.R_OK):
-        raise LaunchError(f"{script} cannot be read: change its permissions.")
-
-
-@contextlib.contextmanager
-def _folder_on_path() -> Iterator[None]:
-    folder = os.getcwd()
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        sys.path.remove(folder)
 
 
 def _environment(settings: Settings) -> dict[str, str]:
@@ -243,6 +238,8 @@ def _rendezvous(settings: Settings, local: int) -> list[str]:
 
 
 def _run_single(plan: Plan) -> int:
+    # A warning of the queue's is for scripts that watch for it, and ends no other.
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     process = subprocess.Popen(list(plan.command), env={**os.environ, **plan.environment})
 
     def pass_on(number: int, _: FrameType | None) -> None:
@@ -251,7 +248,9 @@ def _run_single(plan: Plan) -> int:
 
     # Ctrl-C in a terminal reaches the script by itself; sending it on as well covers a signal sent to us alone, and
     # a second KeyboardInterrupt in the script's clean-up is avoided by a look at who leads the terminal.
-    handlers = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handlers = {
+        number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+    }
     interrupted = 0
     try:
         while True:
@@ -263,7 +262,7 @@ def _run_single(plan: Plan) -> int:
                 if interrupted > 1 or not _in_foreground():
                     process.send_signal(signal.SIGINT if interrupted == 1 else signal.SIGKILL)
     finally:
-        for number, handler in handlers.items():
+        for number, handler in {**handlers, signal.SIGUSR1: before}.items():
             signal.signal(number, handler)
         if process.poll() is None:
             process.kill()
@@ -297,9 +296,13 @@ def _run_elastic(plan: Plan) -> int:
     if "LOGLEVEL" not in os.environ:
         # The agent's own account of a failure repeats, less well, what is printed below.
         logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    with tempfile.TemporaryDirectory(prefix="accelify-launch-") as errors:
+    if plan.machines is not None and plan.machines.machine == 0:
+        _check_port(plan.machines)
+    with launch_folder() as folder:
+        errors = str(folder)
         os.environ.update(plan.environment, ACCELIFY_ERROR_DIR=errors)
-        watch = _watch(plan.machines, Path(errors)) if plan.machines else None
+        signal.signal(signal.SIGUSR1, lambda *_: warn_workers(folder))
+        watch = _watch(plan.machines, folder) if plan.machines else None
         # Without a place for it torch leaves an empty folder behind.
         place = [] if "--log-dir" in plan.elastic else ["--log-dir", errors]
         arguments = [*place, *plan.elastic]
@@ -324,6 +327,15 @@ def _run_elastic(plan: Plan) -> int:
         finally:
             if watch is not None:
                 watch.stop()
+
+
+def _check_port(machines: Machines) -> None:
+    why = refusal(machines.port)
+    if why is not None:
+        raise LaunchError(
+            f"Port {machines.port} of this machine, where the others look for it, is {why}: give another with "
+            "--main_process_port, the same on every machine."
+        )
 
 
 def _watch(machines: Machines, folder: Path) -> Watch:

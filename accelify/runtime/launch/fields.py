@@ -30,6 +30,7 @@ class Field:
     """Section of the configuration file, for an engine's own values."""
     choices: tuple[str, ...] = ()
     least: int | None = None
+    most: int | None = None
     variable: str = ""
     """Environment variable read when the flag is absent; default ACCELIFY_ and the name in capitals."""
     switch: bool = False
@@ -63,7 +64,7 @@ FIELDS = (
     Field("num_machines", int, 1, least=1, words=("--nodes",), help="Machines that take part."),
     Field("machine_rank", int, 0, least=0, help="Number of this machine, from 0."),
     Field("main_process_ip", str, help="Address of machine 0."),
-    Field("main_process_port", int, least=0, help="Free port of machine 0. Default 29500."),
+    Field("main_process_port", int, least=0, most=65535, help="Free port of machine 0. Default 29500."),
     Field(
         "rdzv_backend", str, "static", choices=RENDEZVOUS,
         help="How several machines meet: static, or c10d, which lets a machine come back.",
@@ -72,6 +73,10 @@ FIELDS = (
     Field(
         "machine_timeout", int, 30, least=2,
         help="Seconds without a sign of life after which another machine counts as lost.",
+    ),
+    Field(
+        "preemption_grace", int, 120, least=0,
+        help="Seconds to save in after SIGTERM; with --slurm, Slurm warns the processes so long before the end.",
     ),
     Field("log_dir", str, help="Folder for what each process prints, one file a process."),
 )  # fmt: skip

@@ -64,6 +64,15 @@ def reachable(host: str, port: int, patience: float) -> bool:
             time.sleep(0.5)
 
 
+def warn_workers(folder: Path) -> None:
+    """Hand the queue's warning on to the processes of this launcher; one that is still starting finds a note of it."""
+    (folder / "preempted").touch()
+    for path in folder.glob("*.pid"):
+        if _parent(int(path.stem)) in (None, os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(path.stem), signal.SIGUSR1)
+
+
 def end_workers(folder: Path) -> int:
     """Kill the processes of this launcher whose numbers lie in `folder`; how many there were.
 

@@ -112,9 +112,12 @@ def _read_zero(folder: Path) -> dict[str, Any]:
         raise LaunchError(
             f"{folder} was written by DeepSpeed, which is not installed here: pip install 'accelify[deepspeed]'."
         ) from None
+    from ..backends.deepspeed_files import only_data
+
     tag = next(path.parent.name for path in folder.glob("*/*_optim_states.pt"))
     try:
-        weights: dict[str, Any] = zero.get_fp32_state_dict_from_zero_checkpoint(str(folder), tag=tag)
+        with only_data():
+            weights: dict[str, Any] = zero.get_fp32_state_dict_from_zero_checkpoint(str(folder), tag=tag)
     except (OSError, RuntimeError, ValueError) as error:
         raise LaunchError(f"The checkpoint in {folder} is damaged: {error}.") from None
     return dict(weights)

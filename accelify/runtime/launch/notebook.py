@@ -35,6 +35,13 @@ def notebook_launcher(
     master_addr: str = "127.0.0.1",
     node_rank: int = 0,
     num_nodes: int = 1,
+    rdzv_backend: str = "static",
+    rdzv_endpoint: str = "",
+    rdzv_conf: dict[str, Any] | None = None,
+    rdzv_id: str = "none",
+    max_restarts: int = 0,
+    monitor_interval: float | None = None,
+    log_line_prefix_template: str | None = None,
 ) -> None:
     """Run a training function of a notebook in several processes of this machine.
 
@@ -45,13 +52,19 @@ def notebook_launcher(
         mixed_precision: no, fp16, bf16 or fp8; for an Accelerator that is not told otherwise.
         use_port: of the first process; default a free one (with several machines 29500).
         master_addr, node_rank, num_nodes: where several machines run the same notebook.
+        rdzv_backend, rdzv_endpoint, rdzv_conf, rdzv_id: how torch's elastic agent lets the processes meet: "static", or
+            "c10d" with an address and port, which lets a machine come back.
+        max_restarts: how often processes are started again when one has failed.
+        monitor_interval: seconds between two looks at the processes; default 0.1.
+        log_line_prefix_template: in front of what each process prints.
 
-    With one process the function simply runs here.
+    The last ones have torch's agent start the processes. With one process the function simply runs here.
 
     Raises:
         ValueError: a number or precision out of range.
         RuntimeError: an Accelerator, or CUDA, is in use in this process already; or the function failed in one
             of the processes, whose traceback is part of the message.
+        ChildFailedError: it failed where torch's agent started them, more often than `max_restarts`.
     """
     count = max(count_devices(), 1) if num_processes is None else num_processes
     if count < 1 or num_nodes < 1 or not 0 <= node_rank < num_nodes:
@@ -64,6 +77,22 @@ def notebook_launcher(
     if count * num_nodes == 1:
         with _environment(precision):
             function(*args)
+        return
+    if (
+        rdzv_backend != "static"
+        or rdzv_endpoint
+        or max_restarts
+        or monitor_interval
+        or log_line_prefix_template
+    ):
+        agent = {
+            "rdzv_backend": rdzv_backend, "rdzv_configs": dict(rdzv_conf or {}), "run_id": rdzv_id,
+            "max_restarts": max_restarts, "monitor_interval": monitor_interval or 0.1,
+            "log_line_prefix_template": log_line_prefix_template,
+        }  # fmt: skip
+        with held_port() as free, _environment(precision):
+            endpoint = rdzv_endpoint or f"{master_addr}:{use_port or (29500 if num_nodes > 1 else free)}"
+            _start_by_agent(function, tuple(args), count, num_nodes, node_rank, endpoint, agent)
         return
     with held_port() as free:
         port = use_port or (29500 if num_nodes > 1 else free)
@@ -122,6 +151,35 @@ def _start(
             if process.is_alive():
                 process.kill()
             process.join()
+
+
+def _start_by_agent(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    count: int,
+    nodes: int,
+    node: int,
+    endpoint: str,
+    options: dict[str, Any],
+) -> None:
+    import torch
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    _check_untouched()
+    if options["rdzv_backend"] == "static":
+        options["rdzv_configs"].setdefault("rank", node)
+    method = "fork" if "fork" in torch.multiprocessing.get_all_start_methods() else "spawn"
+    config = LaunchConfig(
+        min_nodes=nodes,
+        max_nodes=nodes,
+        nproc_per_node=count,
+        rdzv_endpoint=endpoint,
+        start_method=method,
+        local_addr="127.0.0.1" if nodes == 1 else None,
+        **options,
+    )
+    launched: Any = elastic_launch(config=config, entrypoint=function)
+    launched(*args)
 
 
 def _check_untouched() -> None:

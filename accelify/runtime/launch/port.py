@@ -1,8 +1,9 @@
-"""A port of this machine for rank 0 to listen on."""
+"""Ports of this machine for rank 0 to listen on."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from collections.abc import Iterator
 
@@ -19,3 +20,17 @@ def held_port() -> Iterator[int]:
         holder.bind(("127.0.0.1", 0))
         port: int = holder.getsockname()[1]
         yield port
+
+
+def refusal(port: int) -> str | None:
+    """Why nothing can listen on a port of this machine, such as that another program does; None: it is free.
+
+    What a job before left behind (TIME_WAIT) is no hindrance, as it is none to torch's store.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            return "in use" if error.errno == errno.EADDRINUSE else str(error.strerror).lower()
+    return None

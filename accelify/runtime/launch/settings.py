@@ -379,6 +379,8 @@ def _checked(field: Field, given: Any, where: str) -> Any:
             raise LaunchError(f"{where} is {given!r}; it has to be {kind}.") from None
         if field.least is not None and number < field.least:
             raise LaunchError(f"{where} is {number}; it has to be at least {field.least}.")
+        if field.most is not None and number > field.most:
+            raise LaunchError(f"{where} is {number}; it has to be at most {field.most}.")
         return number
     # YAML reads an unquoted `no` as false, and that is how a precision of "no" often stands in a file.
     word = "no" if given is False else str(given)

@@ -81,7 +81,11 @@ def batch_file(
         options.append(f"--cpus-per-task={local * (threads or 1)}")
     options += [f"--partition={partition}"] if partition else []
     options += [f"--time={time}"] if time else []
-    options += map(shlex.quote, _words(slurm_options))
+    more = _words(slurm_options)
+    grace = settings.values["preemption_grace"]
+    if not grace.source.startswith(DEFAULT) and not any(word.startswith("--signal") for word in more):
+        options.append(f"--signal=USR1@{grace.value}")
+    options += map(shlex.quote, more)
     command = [sys.executable, "-m", "accelify", "launch", *_flags(settings)]
     body = _BODY.format(
         nodes=nodes,

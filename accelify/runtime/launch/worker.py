@@ -15,6 +15,7 @@ from typing import Any
 def main() -> None:
     """Run `[-m] SCRIPT ARGS...` of the command line as Python itself would."""
     die_with_the_launcher()
+    ignore_warnings_of_the_queue()
     note_process()
     arguments = sys.argv[1:]
     as_module = arguments[:1] == ["-m"]
@@ -126,6 +127,14 @@ def note_process() -> None:
     """Leave this process's number where the launcher looks when it has to end it."""
     if folder := os.environ.get("ACCELIFY_ERROR_DIR"):
         open(os.path.join(folder, f"{os.getpid()}.pid"), "w").close()
+
+
+def ignore_warnings_of_the_queue() -> None:
+    """Let a queue's SIGUSR1, which the launcher hands on, end no script that does not watch for it."""
+    import signal
+
+    if hasattr(signal, "SIGUSR1") and os.environ.get("ACCELIFY_ERROR_DIR"):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 def note_failure(error: BaseException) -> bool:

@@ -1,0 +1,133 @@
+"""Where each rank goes on after a checkpoint: its random streams, its place in the epoch, its open window."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .data.random_state import restore_random_state
+
+if TYPE_CHECKING:
+    from .accelerator import Accelerator
+
+
+def restore_here(accelerator: Accelerator, state: dict[str, Any]) -> None:
+    """Go on as a rank of as many as there were.
+
+    Args:
+        accelerator: of this run.
+        state: what was saved for this rank.
+    """
+    _restore_window(accelerator, state["window"])
+    accelerator._tokens = state["tokens"]
+    _restore_gradients(accelerator, state.get("gradients"))
+    restore_random_state(state["random"])
+    _restore_loaders(accelerator, state["loaders"], state["random"])
+
+
+def restore_on_other_ranks(
+    accelerator: Accelerator, source: Path, ranks: int, state_of: Callable[[int], dict[str, Any]]
+) -> None:
+    """Go on on another number of ranks: with the order of the samples and the batch that was next.
+
+    Losses are those of the run that was stopped where batches are split (the batch of all ranks is then the script's
+    own); noise that ranks draw for their own samples is another one.
+
+    Args:
+        accelerator: of this run.
+        source: the checkpoint.
+        ranks: how many saved it.
+        state_of: reads what was saved for a rank.
+    """
+    first = state_of(0)
+    told = []
+    split_before = first.get("split", False)
+    # Batches of the script in one round of all ranks, then and now.
+    before = 1 if split_before else first.get("data_ranks", ranks)
+    now = 1 if accelerator.split_batches else accelerator.process.data_ranks
+    positions = []
+    for state in first["loaders"]:
+        position = state["position"]
+        done = None if position is None else position * before
+        if done is not None and done % now:
+            told.append(
+                f"the pass goes on with batch {done // now * now} of the script's, {done % now} earlier"
+            )
+        positions.append({**state, "position": None if done is None else done // now})
+    if not first["window"]["complete"]:
+        if split_before and accelerator.split_batches and _are_plain(first["gradients"]):
+            states = [first, *(state_of(rank) for rank in range(1, ranks))]
+            _restore_window(accelerator, first["window"])
+            _share_out(accelerator, states)
+        else:
+            told.append("the gradients of its open accumulation window are left out")
+    if not split_before or not accelerator.split_batches:
+        told.append("each process takes whole batches, so that a step takes another number of them")
+    if told and accelerator.is_main_process:
+        print(
+            f"accelify: {source} was saved by {ranks} processes and is loaded by {accelerator.num_processes}: "
+            + "; ".join(told)
+        )
+    random = _of_another_rank(first["random"], accelerator.process.data_rank)
+    restore_random_state(first["random"] if not _is_within_a_pass(first) else random)
+    _restore_loaders(accelerator, positions, random)
+
+
+def _is_within_a_pass(state: dict[str, Any]) -> bool:
+    """Whether the ranks' streams had parted."""
+    return any(loader["position"] is not None and loader.get("parted") for loader in state["loaders"])
+
+
+def _of_another_rank(state: dict[str, Any], rank: int) -> dict[str, Any]:
+    """Rank 0's random state for another rank: what the script decides by is the same, the noise for samples differs."""
+    if rank == 0:
+        return state
+    kept = {name: value for name, value in state.items() if name not in ("cuda", "xla", "own_numpy")}
+    number = zlib.crc32(state["torch"].numpy().tobytes())
+    generator = torch.Generator().manual_seed((number + rank * 0x9E3779B97F4A7C15) % 2**63)
+    return {**kept, "torch": generator.get_state()}
+
+
+def _are_plain(gradients: Any) -> bool:
+    """Whether every rank had whole gradients, which can be added up."""
+    return gradients is not None and all(g is None or isinstance(g, torch.Tensor) for g in gradients)
+
+
+def _share_out(accelerator: Accelerator, states: list[dict[str, Any]]) -> None:
+    """Give rank 0 the sum of what all ranks had, such that the mean over these ranks is the mean over those."""
+    factor = accelerator.process.data_ranks / len(states)
+    is_first = accelerator.process.data_rank == 0
+    accelerator._tokens = sum(state["tokens"] for state in states) if is_first else 0.0
+    sums: list[torch.Tensor | None] = []
+    for parts in zip(*(state["gradients"] for state in states), strict=True):
+        there = [part for part in parts if part is not None]
+        total = torch.stack(there).sum(0) * factor if there else None
+        sums.append(total if is_first or total is None else torch.zeros_like(total))
+    _restore_gradients(accelerator, sums)
+
+
+def _restore_window(accelerator: Accelerator, saved: dict[str, Any]) -> None:
+    window = accelerator.gradient_state.window
+    for name, value in saved.items():
+        setattr(window, name, value)
+    window.iteration = None
+
+
+def _restore_gradients(accelerator: Accelerator, gradients: list[Any] | None) -> None:
+    parameters = accelerator._trained_parameters()
+    if gradients is not None and len(parameters) == len(gradients):
+        accelerator.backend.restore_window_gradients(parameters, gradients)
+
+
+def _restore_loaders(
+    accelerator: Accelerator, positions: list[dict[str, Any]], random: dict[str, Any]
+) -> None:
+    """Loaders in the order in which they are prepared; those that are prepared later find theirs then."""
+    here = accelerator._dataloaders
+    for loader, position in zip(here, positions, strict=False):
+        loader.resume_from(position, random)
+    accelerator._waiting_positions = [(position, random) for position in positions[len(here) :]]
