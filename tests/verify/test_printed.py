@@ -151,3 +151,11 @@ def test_what_silent_ranks_would_print_is_known(nursery: Nursery, tmp_path: Path
     would = run.ranks[1].events["would_print"]
     assert [event["text"].split()[0] for event in would] == ["sum", "weights"]
     assert would[1]["text"] == printed(run)[1][0]
+
+
+def test_empty_lines_that_the_runtime_prints_are_the_scripts(nursery: Nursery, tmp_path: Path) -> None:
+    text = scripts.converted(loop="accelerator.print('\\nfirst\\n\\nsecond\\n')\n")
+    run = executed(nursery, tmp_path, text, converted=True, processes=2)
+    lines = ["", "first", "", "second", ""]
+    assert [line for line, _ in printed(run)] == lines
+    assert [event["text"] for event in run.ranks[1].events["would_print"]] == lines

@@ -225,7 +225,8 @@ class Printed:
             line.site, line.runtime = self._origin(frame)
             line.loop = self.context.sites.in_batch_loop()
         line.step = self.context.step
-        line.by_library = not self.context.sites.is_users(frame.f_code.co_filename)
+        users = self.context.sites.is_users(frame.f_code.co_filename)
+        line.by_library = not users and not self.depths.forwarding
 
     def _end(self, line: _Line, name: str) -> None:
         if not line.parts:
