@@ -31,6 +31,7 @@ from ..plugins import DistributedDataParallelKwargs
 from ..precision import Precision, run_in_precision
 from ..state import GradientState, PartialState
 from .averaging import ParameterSet, mark_of, share_tensors, sparse_of
+from .equal_weights import EqualWeights
 from .unused import complete_reduction, unsigned_zeros
 from .wrapped import AveragingBackend, ScriptAttributes
 
@@ -73,6 +74,8 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         # Whether a forward has readied the reducer since it last averaged.
         self._armed = False
         self._sync_next = False
+        # Whether gradients of it were averaged since ranks last compared its weights.
+        self.averaged = False
         self._edges = list(map(get_gradient_edge, self._reduced))
         self._hooked = self._accumulators()
         PartialState().group_holders.add(self)
@@ -308,6 +311,24 @@ class DDPBackend(AveragingBackend):
         self._frozen: list[weakref.ref[torch.nn.Module]] = []
         self._loose = ParameterSet([], "parameters of no model")
         self._joining = False
+        self._equal = EqualWeights()
+
+    def adopt_loader(self, loader: Any) -> None:
+        loader.between_batches = self._keep_equal
+
+    def _keep_equal(self, at_end: bool) -> None:
+        """A loop that trains asks for its next batch, or is at its end."""
+        # Of steps that average nothing, as between two meetings of LocalSGD, weights are each rank's own.
+        models = [m for m in self.models() if m.averaged]
+        if not models or self._joining:
+            return
+        modules, loose = [m.module for m in models], self._loose.parameters
+        if at_end:
+            self._equal.compare(modules, loose)
+        else:
+            self._equal.behind_batch(modules, loose)
+        for model in models:
+            model.averaged = False
 
     def models(self) -> list[DistributedModel]:
         """The wrapped models still in use, in order of wrapping."""
@@ -407,7 +428,7 @@ class DDPBackend(AveragingBackend):
         averaged = False
         for model, marks, complete in zip(models, before, completed, strict=True):
             if model.after_backward(marks, complete):
-                averaged = True
+                averaged = model.averaged = True
                 if shares:
                     model.share_buffers()
         if averaged and shares:

@@ -278,6 +278,8 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         values["layout"] = None
         # How an engine places the batches of a pass itself, ahead of the loop: f(batches, loader); None: it does not.
         values["feed"] = None
+        # Called where a loop that trains is done with a batch, on every rank: f(at_end); None: nothing is.
+        values["between_batches"] = None
         values["replay_workers"] = True
 
     def __getattr__(self, name: str) -> Any:

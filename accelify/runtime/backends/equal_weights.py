@@ -1,0 +1,90 @@
+"""Weights that are the same on every rank stay so.
+
+Averaged gradients keep replicas equal as long as nothing but the optimizer changes weights. Scripts do so as well: they
+add noise, begin layers or dead rows again at random, put another layer in the place of one. Within a pass ranks draw from
+streams of their own, as dropout needs, so what such a line draws differs from rank to rank. Rank 0 draws what the script
+alone would: its weights are the ones that count.
+
+A rank can't know by itself that its weights went another way, and asking after every batch would cost too much in a
+healthy job. So sums of the weights are compared behind batches 1, 2, 4, ... 64, then behind every 64th and behind the
+last of a pass. Where they differ, all ranks take rank 0's, say so once, and compare before each batch from then on.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+
+import torch
+import torch.distributed as dist
+
+from .. import guard
+from ..state import PartialState
+from .averaging import share_tensors
+
+# Behind so many batches at most weights are compared again.
+_INTERVAL = 64
+# Differences below this share of all magnitudes are rounding, as between machines that are not alike.
+_ROUNDING = 1e-7
+
+
+class EqualWeights:
+    """Compares the replicas' weights, and lets all ranks take rank 0's where they differ."""
+
+    def __init__(self) -> None:
+        self._batches = 0
+        self._differed = False
+
+    def behind_batch(self, models: Iterable[torch.nn.Module], loose: Sequence[torch.Tensor] = ()) -> None:
+        """All ranks have trained on one batch more.
+
+        Args:
+            models: those whose weights are to be equal.
+            loose: parameters of no model, which are to be equal, too.
+        """
+        self._batches += 1
+        number = self._batches
+        if self._differed or number % _INTERVAL == 0 or (number < _INTERVAL and not number & (number - 1)):
+            self.compare(models, loose)
+
+    def compare(self, models: Iterable[torch.nn.Module], loose: Sequence[torch.Tensor] = ()) -> None:
+        """Compare now; every rank has to call."""
+        named = [(type(m).__name__, _floats(m.parameters())) for m in models]
+        named.append(("parameters of no model", _floats(loose)))
+        for name, weights in named:
+            if weights and _differ(weights, name):
+                with guard.collective("rank 0's weights for all", name):
+                    share_tensors(weights, dist.group.WORLD)
+                self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        if self._differed:
+            return
+        self._differed = True
+        if PartialState().is_main_process:
+            warnings.warn(
+                f"the weights of {name} differed between ranks, and all ranks took rank 0's: the script changes weights "
+                "outside of the optimizer's step, such as by random numbers, which each rank draws for itself; from "
+                "now on this is looked for before every batch",
+                stacklevel=2,
+            )
+
+
+def _floats(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Weights that can be trained: integers, such as quantised ones, cannot."""
+    whole = (torch.view_as_real(p.detach()) if p.is_complex() else p.detach() for p in parameters)
+    return [w for w in whole if w.is_floating_point() and w.layout == torch.strided]
+
+
+@torch.no_grad()
+def _differ(weights: list[torch.Tensor], name: str) -> bool:
+    """Whether any rank's sums are others; the answer is the same on all of them."""
+    sums = torch.stack([w.sum(dtype=torch.float64) for w in weights])
+    sizes = torch.stack([torch.linalg.vector_norm(w, 1, dtype=torch.float64) for w in weights])
+    values = torch.cat([sums, sizes]).nan_to_num(0.0, 1e300, -1e300)
+    bounds = torch.cat([values, -values])
+    with guard.collective("comparison of weights", name, bounds):
+        dist.all_reduce(bounds, op=dist.ReduceOp.MAX)
+    largest, smallest = bounds[: len(values)], -bounds[len(values) :]
+    apart = largest - smallest
+    return bool((apart > _ROUNDING * largest[len(sums) :].repeat(2)).any())
