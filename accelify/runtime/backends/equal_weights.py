@@ -1,13 +1,13 @@
 """Weights that are the same on every rank stay so.
 
-Averaged gradients keep replicas equal as long as nothing but the optimizer changes weights. Scripts do so as well: they
-add noise, begin layers or dead rows again at random, put another layer in the place of one. Within a pass ranks draw from
-streams of their own, as dropout needs, so what such a line draws differs from rank to rank. Rank 0 draws what the script
-alone would: its weights are the ones that count.
+Averaged gradients keep replicas equal as long as nothing but the optimizer changes weights. Scripts do so as well:
+they add noise, or begin layers and dead rows again at random. Within a pass ranks draw from streams of their own, as
+dropout needs, so what such a line draws differs from rank to rank. Rank 0 draws what the script alone would: its
+weights are the ones that count.
 
-A rank can't know by itself that its weights went another way, and asking after every batch would cost too much in a
+A rank cannot know by itself that its weights went another way, and asking after every batch would cost too much in a
 healthy job. So sums of the weights are compared behind batches 1, 2, 4, ... 64, then behind every 64th and behind the
-last of a pass. Where they differ, all ranks take rank 0's, say so once, and compare before each batch from then on.
+last of a pass. Where they differ, all ranks take rank 0's, say so once, and compare behind each batch from then on.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class EqualWeights:
         self._differed = True
         if PartialState().is_main_process:
             warnings.warn(
-                f"the weights of {name} differed between ranks, and all ranks took rank 0's: the script changes weights "
-                "outside of the optimizer's step, such as by random numbers, which each rank draws for itself; from "
-                "now on this is looked for before every batch",
+                f"the weights of {name} differed between ranks, and all ranks took rank 0's: the script changes "
+                "weights outside of the optimizer's step, such as by random numbers, which each rank draws for itself; "
+                "from now on this is looked for behind every batch",
                 stacklevel=2,
             )
 
