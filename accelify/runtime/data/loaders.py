@@ -12,12 +12,13 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from ..nested import send_to_device
+from ..nested import find_batch_size, send_to_device
 from ..open_passes import storages
 from ..pickled import WrittenAsOriginal
 from ..state import GradientState, PartialState
@@ -198,6 +199,8 @@ class LoaderIterator:
                 )
             self.shares = self._shares.popleft()
             self._ended = bool(self.shares.last)
+            if isinstance(loader.shard, WholeBatchShard) and self.shares.sizes:
+                self.shares = replace(self.shares, own=find_batch_size(batch) or 1)
             if not self.shares.sizes:
                 process, known = PartialState(), self.shares
                 batch, self.shares = cut_batch(

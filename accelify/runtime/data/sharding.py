@@ -42,12 +42,15 @@ class Shares:
         batches: batches of the original script that this step stands for.
         last: the loader ends with it; None where that is not known.
         whole: a rank without samples of its own has a whole batch again, and not one sample.
+        own: samples of this rank's batch, where `sizes` only says which ranks have one of their own: of batches that
+            the data set makes, only the rank that has read one knows how many samples it has.
     """
 
     sizes: tuple[int, ...]
     batches: int = 1
     last: bool | None = None
     whole: bool = False
+    own: int | None = None
 
     @property
     def weights(self) -> tuple[float, ...]:
