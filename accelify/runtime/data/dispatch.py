@@ -13,9 +13,10 @@ from .. import guard
 from ..collectives import broadcast_object
 from ..nested import find_batch_size
 from ..state import PartialState
+from .index_streams import keeps_batches, with_last
 from .iterable import join_batches, slice_samples
 from .loaders import DataLoaderShard, index_source
-from .sharding import Shares, keeps_batches, share_sizes, with_last
+from .sharding import Shares, share_sizes
 from .unfilled import Unfilled
 
 

@@ -22,6 +22,7 @@ from ..nested import find_batch_size, send_to_device
 from ..open_passes import storages
 from ..pickled import WrittenAsOriginal
 from ..state import GradientState, PartialState
+from .index_streams import length_of, shuffles
 from .iterable import IterableDatasetShard, SharedCollate, cut_batch
 from .random_state import (
     Resume,
@@ -36,8 +37,6 @@ from .sharding import (
     Shares,
     SkipBatchSampler,
     WholeBatchShard,
-    length_of,
-    shuffles,
 )
 from .streams import PassStreams
 from .workers import ReadingApart
