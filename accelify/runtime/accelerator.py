@@ -177,6 +177,10 @@ class Accelerator(Exchange, Saving, Tracking):
         return self.dataloader_config.use_seedable_sampler
 
     @property
+    def use_stateful_dataloader(self) -> bool:
+        return self.dataloader_config.use_stateful_dataloader
+
+    @property
     def non_blocking(self) -> bool:
         return self.dataloader_config.non_blocking
 

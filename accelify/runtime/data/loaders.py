@@ -362,8 +362,37 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
             "parted": iterator is not None and iterator.streams.parted,
         }
 
-    def resume_from(self, state: dict[str, Any], random: dict[str, Any]) -> None:
-        """Let the next pass go on where `position_state` was taken, then with the random states `random`."""
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands, for `load_state_dict`; `save_state` and `load_state` see to it by themselves.
+
+        With one process that of a loader which has a state of its own, such as torchdata's StatefulDataLoader.
+        """
+        own = None if self._sharded else getattr(self.base_dataloader, "state_dict", None)
+        return {"accelify": self.position_state()} if own is None else own()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Let the next pass go on behind the batch after which `state_dict` was taken, on as many ranks as then.
+
+        Args:
+            state_dict: from `state_dict`, on each rank its own, or rank 0's.
+
+        Raises:
+            ValueError: it is that of another kind of loader, such as one that was not prepared.
+        """
+        own = None if self._sharded else getattr(self.base_dataloader, "load_state_dict", None)
+        if own is not None and "accelify" not in state_dict:
+            own(state_dict)
+        elif "accelify" in state_dict:
+            self.resume_from(state_dict["accelify"], None)
+        else:
+            raise ValueError(
+                "load_state_dict of a prepared loader was given the state of another kind of loader: give it what "
+                "state_dict() of the prepared one returned, on the same number of processes"
+            )
+
+    def resume_from(self, state: dict[str, Any], random: dict[str, Any] | None) -> None:
+        """Let the next pass go on where `position_state` was taken, then with the random states `random`; None: with
+        those that are there by then."""
         values = self.__dict__
         values["epoch"], values["trained"] = state["epoch"], state.get("trained", False)
         sampler = self._sampler()
