@@ -158,8 +158,8 @@ def run_in_precision(module: torch.nn.Module, precision: Precision) -> None:
     """
     if not precision.is_mixed or _is_in_precision(module):
         return
-    before = vars(module).get("forward")
-    own = type(module).forward if before is None else getattr(before, "__func__", None)
+    before: Any = vars(module).get("forward")
+    own: Any = type(module).forward if before is None else getattr(before, "__func__", None)
 
     def forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         # `before` may be any callable that the script has put there; a method is one of the copy, too, in a copy.
@@ -186,7 +186,7 @@ def _is_in_precision(module: torch.nn.Module) -> bool:
 def run_as_before(module: torch.nn.Module) -> None:
     """Undo `run_in_precision`."""
     if _is_in_precision(module):
-        before = module.forward.__func__._before
+        before = module.forward.__func__._before  # type: ignore[attr-defined]
         del module.__dict__["forward"]
         if before is not None:
             module.forward = before

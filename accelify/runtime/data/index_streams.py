@@ -203,7 +203,8 @@ def _drawn_groups(
     sampler: Any, size: int, whole: bool, unfilled: Callable[[int], None] | None
 ) -> Iterator[tuple[list[Any], bool, bool]]:
     """Groups, whether each is the last, and whether nothing comes behind it."""
-    source, drawn = map(_alone, iter(sampler)), 0
+    source: Iterator[Any] = map(_alone, iter(sampler))
+    drawn = 0
     plugin = GradientState().plugin
     looks_ahead = plugin.num_steps > 1 and plugin.sync_with_dataloader
     length: int | None = None
