@@ -36,27 +36,13 @@ class DDPBackend(AveragingBackend):
         self._models: list[weakref.ref[DistributedModel]] = []
         # Models without a trained parameter, whose statistics (batch norm) may go on from the batches of each rank.
         self._frozen: list[weakref.ref[torch.nn.Module]] = []
-        self._loose = ParameterSet([], "parameters of no model")
-        self._joining = False
-        self._equal = EqualWeights()
+        self.loose = ParameterSet([], "parameters of no model")
+        self.joining = False
+        self._equal = EqualWeights(self)
         self._backwards = 0
 
     def adopt_loader(self, loader: Any) -> None:
-        loader.between_batches = self._keep_equal
-
-    def _keep_equal(self, at_end: bool) -> None:
-        """A loop that trains asks for its next batch, or is at its end."""
-        # Of steps that average nothing, as between two meetings of LocalSGD, weights are each rank's own.
-        models = [m for m in self.models() if m.averaged]
-        if not models or self._joining:
-            return
-        modules, loose = [m.module for m in models], self._loose.parameters
-        if at_end:
-            self._equal.compare(modules, loose)
-        else:
-            self._equal.behind_batch(modules, loose)
-        for model in models:
-            model.averaged = False
+        loader.between_batches = self._equal
 
     def models(self) -> list[DistributedModel]:
         """The wrapped models still in use, in order of wrapping."""
@@ -138,7 +124,7 @@ class DDPBackend(AveragingBackend):
         from ..collectives import broadcast_tensors
 
         broadcast_tensors([p.data for p in parameters])
-        self._loose.add(parameters)
+        self.loose.add(parameters)
 
     def backward(self, loss: torch.Tensor, sync: bool, **kwargs: Any) -> None:
         models = self.models()
@@ -148,7 +134,7 @@ class DDPBackend(AveragingBackend):
             # Looked for now and then, as walking over the graph takes time.
             for model in models:
                 model.watch_additions()
-        loose = self._loose.snapshot() if sync and self._loose.parameters else None
+        loose = self.loose.snapshot() if sync and self.loose.parameters else None
         completed = [False] * len(models)
         with contextlib.ExitStack() as stack:
             if self.last_scale == 0.0:
@@ -158,7 +144,7 @@ class DDPBackend(AveragingBackend):
             loss.backward(**kwargs)  # type: ignore[no-untyped-call]
             completed = [m.complete_reduction(marks) for m, marks in zip(models, before, strict=True)]
         # While ranks may have left, nobody answers; the join ends by sharing the last rank's model.
-        shares = self.handler.broadcast_buffers and not self._joining
+        shares = self.handler.broadcast_buffers and not self.joining
         averaged = False
         for model, marks, complete in zip(models, before, completed, strict=True):
             if model.after_backward(marks, complete):
@@ -167,8 +153,8 @@ class DDPBackend(AveragingBackend):
                     model.share_buffers()
         if averaged and shares:
             self._share_frozen(models[0].process_group)
-        if loose is not None and loose != self._loose.snapshot():
-            self._loose.average()
+        if loose is not None and loose != self.loose.snapshot():
+            self.loose.average()
 
     def _reducers_in_use(self, models: list[DistributedModel], before: list[Any]) -> tuple[str, ...]:
         """Names of the models whose reducers may all-reduce in a backward."""
@@ -198,7 +184,7 @@ class DDPBackend(AveragingBackend):
 
     @contextlib.contextmanager
     def join(self, models: list[torch.nn.Module]) -> Iterator[None]:
-        self._joining = True
+        self.joining = True
         try:
             own: list[Any] = [m for m in models if isinstance(m, DistributedModel)]
             with Join(own):
@@ -208,4 +194,4 @@ class DDPBackend(AveragingBackend):
                 yield
             guard.rejoin()
         finally:
-            self._joining = False
+            self.joining = False

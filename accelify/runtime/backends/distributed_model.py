@@ -52,6 +52,8 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         super().__init__(module, **kwargs)
         self._precision = precision
         self._look_over(module)
+        # Parameters that came after it was wrapped, and that ranks have not shared yet.
+        self._new: list[torch.Tensor] = []
         trained = (p for p in self._known if p.requires_grad)
         sparse = sparse_of(module)
         self._trained = ParameterSet(trained, type(module).__name__, sparse)
@@ -131,8 +133,8 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         return self
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.is_grad_enabled() and self.require_backward_grad_sync and self._is_changed():
-            self.follow_parameters()
+        if torch.is_grad_enabled() and self.module.training:
+            self._follow_new_parts()
         if self._flat:
             return self._run_ddp_forward(*args, **kwargs)
         self._running = True
@@ -168,17 +170,23 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         """Average the gradients of exactly the parameters that are trained now."""
         trained, known = self._trained, {id(p) for p in self._known}
         self._look_over(self.module)
-        new = [p.data for p in self._known if id(p) not in known]
-        if new:
-            # Each rank has drawn its own.
-            with guard.collective("weights of a part that is new", trained.told, *new):
-                share_tensors(new, self.process_group)
+        self._new += [p for p in self._known if id(p) not in known]
         now: list[torch.Tensor] = [p for p in self._known if p.requires_grad]
         if len(now) != len(trained.parameters) or any(
             a is not b for a, b in zip(now, trained.parameters, strict=True)
         ):
             trained.parameters = now
             self.leave_reducer()
+
+    def _follow_new_parts(self) -> None:
+        """Take in what the script has put in the place of something, where all ranks come by."""
+        if self._is_replaced():
+            self.follow_parameters()
+        if self._new and self.process_group is not None:
+            # Each rank has drawn its own.
+            new, self._new = [p.data for p in self._new], []
+            with guard.collective("weights of a part that is new", self._trained.told, *new):
+                share_tensors(new, self.process_group)
 
     def _look_over(self, module: torch.nn.Module) -> None:
         """Note what the module is made of. Walking over all of it in every step would cost more than the rest of it."""
@@ -195,8 +203,10 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     def _is_changed(self) -> bool:
         """Whether a weight was frozen, thawed or replaced, or a layer was, since that was looked at."""
-        if self._pattern != [p.requires_grad for p in self._known]:
-            return True
+        return self._pattern != [p.requires_grad for p in self._known] or self._is_replaced()
+
+    def _is_replaced(self) -> bool:
+        """Whether a weight or a layer was, since that was looked at."""
         return self._part_ids != list(map(id, chain.from_iterable(home.values() for home in self._homes)))
 
     def watch_additions(self) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -22,6 +23,9 @@ from .. import guard
 from ..state import PartialState
 from .averaging import share_tensors
 
+if TYPE_CHECKING:
+    from .ddp import DDPBackend
+
 # Behind so many batches at most weights are compared again.
 _INTERVAL = 64
 # Differences below this share of all magnitudes are rounding, as between machines that are not alike.
@@ -29,23 +33,36 @@ _ROUNDING = 1e-7
 
 
 class EqualWeights:
-    """Compares the replicas' weights, and lets all ranks take rank 0's where they differ."""
+    """Compares the replicas' weights, and lets all ranks take rank 0's where they differ.
 
-    def __init__(self) -> None:
+    A prepared loader calls it where a loop that trains is done with a batch, on every rank.
+
+    Args:
+        engine: whose models they are.
+    """
+
+    def __init__(self, engine: DDPBackend) -> None:
+        self._engine = engine
         self._batches = 0
         self._differed = False
 
-    def behind_batch(self, models: Iterable[torch.nn.Module], loose: Sequence[torch.Tensor] = ()) -> None:
-        """All ranks have trained on one batch more.
+    def __deepcopy__(self, memo: dict[int, Any]) -> EqualWeights:
+        # A loader that is copied is one of the same run.
+        return self
 
-        Args:
-            models: those whose weights are to be equal.
-            loose: parameters of no model, which are to be equal, too.
-        """
+    def __call__(self, at_end: bool) -> None:
+        """All ranks have trained on one batch more; `at_end`: on the last one of a pass."""
+        # Of steps that average nothing, as between two meetings of LocalSGD, weights are each rank's own.
+        models = [m for m in self._engine.models() if m.averaged]
+        if not models or self._engine.joining:
+            return
         self._batches += 1
         number = self._batches
-        if self._differed or number % _INTERVAL == 0 or (number < _INTERVAL and not number & (number - 1)):
-            self.compare(models, loose)
+        early = number < _INTERVAL and not number & (number - 1)
+        if at_end or self._differed or early or number % _INTERVAL == 0:
+            self.compare([m.module for m in models], self._engine.loose.parameters)
+        for model in models:
+            model.averaged = False
 
     def compare(self, models: Iterable[torch.nn.Module], loose: Sequence[torch.Tensor] = ()) -> None:
         """Compare now; every rank has to call."""
