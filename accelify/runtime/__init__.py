@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .collectives import pad_across_processes as pad_across_processes
     from .collectives import reduce as reduce
     from .data.dispatch import DataLoaderDispatcher as DataLoaderDispatcher
+    from .data.index_streams import SeedableRandomSampler as SeedableRandomSampler
     from .data.iterable import IterableDatasetShard as IterableDatasetShard
     from .data.loaders import DataLoaderShard as DataLoaderShard
     from .data.preparing import prepare_data_loader as prepare_data_loader
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from .data.random_state import synchronize_rng_state as synchronize_rng_state
     from .data.random_state import synchronize_rng_states as synchronize_rng_states
     from .data.sharding import BatchSamplerShard as BatchSamplerShard
-    from .data.sharding import SeedableRandomSampler as SeedableRandomSampler
     from .data.skipping import SkipBatchSampler as SkipBatchSampler
     from .data.skipping import skip_first_batches as skip_first_batches
     from .files import release_memory as release_memory
@@ -110,7 +110,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "data.preparing": ("prepare_data_loader",),
     "data.random_state": ("set_seed", "synchronize_rng_state", "synchronize_rng_states"),
     "data.skipping": ("SkipBatchSampler", "skip_first_batches"),
-    "data.sharding": ("BatchSamplerShard", "SeedableRandomSampler"),
+    "data.index_streams": ("SeedableRandomSampler",),
+    "data.sharding": ("BatchSamplerShard",),
     "guard": ("DistributedOperationException", "RanksDisagreeError"),
     "files": ("release_memory",),
     "launch.notebook": ("debug_launcher", "notebook_launcher"),

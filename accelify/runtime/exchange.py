@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +31,7 @@ class Exchange(ProcessControl):
 
     def _shares(self) -> Shares | None:
         entry = self.gradient_state.loaders.of_outputs()
-        return self._hand_made if entry is None else entry.shares
+        return self._hand_made if entry is None else _counted(entry)
 
     def _trained_shares(self) -> Shares | None:
         """The same, where a backward pass begins."""
@@ -38,7 +39,7 @@ class Exchange(ProcessControl):
         if entry is None:
             return self._hand_made
         entry.streams.note_backward()
-        return entry.shares  # type: ignore[no-any-return]
+        return _counted(entry)
 
     @property
     def numpy_random(self) -> Any:
@@ -123,6 +124,16 @@ class Exchange(ProcessControl):
         """Whether any rank called `set_trigger` since the last check; every rank must ask."""
         flag, self.flag_tensor = self.flag_tensor, None
         return collectives.on_any_rank(flag is not None)
+
+
+def _counted(entry: Any) -> Shares | None:
+    """The shares of a pass's batch. Where each rank knows its own alone, they ask each other, here where all come."""
+    shares: Shares | None = entry.shares
+    if shares is not None and shares.own is not None:
+        counts = collectives.gather(torch.tensor([shares.own])).tolist()
+        sizes = tuple(n if own else 0 for n, own in zip(counts, shares.sizes, strict=True))
+        entry.shares = shares = replace(shares, sizes=sizes, own=None)
+    return shares
 
 
 def _is_mixed(data: Any, items: list[Any]) -> bool:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -147,24 +150,43 @@ class Precision:
         return convert_to_fp32(output)
 
 
-class AutocastForward:
-    """Stands in a module's `forward`, runs the module's own in mixed precision."""
-
-    def __init__(self, module: torch.nn.Module, precision: Precision) -> None:
-        self.module_forward = module.forward
-        self.precision = precision
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.precision.run(self.module_forward, *args, **kwargs)
-
-
 def run_in_precision(module: torch.nn.Module, precision: Precision) -> None:
-    """Let `module` run in mixed precision from now on. Nothing happens in full precision."""
-    if precision.is_mixed and not isinstance(module.forward, AutocastForward):
-        module.forward = AutocastForward(module, precision)
+    """Let `module` run in mixed precision from now on. Nothing happens in full precision.
+
+    Its `forward` stays a method of the module with the signature of the script's: libraries look there for what a model
+    takes. A file that the module is written to holds the class's own, as of any method.
+    """
+    if not precision.is_mixed or _is_in_precision(module):
+        return
+    before: Any = vars(module).get("forward")
+    own: Any = type(module).forward if before is None else getattr(before, "__func__", None)
+
+    def forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        # `before` may be any callable that the script has put there; a method is one of the copy, too, in a copy.
+        run: Any = before if own is None else functools.partial(own, self)
+        return precision.run(run, *args, **kwargs)
+
+    functools.update_wrapper(forward, before if own is None else own)
+    with contextlib.suppress(ValueError, TypeError):  # some made in C have none
+        signature = inspect.signature(before if own is None else own)
+        if own is None:
+            this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+            signature = signature.replace(parameters=[this, *signature.parameters.values()])
+        forward.__signature__ = signature  # type: ignore[attr-defined]
+    forward._before = before  # type: ignore[attr-defined]
+    # Files name a method by this, whatever the script's own is called.
+    forward.__name__ = "forward"
+    module.forward = types.MethodType(forward, module)
+
+
+def _is_in_precision(module: torch.nn.Module) -> bool:
+    return hasattr(getattr(vars(module).get("forward"), "__func__", None), "_before")
 
 
 def run_as_before(module: torch.nn.Module) -> None:
     """Undo `run_in_precision`."""
-    if isinstance(module.__dict__.get("forward"), AutocastForward):
+    if _is_in_precision(module):
+        before = module.forward.__func__._before  # type: ignore[attr-defined]
         del module.__dict__["forward"]
+        if before is not None:
+            module.forward = before

@@ -275,7 +275,10 @@ def told_of(run: dict[str, Any]) -> str:
 
 def table(results: list[dict[str, Any]]) -> str:
     """The results in Markdown, the counts, and the runs that need an explanation."""
-    lines = ["| script | kind | commit | 1 process | 2 processes | 1 simulated GPU |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| script | kind | commit | 1 process | 2 processes | 1 simulated GPU |",
+        "|---|---|---|---|---|---|",
+    ]
     odd = []
     for row in results:
         name = f"{row['repository']} {row['script']}" + (f" ({row['note']})" if row["note"] else "")

@@ -3,9 +3,9 @@
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
 
-from accelify.runtime import PartialState, gather_object
+from accelify.runtime import FullyShardedDataParallelPlugin, PartialState, gather_object
 from tests.distributed.processes import fresh_accelerator, run_ranks, try_ranks
 
 pytestmark = pytest.mark.distributed
@@ -156,3 +156,62 @@ def _parts():
 
 def test_parts_of_a_table():
     assert run_ranks(2, _parts) == [[[0], [0, 1], [0, 1]], [[], [2], [2, 2]]]
+
+
+# accelerate #2392, #2285: batches that the data set makes, of different sizes
+
+
+class _Made(Dataset):
+    """Batches of the numbers from 0 on, of given sizes."""
+
+    def __init__(self, sizes):
+        self.batches = list(torch.arange(float(sum(sizes))).split(sizes))
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        return self.batches[index]
+
+
+class _MadeStream(IterableDataset):
+    def __init__(self, sizes):
+        self.made = _Made(sizes)
+
+    def __iter__(self):
+        return iter(self.made.batches)
+
+
+def _weighed(kind, sizes, workers):
+    accelerator = fresh_accelerator()
+    model = nn.Linear(1, 1)
+    model, loader = accelerator.prepare(model, DataLoader(kind(sizes), batch_size=None, num_workers=workers))
+    gradients, gathered = [], []
+    for x in loader:
+        accelerator.backward(model(x.view(-1, 1)).mean())
+        gradients.append(accelerator.unwrap_model(model).weight.grad.item())
+        model.zero_grad()
+        gathered.append(sorted(accelerator.gather_for_metrics(x).tolist()))
+    return gradients, gathered
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", [_Made, _MadeStream])
+def test_batches_that_the_data_set_makes_count_by_their_samples(kind, workers):
+    # The gradient is the mean of the numbers: of 0..5, of 6..10, and of 11..13, the last batch, which both share.
+    for gradients, gathered in run_ranks(2, _weighed, kind, [4, 2, 2, 3, 3], workers):
+        assert gradients == pytest.approx([2.5, 8.0, 12.0])
+        assert gathered == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [11, 12, 13]]
+
+
+# accelerate #3822: blocks that are computed again, and a setting that allows for none
+
+
+def _wrap_nothing():
+    plugin = FullyShardedDataParallelPlugin(auto_wrap_policy="NO_WRAP", activation_checkpointing=True)
+    fresh_accelerator(fsdp_plugin=plugin).prepare(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
+
+
+def test_checkpointing_without_blocks_names_the_setting():
+    for outcome in try_ranks(2, _wrap_nothing):
+        assert "auto_wrap_policy NO_WRAP says that there are none" in outcome.error

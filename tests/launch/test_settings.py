@@ -118,6 +118,16 @@ def test_bad_files_are_told_in_one_sentence(tmp_path: Path, text: str, words: st
         read_config(str(file))
 
 
+def test_a_section_that_only_refuses_asks_for_nothing(tmp_path: Path) -> None:
+    """The peer's questions once left `ipex: false` behind an answer "no"."""
+    file = tmp_path / "cpu.yaml"
+    file.write_text("num_processes: 2\nuse_cpu: true\nipex_config:\n  ipex: false\n")
+    assert from_file(file)["num_processes"] == 2
+    file.write_text("ipex_config:\n  ipex: true\n")
+    with pytest.raises(LaunchError, match="accelify has nothing for ipex_config"):
+        read_config(str(file))
+
+
 def test_one_process_is_plain_python(tmp_path: Path) -> None:
     script = tmp_path / "s.py"
     script.write_text("")

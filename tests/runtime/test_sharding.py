@@ -8,10 +8,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+from torch.utils.data import (
+    BatchSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
 from accelify.runtime import BatchSamplerShard, IterableDatasetShard, SeedableRandomSampler, SkipBatchSampler
-from accelify.runtime.data.sharding import WholeBatchShard, index_batches, share_sizes
+from accelify.runtime.data.index_streams import IndexStream, sent_groups
+from accelify.runtime.data.sharding import WholeBatchShard, share_sizes
 
 
 @given(st.integers(0, 100), st.integers(1, 9))
@@ -154,7 +161,7 @@ def test_indices_that_are_views_are_shared_without_what_lies_behind_them(cut):
             "accelify.runtime.collectives.broadcast_object", lambda batches: sent.append(batches) or batches
         ),
     ):
-        got = list(index_batches(cut(order), 2, 0))
+        got = [batch for group, _ in sent_groups(cut(order), 0, 2) for batch in group]
     assert torch.equal(
         torch.stack([i for b in got for i in (b if type(b) is list or b.dim() else [b])]), order
     )
@@ -179,3 +186,85 @@ def test_skipping_leaves_the_order():
     rest = SkipBatchSampler(BatchSampler(RandomSampler(range(10)), 3, False), 2)
     assert list(rest) == whole[2:]
     assert len(rest) == 2
+
+
+def _seeded():
+    return torch.Generator().manual_seed(3)
+
+
+TORCHS = {
+    "in order": lambda: SequentialSampler(range(100)),
+    "shuffled": lambda: RandomSampler(range(100)),
+    "by its own generator": lambda: RandomSampler(range(100), generator=_seeded()),
+    "repeated": lambda: RandomSampler(range(40), num_samples=100),
+    "with replacement": lambda: RandomSampler(range(40), True, 100, generator=_seeded()),
+    "of a part": lambda: SubsetRandomSampler(range(200, 300)),
+    "weighted": lambda: WeightedRandomSampler([1.0, 2.0, 3.0], 100),
+    "by a seed": lambda: SeedableRandomSampler(range(100), data_seed=5),
+}
+
+
+@pytest.mark.parametrize("kind", TORCHS)
+@given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=12))
+def test_indices_gone_past_are_those_of_the_sampler(kind, steps):
+    torch.manual_seed(1)
+    whole = list(TORCHS[kind]())
+    torch.manual_seed(1)
+    stream, at = IndexStream(TORCHS[kind]()), 0
+    for takes, count in steps:
+        if takes:
+            assert stream.take(count) == whole[at : at + count]
+        else:
+            stream.go_past(count)
+        at += count
+
+
+@pytest.mark.parametrize("ranks", [2, 1000])
+@pytest.mark.parametrize("kind", ["in order", "shuffled", "weighted", "of a part"])
+def test_what_is_for_other_ranks_is_not_drawn(kind, ranks):
+    """A step costs the rank its own indices, however many ranks there are."""
+    samples = 4 * 8 * ranks
+    sampler = {
+        "in order": lambda: SequentialSampler(range(samples)),
+        "shuffled": lambda: RandomSampler(range(samples)),
+        "weighted": lambda: WeightedRandomSampler([1.0] * 50, samples),
+        "of a part": lambda: SubsetRandomSampler(range(samples)),
+    }[kind]()
+    drawn, take = [], IndexStream.take
+    with patch.object(IndexStream, "take", lambda self, n: drawn.append(n) or take(self, n)):
+        batches = list(BatchSamplerShard(BatchSampler(sampler, 8, False), ranks, ranks - 1))
+    assert [len(b) for b in batches] == [8] * 4
+    # One more may begin the order.
+    assert sum(drawn) <= 4 * 8 + 1
+
+
+class Adaptive(OwnSampler):
+    """Goes by what the training has told it."""
+
+    def __init__(self, told, length):
+        self.told, self.length = told, length
+
+    def __iter__(self):
+        for number in range(self.length):
+            yield (number, self.told[-1])
+
+    def __len__(self):
+        return self.length
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_an_own_sampler_is_drawn_when_the_loader_asks(split):
+    told, seen = [0], []
+    sampler = BatchSampler(Adaptive(told, 12), 2, False)
+    with (
+        patch("torch.distributed.is_initialized", return_value=True),
+        patch("accelify.runtime.collectives.broadcast_object", lambda group: group),
+    ):
+        shard = BatchSamplerShard(sampler, 2, 0, split)
+        for batch in shard:
+            seen.append((batch, shard.shares.popleft().last))
+            told.append(told[-1] + 1)
+    if split:
+        assert seen == [([(2 * i, i)], i == 5) for i in range(6)]
+    else:
+        assert seen == [([(4 * i, i), (4 * i + 1, i)], i == 2) for i in range(3)]

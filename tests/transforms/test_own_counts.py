@@ -20,6 +20,7 @@ EACH = 'each = F.cross_entropy(model(x), y, reduction="none")\n'
         ("", f"{EACH}positive = y != 0\nN = positive.data.sum()\nloss = (each * positive).sum()\nloss /= N"),
         ("", f"{EACH}loss = torch.sum(each * (y > 0)) / max(1, torch.sum(y > 0))"),
         ("", f"{EACH}loss = each[y > 0].mean()"),
+        ("", f"{EACH}count = sum((t != 0).sum() for t in [y])\nloss = each.sum() / count"),
         ("", "loss = F.cross_entropy(model(x), y, ignore_index=0)"),
         ("criterion = nn.CrossEntropyLoss(ignore_index=0)", "loss = criterion(model(x), y)"),
         ("criterion = nn.CrossEntropyLoss(torch.tensor([1.0, 2.0]))", "loss = criterion(model(x), y)"),
@@ -619,3 +620,8 @@ def test_a_count_of_each_sample_by_itself_is_silent(divisor: str, found: bool) -
     )
     conversion = convert(setup=setup, loss="loss = masked(model(x), y)")
     assert ("ACC425" in codes(conversion)) is found
+
+
+def test_a_sum_over_the_weights_is_no_count_of_the_batch() -> None:
+    loss = f"{EACH}loss = each.mean() / sum(p.numel() for p in model.parameters())"
+    assert "ACC425" not in codes(convert(loss=loss))

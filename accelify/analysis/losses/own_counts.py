@@ -148,7 +148,9 @@ class OwnCounts:
             last = str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
             if last not in _COUNTING:
                 continue
-            known = self._library_name(call, scope).startswith(("torch.", "numpy."))
+            # Python's own sums up what it is given as well: `sum((y != 0).sum() for y in window)`.
+            own = isinstance(call.func, ast.Name) and call.func.id == "sum"
+            known = own or self._library_name(call, scope).startswith(("torch.", "numpy."))
             summed = call.args[0] if known and call.args else getattr(call.func, "value", None)
             dims = call.args[int(known) :]
             over = (not dims and not call.keywords) or sums_samples(dims, call.keywords)

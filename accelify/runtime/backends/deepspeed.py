@@ -26,6 +26,7 @@ import torch.distributed as dist
 from .. import files, guard
 from ..precision import Precision, run_in_precision
 from ..state import DistributedType, GradientState, PartialState
+from .agreeing_names import agree_on_names
 from .base import Backend
 from .deepspeed_config import Script, resolved
 from .deepspeed_files import only_data
@@ -156,6 +157,7 @@ class DeepSpeedBackend(Backend):
     def wrap(self, model: torch.nn.Module, evaluation: bool = False) -> torch.nn.Module:
         from ..collectives import broadcast_tensors
 
+        agree_on_names(model)
         broadcast_tensors([t.data for t in (*model.parameters(), *model.buffers()) if not is_divided(t)])
         if evaluation or not any(p.requires_grad for p in model.parameters()):
             run_in_precision(model, self.precision)

@@ -110,6 +110,11 @@ class FSDPBackend(ShardedBackend):
         policy = plugin.precision_policy(self.precision.dtype)
         blocks = find_units(model, plugin)
         if plugin.activation_checkpointing:
+            if not blocks and plugin.auto_wrap_policy == "no_wrap":
+                raise ValueError(
+                    "activation_checkpointing computes blocks again, and auto_wrap_policy NO_WRAP says that there are "
+                    "none: choose TRANSFORMER_BASED_WRAP (fsdp_auto_wrap_policy), or leave one of the two out"
+                )
             if not blocks:
                 raise ValueError(
                     f"activation_checkpointing: no repeated blocks were found in {type(model).__name__}; name their "

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ..collectives import all_gather_objects, broadcast_tensors
+from .agreeing_names import agree_on_names
 
 
 def has_meta(module: nn.Module) -> bool:
@@ -32,6 +33,7 @@ class Materialiser:
         self.model = model
         self._made: dict[int, torch.Tensor] = {}
         self._keep: list[torch.Tensor] = []
+        agree_on_names(model)
         without = all_gather_objects(has_meta(model))
         self.is_needed = any(without)
         self._initialise = bool(without[0])

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from ..data.sharding import RANDOM_SAMPLERS, SeedableRandomSampler
+from ..data.index_streams import RANDOM_SAMPLERS, SeedableRandomSampler
 from ..nested import find_batch_size, honor_type, is_namedtuple
 from .xla_plugin import XLAPlugin
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.utils.data import DataLoader, IterableDataset
 
-from .. import guard
 from ..collectives import broadcast_object
 from ..nested import find_batch_size
 from ..state import PartialState
+from .index_streams import keeps_batches, with_last
 from .iterable import join_batches, slice_samples
 from .loaders import DataLoaderShard, index_source
-from .sharding import Shares, keeps_batches, share_sizes, with_last
+from .parcels import scatter
+from .sharding import Shares, share_sizes
 from .unfilled import Unfilled
 
 
@@ -68,7 +68,7 @@ class DataLoaderDispatcher(DataLoaderShard):
 
     def _start_pass(self, skip: int, after_skip: Callable[[], None] | None) -> Iterator[Any]:
         process = PartialState()
-        return self._send() if process.is_main_process else self._receive(process.process_index)
+        return self._send() if process.is_main_process else self._receive()
 
     def _send(self) -> Iterator[Any]:
         process = PartialState()
@@ -78,19 +78,13 @@ class DataLoaderDispatcher(DataLoaderShard):
         for group, last in with_last(iter(self.base_dataloader), size, whole, self._unfilled):
             parts, shares = self._parts(group, ranks, last)
             mine = [(part, shares) for part in parts for _ in range(process.ranks_per_batch)]
-            yield self._scatter(mine)
-        self._scatter([None] * process.num_processes)
-
-    def _receive(self, rank: int) -> Iterator[Any]:
-        while (item := self._scatter(None)) is not None:
-            yield item
+            yield scatter(mine)
+        scatter([None] * process.num_processes)
 
     @staticmethod
-    def _scatter(parts: list[Any] | None) -> Any:
-        box: list[Any] = [None]
-        with guard.collective("scatter of a batch"):
-            dist.scatter_object_list(box, parts, src=0)
-        return box[0]
+    def _receive() -> Iterator[Any]:
+        while (item := scatter(None)) is not None:
+            yield item
 
     def _parts(self, group: list[Any], ranks: int, last: bool) -> tuple[list[Any], Shares]:
         counts = [find_batch_size(b) for b in group]

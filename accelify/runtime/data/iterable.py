@@ -9,7 +9,8 @@ import torch
 from torch.utils.data import IterableDataset
 
 from ..nested import concatenate, find_batch_size, honor_type, leaves, slice_tensors
-from .sharding import Shares, divide, share_sizes, with_last
+from .index_streams import with_last
+from .sharding import Shares, divide, share_sizes
 from .unfilled import Unfilled
 
 

@@ -11,9 +11,10 @@ from torch.utils.data.distributed import DistributedSampler
 
 from ..state import PartialState
 from .dispatch import DataLoaderDispatcher
+from .index_streams import make_seedable
 from .iterable import IterableDatasetShard, SharedCollate
 from .loaders import DataLoaderShard, copy_with
-from .sharding import BatchSamplerShard, WholeBatchShard, make_seedable
+from .sharding import BatchSamplerShard, WholeBatchShard
 from .workers import WorkersApart
 
 

@@ -230,7 +230,7 @@ def rejoin(number: int) -> None:
 
 
 def rejoin_within(number: int) -> None:
-    """The same behind a pass that moved nothing apart, for those from a number on which began within it."""
+    """The same after a pass that moved nothing apart, for those from a number on which began within it."""
     if _apart and all(other >= number and other in _spent for other in _apart):
         _join_streams()
 
@@ -286,10 +286,16 @@ def encode_snapshot(snapshot: tuple[Any, ...]) -> dict[str, Any]:
 
 class Resume:
     """How a pass goes on in a new process: back to its beginning to draw the order again, then on with the states
-    of the time of saving."""
+    of the time of saving.
+
+    Args:
+        generators: those of the loader.
+        state: of a loader's `position_state`.
+        random: states of the process to go on with; None: those that it has when the pass begins.
+    """
 
     def __init__(
-        self, generators: list[torch.Generator], state: dict[str, Any], random: dict[str, Any]
+        self, generators: list[torch.Generator], state: dict[str, Any], random: dict[str, Any] | None
     ) -> None:
         self.position: int = state["position"]
         # Whether the ranks' streams had parted; files of earlier releases do not say.
@@ -301,11 +307,14 @@ class Resume:
 
     def go_back(self) -> None:
         """To the random states of the beginning of the pass."""
+        if self._random is None:
+            self._random = own_random_state()
         restore_random_state(self._beginning)
         self._set(self._beginning["generators"])
 
     def go_on(self) -> None:
         """With the random states of the time of saving."""
+        assert self._random is not None
         restore_random_state(self._random)
         self._set(self._saved)
 

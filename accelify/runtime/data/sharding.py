@@ -8,29 +8,14 @@ batches must stay whole, a batch.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
-import torch
-from torch.utils.data import (
-    BatchSampler,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from torch.utils.data import BatchSampler, Sampler
 
-from ..state import PartialState
+from .index_streams import IndexStream, is_sent, keeps_batches, knows_its_order, sent_groups, with_last
 from .unfilled import Unfilled
-
-RANDOM_SAMPLERS = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
-# Index lists of samplers that may never end travel in pieces of this many batches.
-_PIECE = 1024
-# As many batches as an epoch that ends has at most.
-_LONGEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +27,15 @@ class Shares:
         batches: batches of the original script that this step stands for.
         last: the loader ends with it; None where that is not known.
         whole: a rank without samples of its own has a whole batch again, and not one sample.
+        own: samples of this rank's batch, where `sizes` only says which ranks have one of their own: of batches that
+            the data set makes, only the rank that has read one knows how many samples it has.
     """
 
     sizes: tuple[int, ...]
     batches: int = 1
     last: bool | None = None
     whole: bool = False
+    own: int | None = None
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -74,7 +62,7 @@ def own_share(samples: list[Any], sizes: tuple[int, ...], rank: int, fill: bool 
 
 
 def divide(
-    group: list[list[Any]],
+    group: Sequence[Sequence[Any]],
     ranks: int,
     rank: int,
     *,
@@ -99,29 +87,6 @@ def divide(
     sizes = tuple(len(group[r]) if r < len(group) else 0 for r in range(ranks))
     own = list(group[rank]) if rank < len(group) else list(group[-1]) if whole else []
     return own, Shares(sizes, len(group), last, whole)
-
-
-def with_last(
-    items: Iterator[Any], size: int, whole: bool = False, unfilled: Callable[[int], None] | None = None
-) -> Iterator[tuple[list[Any], bool]]:
-    """Groups of `size` items, each with whether it is the last; with `whole`, one that is not full is left out.
-
-    Where that leaves no group at all, `unfilled` is told how many items there were.
-    """
-
-    def take(first: bool = False) -> list[Any]:
-        group = list(islice(items, size))
-        if not whole or len(group) == size:
-            return group
-        if first and group and unfilled is not None:
-            unfilled(len(group))
-        return []
-
-    group = take(first=True)
-    while group:
-        following = take()
-        yield group, not following
-        group = following
 
 
 class BatchSamplerShard(BatchSampler):
@@ -178,19 +143,33 @@ class BatchSamplerShard(BatchSampler):
         return self._draw(self.shares)
 
     def _draw(self, shares: deque[Shares]) -> Iterator[list[Any]]:
-        size = 1 if self.split_batches else self.num_processes
         skip, self.skip_batches = self.skip_batches, 0
         after_skip, self.after_skip = self.after_skip, None
+        if type(self.batch_sampler) is BatchSampler and knows_its_order(self.batch_sampler):
+            parts = self._own_parts(skip, after_skip)
+        else:
+            parts = self._parts_of_groups(skip, after_skip)
+        for own, known in parts:
+            if not own:
+                return
+            shares.append(known)
+            yield own
+
+    def _parts_of_groups(
+        self, skip: int, after_skip: Callable[[], None] | None
+    ) -> Iterator[tuple[list[Any], Shares]]:
+        """This rank's samples of each group of batches that are drawn whole."""
+        size = 1 if self.split_batches else self.num_processes
         whole = self.even_batches and keeps_batches(self.batch_sampler)
-        batches = index_batches(self.batch_sampler, self.num_processes, self.process_index)
-        for number, (group, last) in enumerate(with_last(batches, size, self.drop_last, self._unfilled)):
-            if number < skip:
-                continue
-            if after_skip is not None:
-                after_skip()
-                after_skip = None
+        options: Any = {"whole": self.drop_last, "unfilled": self._unfilled}
+        if is_sent(self.batch_sampler, self.num_processes):
+            options |= {"skip": skip, "after_skip": after_skip}
+            groups = sent_groups(self.batch_sampler, self.process_index, size, **options)
+        else:
+            groups = _skipping(with_last(iter(self.batch_sampler), size, **options), skip, after_skip)
+        for group, last in groups:
             short = len(group) < size or (last and len({len(b) for b in group}) > 1)
-            own, parts = divide(
+            yield divide(
                 [list(b) for b in group],
                 self.num_processes,
                 self.process_index,
@@ -200,12 +179,68 @@ class BatchSamplerShard(BatchSampler):
                 even=self.even_batches,
                 whole=whole,
             )
-            if not own:
-                return
-            shares.append(parts)
-            yield own
+
+    def _own_parts(
+        self, skip: int, after_skip: Callable[[], None] | None
+    ) -> Iterator[tuple[list[Any], Shares]]:
+        """The same of batches of torch's samplers: their places are known, so only this rank's indices are drawn."""
+        size = 1 if self.split_batches else self.num_processes
+        stream, samples = IndexStream(self.sampler), len(self.sampler)
+        batches = samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
+        samples = min(samples, batches * self.batch_size)
+        groups = batches // size if self.drop_last else -(-batches // size)
+        if batches and not groups:
+            self._unfilled(batches)
+        known: dict[tuple[int, int, bool], tuple[int, int, Shares]] = {}
+        stream.go_past(min(samples, skip * size * self.batch_size))
+        if skip and after_skip is not None:
+            after_skip()
+        for number in range(skip, groups):
+            first = number * size
+            count = min(size, batches - first)
+            length = min(samples, (first + count) * self.batch_size) - first * self.batch_size
+            what = (count, length, number + 1 == groups)
+            if what not in known:
+                known[what] = self._place(*what)
+            start, own, shares = known[what]
+            stream.go_past(start)
+            indices = stream.take(own)
+            if not skip and number == 0 and after_skip is not None:
+                after_skip()  # by the first index the order was drawn, which belongs to the beginning
+            yield indices, shares
+            stream.go_past(length - start - own)
+
+    def _place(self, batches: int, samples: int, last: bool) -> tuple[int, int, Shares]:
+        """Where in a group this rank's samples begin, how many they are, and the shares of all."""
+        ranks, rank = self.num_processes, self.process_index
+        places = [range(at, min(at + self.batch_size, samples)) for at in range(0, samples, self.batch_size)]
+        short = batches < (1 if self.split_batches else ranks) or (
+            last and samples < batches * self.batch_size
+        )
+        own, shares = divide(
+            places,
+            ranks,
+            rank,
+            last=last,
+            split=self.split_batches,
+            pool=short,
+            even=self.even_batches,
+        )
+        return own[0] if own else 0, len(own), shares
+
+
+def _skipping(
+    groups: Iterator[tuple[list[Any], bool]], skip: int, after_skip: Callable[[], None] | None
+) -> Iterator[tuple[list[Any], bool]]:
+    for number, group in enumerate(groups):
+        if number < skip:
+            continue
         if after_skip is not None:
             after_skip()
+            after_skip = None
+        yield group
+    if after_skip is not None:
+        after_skip()
 
 
 class SkipBatchSampler(BatchSampler):
@@ -242,91 +277,6 @@ class SkipBatchSampler(BatchSampler):
         return max(0, len(self.batch_sampler) - self.skip_batches)
 
 
-def shuffles(batch_sampler: Any) -> bool:
-    """Whether the order is drawn anew each pass by one of torch's own random samplers."""
-    return type(getattr(batch_sampler, "sampler", batch_sampler)) in RANDOM_SAMPLERS
-
-
-def _knows_its_order(batch_sampler: Any) -> bool:
-    """Whether every rank draws the same order by itself, once the random states are the same."""
-    own = (*RANDOM_SAMPLERS, SequentialSampler, SeedableRandomSampler)
-    inner = batch_sampler.sampler if type(batch_sampler) is BatchSampler else batch_sampler
-    return type(inner) in own
-
-
-def keeps_batches(batch_sampler: Any) -> bool:
-    """Whether batches are to stay whole: which samples make one may be what their sampler is for."""
-    return not _knows_its_order(batch_sampler)
-
-
-def index_batches(batch_sampler: Any, ranks: int, rank: int) -> Iterator[Any]:
-    """The original's batches of indices, the same on every rank.
-
-    Nothing is known of samplers that are not torch's, such as where they take their randomness from: rank 0 runs
-    them and sends its list to the others.
-    """
-    if not torch.distributed.is_initialized() or _knows_its_order(batch_sampler):
-        yield from batch_sampler
-        return
-    if ranks == 1 and PartialState().ranks_per_batch == 1:
-        yield from batch_sampler
-        return
-    from ..collectives import broadcast_object
-
-    source = iter(batch_sampler) if rank == 0 else iter(())
-    length = length_of(batch_sampler)
-    # All of an epoch and one more: who says it is longer than any may never end, as one without a length.
-    piece = length + 1 if length is not None and length < _LONGEST else _PIECE
-    while True:
-        batches = broadcast_object([_alone(b) for b in islice(source, piece)] if rank == 0 else None)
-        yield from batches
-        if len(batches) < piece:
-            return
-
-
-def length_of(batches: Any) -> int | None:
-    """How many batches a sampler or loader says it has; None without a length, or where that is known behind its order.
-
-    TypeError and NotImplementedError are how torch's say that they have none. A loader of plain torch does not ask its
-    sampler before it draws: `len(self.order)` of an order made by `__iter__` is an AttributeError until then.
-    """
-    try:
-        return len(batches)
-    except (TypeError, NotImplementedError, AttributeError):
-        return None
-
-
-def _alone(batch: Any) -> Any:
-    """A batch of indices whose tensors are no views: pickle writes the whole storage behind each view."""
-    if isinstance(batch, torch.Tensor):
-        return batch.clone()
-    return [_alone(index) for index in batch] if type(batch) is list else batch
-
-
-class SeedableRandomSampler(RandomSampler):
-    """A RandomSampler whose order depends on its seed and epoch alone.
-
-    Args:
-        data_source, replacement, num_samples, generator: as torch's.
-        data_seed: seed of epoch 0; default: torch's initial seed.
-    """
-
-    def __init__(self, *args: Any, data_seed: int | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.initial_seed = torch.random.initial_seed() if data_seed is None else data_seed
-        self.epoch = 0
-
-    def __iter__(self) -> Iterator[int]:
-        generator = torch.Generator()
-        generator.manual_seed((self.initial_seed + self.epoch) % 2**63)
-        self.epoch += 1
-        yield from RandomSampler(self.data_source, self.replacement, self._num_samples, generator)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose order the next pass has."""
-        self.epoch = epoch
-
-
 # Marks a whole batch that is cut in shares only after it was loaded.
 CUT_LATER = ()
 
@@ -358,27 +308,34 @@ class WholeBatchShard(Sampler[Any]):
         return self._draw(self.shares)
 
     def _draw(self, shares: deque[Shares]) -> Iterator[Any]:
-        size = 1 if self.split_batches else self.num_processes
-        indices = index_batches(self.sampler, self.num_processes, self.process_index)
-        for group, last in with_last(indices, size):
-            if size > 1 and (len(group) == size or keeps_batches(self.sampler)):
+        ranks, rank = self.num_processes, self.process_index
+        size = 1 if self.split_batches else ranks
+        if knows_its_order(self.sampler):
+            yield from self._own(shares, size)
+            return
+        if is_sent(self.sampler, ranks):
+            groups = sent_groups(self.sampler, rank, size)
+        else:
+            groups = with_last(iter(self.sampler), size)
+        for group, last in groups:
+            if size > 1:
                 sizes = tuple(int(r < len(group)) for r in range(size))
                 shares.append(Shares(sizes, len(group), last, whole=True))
-                yield group[min(self.process_index, len(group) - 1)]
-                continue
-            for i, index in enumerate(group):
-                shares.append(Shares(CUT_LATER, 1, last and i + 1 == len(group)))
-                yield index
+                yield group[min(rank, len(group) - 1)]
+            else:
+                shares.append(Shares(CUT_LATER, 1, last))
+                yield group[0]
 
-
-def make_seedable(batch_sampler: Any, seed: int | None) -> None:
-    """Let a loader's random sampler draw its order from a seed and the epoch alone."""
-    sampler = getattr(batch_sampler, "sampler", None)
-    if type(batch_sampler) is BatchSampler and type(sampler) is RandomSampler:
-        batch_sampler.sampler = SeedableRandomSampler(
-            sampler.data_source,
-            replacement=sampler.replacement,
-            num_samples=sampler._num_samples,
-            generator=sampler.generator,
-            data_seed=seed,
-        )
+    def _own(self, shares: deque[Shares], size: int) -> Iterator[Any]:
+        """The indices of this rank alone, and those of the last turn, which all ranks cut."""
+        stream = IndexStream(self.sampler)
+        turns, rest = divmod(len(self.sampler), size) if size > 1 else (0, len(self.sampler))
+        for turn in range(turns):
+            stream.go_past(self.process_index)
+            indices = stream.take(1)
+            stream.go_past(size - 1 - self.process_index)
+            shares.append(Shares((1,) * size, size, turn + 1 == turns and not rest, whole=True))
+            yield from indices
+        for number in range(rest):
+            shares.append(Shares(CUT_LATER, 1, number + 1 == rest))
+            yield from stream.take(1)

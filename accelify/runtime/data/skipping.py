@@ -7,7 +7,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from .loaders import DataLoaderShard, LoaderIterator, copy_with
+from .loaders import DataLoaderShard, copy_with
+from .passes import LoaderIterator
 from .sharding import SkipBatchSampler
 
 __all__ = ["SkipBatchSampler", "skip_first_batches"]

@@ -1,4 +1,4 @@
-"""The random streams of one pass of a loader: together before its first batch, apart within it, together behind it."""
+"""The random streams of one pass of a loader: together before its first batch, apart within it, together after it."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class PassStreams:
         self._data = DataStream() if loader._draws_while_read else None
         # Whether its streams part, or have parted.
         self.parted = number is not None or self._data is not None
+        # Whether a loss was of one of its batches.
+        self.trains = False
         # Whether a backward pass would part them.
         self._waits = not self.parted and loader._sharded and PartialState().num_processes > 1
         if self._waits and resume is not None and resume.parted:
@@ -59,8 +61,15 @@ class PassStreams:
         """What `fetch` reads, on the stream of a data set that draws while it is read."""
         return fetch() if self._data is None else self._data.read(fetch)
 
+    def _end_batch(self, at_end: bool) -> None:
+        """The script is done with the batch before. In a pass that trains every rank comes here."""
+        between = self.loader.between_batches
+        if self.trains and between is not None and self._pass is not None:
+            between(at_end)
+
     def begin_batch(self) -> None:
         """The script goes on with a batch."""
+        self._end_batch(at_end=False)
         if isinstance(self._apart, int):
             self._apart = move_apart(self._apart)
 
@@ -72,6 +81,7 @@ class PassStreams:
 
     def note_backward(self) -> None:
         """The pass trains: every rank comes to its end."""
+        self.trains = True
         if not self._waits:
             return
         self._waits = False
@@ -86,6 +96,7 @@ class PassStreams:
 
     def end(self) -> None:
         """Behind the last batch."""
+        self._end_batch(at_end=True)
         if self._pass is not None:
             rejoin(self._pass)
             self._pass = None

@@ -73,6 +73,12 @@ class ReadingApart:
         self.seed = number + rank * 0x9E3779B97F4A7C15
         self.batches = batches
 
+    def __getattr__(self, name: str) -> Any:
+        # Loaders that keep a state look into their fetcher.
+        if name.startswith("__") or name == "fetcher":
+            raise AttributeError(name)
+        return getattr(self.fetcher, name)
+
     def fetch(self, indices: Any) -> Any:
         """The batch of some indices."""
         numpy = sys.modules.get("numpy")

@@ -123,7 +123,7 @@ def check(config: Config) -> None:
             if elsewhere:
                 raise LaunchError(f"{config.place(str(key))}: {key} belongs into the section {elsewhere}.")
             raise LaunchError(f"{config.place(str(key))}: unknown key {key}; {_hint(str(key), _KNOWN_KEYS)}")
-        if key in MISSING_KEYS and value:
+        if key in MISSING_KEYS and _asks_for_something(value):
             raise LaunchError(f"{config.place(key)}: accelify has nothing for {key}; take it out.")
         if key in SECTIONS:
             _check_section(config, key, value)
@@ -132,6 +132,13 @@ def check(config: Config) -> None:
             f"{config.place('compute_environment')}: accelify starts jobs on the machine it runs on, "
             f"not on {config.values['compute_environment']}; write LOCAL_MACHINE."
         )
+
+
+def _asks_for_something(value: Any) -> bool:
+    """Whether a section has more than refusals in it: the peer's questions leave `ipex: false` behind a "no"."""
+    if isinstance(value, dict):
+        return any(map(_asks_for_something, value.values()))
+    return bool(value) and str(value).lower() not in ("false", "no")
 
 
 def _check_section(config: Config, name: str, section: Any) -> None:

@@ -1,0 +1,54 @@
+"""Batches that the main process reads: every rank is sent its own share, and nothing else."""
+
+import pickle
+from unittest.mock import patch
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+from accelify.runtime import DataLoaderConfiguration
+from tests.distributed.processes import fresh_accelerator, run_ranks
+
+pytestmark = pytest.mark.distributed
+
+WIDTH = 1000
+
+
+def _received(split):
+    notes, sizes = [], []
+    scatter, isend = dist.scatter_object_list, dist.isend
+
+    def noting(box, parts, **kwargs):
+        notes.extend(len(pickle.dumps(part)) for part in (parts or [])[1:])
+        return scatter(box, parts, **kwargs)
+
+    def measuring(content, rank):
+        sizes.append(content.numel())
+        return isend(content, rank)
+
+    config = DataLoaderConfiguration(dispatch_batches=True, split_batches=split)
+    accelerator = fresh_accelerator(dataloader_config=config)
+    data = [{"x": torch.full((WIDTH,), float(i)), "name": str(i)} for i in range(14)]
+    held, seen = [], []
+    with patch.object(dist, "scatter_object_list", noting), patch.object(dist, "isend", measuring):
+        for batch in accelerator.prepare(DataLoader(data, batch_size=4)):
+            held.append(batch["x"].untyped_storage().nbytes())
+            assert [str(int(v)) for v in batch["x"][:, 0]] == batch["name"]
+            seen.append(batch["name"])
+    return seen, held, notes, sizes
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_ranks_are_sent_their_share_alone(split):
+    (_, _, notes, sizes), (seen, held, _, _) = run_ranks(2, _received, split)
+    expected = (
+        [["2", "3"], ["6", "7"], ["10", "11"], ["13"]]
+        if split
+        else [["4", "5", "6", "7"], ["11", "12", "13"]]
+    )
+    assert seen == expected
+    assert sizes == held == [len(names) * WIDTH * 4 for names in expected]
+    # What is pickled does not hold the numbers.
+    assert max(notes) < 1000
