@@ -295,6 +295,8 @@ class Session:
         job, reference = self._reference(original, one, count)
         copy = replace(self.copy, processes=count, reference=job.save_weights)
         run = self._execute(f"the converted script on {name}", copy)
+        if reference.failure or not reference.losses:
+            return self._without_reference(original, reference, run)
         if run.repeated and reference is not original:
             first = everything.compare(reference, run, self.lines, exact=False)
             if first.overall is Verdict.DIFFERENT:
@@ -324,8 +326,24 @@ class Session:
             everything.downgrade(comparison, comparison.differing(), comparison.reason)
         return comparison
 
+    def _without_reference(self, original: Run, larger: Run, run: Run) -> Comparison:
+        """What can be said of a run where the original cannot run in batches as large: whether it goes through."""
+        why = (
+            f"the original does not run with batches {run.processes} times as large, which is what {run.processes} "
+            f"processes see ({larger.failure or 'it never calls backward'}): give --batch-size total to compare with "
+            "the script's own batches"
+        )
+        comparison = everything.compare(original, run, self.lines, exact=False)
+        everything.downgrade(comparison, comparison.differing(), why)
+        if comparison.verdict is not Verdict.FAILED:
+            comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, why
+        return comparison
+
     def _reference(self, original: Run, one: Run, count: int) -> tuple[Job, Run]:
-        """The original with batches as large as `count` processes have together; itself where none is larger."""
+        """The original with batches as large as `count` processes have together; itself where none is larger.
+
+        Its run may have failed: a script may want batches of one size.
+        """
         if count in self.references:
             return self.references[count]
         scaled = []
@@ -346,12 +364,6 @@ class Session:
                 # Samples that do not fit into one batch; such a loader goes on with its own batches.
                 job = replace(job, scaled=tuple(key for key in job.scaled if key not in apart))
                 run = self._execute(f"the original with {count} batches in one", job)
-            if run.failure or not run.losses:
-                raise VerifyError(
-                    f"{self.report.script} does not run with batches {count} times as large, which is what {count} "
-                    f"processes see: {run.failure or 'it never calls backward'}. Give --batch-size total to compare "
-                    "with the script's own batches."
-                )
         self.references[count] = job, run
         return job, run
 

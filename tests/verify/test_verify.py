@@ -402,6 +402,20 @@ def test_ranks_that_wait_for_each_other_are_each_placed(verify_pair: VerifyPair)
     assert sorted(map(str, places)) == ["accelerator.wait_for_everyone()", "total(torch.ones(1))"]
 
 
+def test_an_original_that_wants_batches_of_one_size_is_compared_on_one_process(
+    verify_pair: VerifyPair,
+) -> None:
+    loop = scripts.LOOP.replace("model(x)", "model(x).view(11, 1)")
+    copy = scripts.converted(loop=loop).replace("Accelerator(split_batches=True)", "Accelerator()")
+    report = verify_pair(scripts.plain(loop=loop), copy, steps=4)
+    one, two = report.comparisons
+    assert one.overall is Verdict.EQUAL
+    assert two.overall is Verdict.NOT_COMPARABLE
+    assert "does not run with batches 2 times as large" in two.reason
+    assert "give --batch-size total" in two.reason
+    assert report.exit_code == 0
+
+
 def test_loader_workers_are_gone_afterwards(verify_pair: VerifyPair, nursery: Nursery) -> None:
     texts = [text.replace("shuffle=True", "shuffle=True, num_workers=1") for text in scripts.pair()]
     report = verify_pair(*texts, steps=3)
