@@ -159,3 +159,10 @@ def test_empty_lines_that_the_runtime_prints_are_the_scripts(nursery: Nursery, t
     lines = ["", "first", "", "second", ""]
     assert [line for line, _ in printed(run)] == lines
     assert [event["text"] for event in run.ranks[1].events["would_print"]] == lines
+
+
+def test_warnings_of_torchs_own_code_are_no_lines_of_the_scripts(nursery: Nursery, tmp_path: Path) -> None:
+    text = "import torch\ntorch.eye(2).to_sparse_csr()\nimport warnings\nwarnings.warn('careful')\n"
+    run = executed(nursery, tmp_path, text)
+    assert "Triggered internally" in run.output
+    assert printed(run) == [("UserWarning: careful", 4)]

@@ -60,6 +60,10 @@ class _Line:
     """A library draws a progress bar on this line."""
 
 
+_FROM_C = "(Triggered internally at "
+"""What torch adds to the warnings of its own code in C++, which Python takes for the calling line's."""
+
+
 class _Depths(threading.local):
     """How deep one thread is in calls of a kind."""
 
@@ -169,8 +173,9 @@ class Printed:
                 self.depths.silent -= 1
             self.written += self._size() - before
             frame = sys._getframe(1)
-            if not self.context.sites.is_users(frame.f_code.co_filename):
-                # A library warns of a call in the text of the script, which the other text may not have.
+            if not self.context.sites.is_users(frame.f_code.co_filename) or _FROM_C in str(message.message):
+                # A library warns of a call in the text of the script, which the other text may not have; and each
+                # process warns for itself.
                 return None
             line = _Line()
             self._begin(line, frame)
