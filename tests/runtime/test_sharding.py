@@ -234,8 +234,27 @@ def test_what_is_for_other_ranks_is_not_drawn(kind, ranks):
     with patch.object(IndexStream, "take", lambda self, n: drawn.append(n) or take(self, n)):
         batches = list(BatchSamplerShard(BatchSampler(sampler, 8, False), ranks, ranks - 1))
     assert [len(b) for b in batches] == [8] * 4
-    # One more may begin the order.
-    assert sum(drawn) <= 4 * 8 + 1
+    # One more may begin the order, and two may look for its end.
+    assert sum(drawn) <= 4 * 8 + 3
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("samples", [48, 43])
+def test_the_next_pass_goes_on_in_the_scripts_generator(samples, drop_last, split):
+    def loader(ranks, rank):
+        sampler = RandomSampler(range(samples), generator=_seeded())
+        batches = BatchSampler(sampler, 8, drop_last)
+        return batches if ranks == 1 else BatchSamplerShard(batches, ranks, rank, split)
+
+    plain = loader(1, 0)
+    shards = [loader(2, rank) for rank in range(2)]
+    for _ in range(3):
+        wanted = [index for batch in plain for index in batch]
+        parts = [[index for batch in shard for index in batch] for shard in shards]
+        # The last batch may be filled up with samples of the same pass.
+        assert set(parts[0] + parts[1]) <= set(wanted)
+        assert parts[0][:4] == wanted[:4]
 
 
 class Adaptive(OwnSampler):

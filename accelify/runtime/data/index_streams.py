@@ -7,6 +7,7 @@ take their randomness from: rank 0 runs them and sends what it draws, no sooner 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from operator import length_hint
@@ -122,6 +123,13 @@ class IndexStream:
             step = min(count, left)
             _set_forward(inner, step)
             count -= step
+
+    def finish(self) -> None:
+        """Go to the end, as a loader does that asks for one batch more.
+
+        torch's samplers draw once again there, and the next pass goes on in the script's generator after that.
+        """
+        self.go_past(sys.maxsize)
 
 
 def _set_forward(iterator: Any, step: int) -> None:

@@ -207,8 +207,11 @@ class BatchSamplerShard(BatchSampler):
             indices = stream.take(own)
             if not skip and number == 0 and after_skip is not None:
                 after_skip()  # by the first index the order was drawn, which belongs to the beginning
+            if number + 1 == groups and samples % self.batch_size:
+                stream.finish()  # a loader that gets fewer than it asks for is at the end already
             yield indices, shares
             stream.go_past(length - start - own)
+        stream.finish()
 
     def _place(self, batches: int, samples: int, last: bool) -> tuple[int, int, Shares]:
         """Where in a group this rank's samples begin, how many they are, and the shares of all."""
@@ -339,3 +342,4 @@ class WholeBatchShard(Sampler[Any]):
         for number in range(rest):
             shares.append(Shares(CUT_LATER, 1, number + 1 == rest))
             yield from stream.take(1)
+        stream.finish()
