@@ -48,8 +48,8 @@ class Step:
 class RankRecord:
     """Everything that one rank left behind.
 
-    `weights` is a digest of the bytes of parameters and buffers at the end, None where the script has none, `states`
-    one of what the `living` optimizers hold then. `deviation` says how far they are from those of the reference run,
+    `weights` is a digest of the bytes of parameters at the end, None where the script has none, `buffers` one of their
+    modules' buffers, `states` one of what the `living` optimizers hold then. `deviation` says how far they are from those of the reference run,
     `reasons` why ranks may differ by right, `error` how it failed. `ended` is "steps" for a run cut short after enough
     of them and "finished" for one that came to its own end; `passes` counts the loaders that ran out until then.
     `events` has every event by its kind, in order, each with its position `n` among all of this rank's.
@@ -60,6 +60,7 @@ class RankRecord:
     reasons: dict[str, str] = field(default_factory=dict)
     autocast: str | None = None
     weights: str | None = None
+    buffers: str | None = None
     states: str | None = None
     living: int = 0
     parameters: int = 0
@@ -93,7 +94,8 @@ def read_rank(path: Path) -> RankRecord:
         elif kind == "autocast":
             record.autocast = event["dtype"]
         elif kind == "weights":
-            record.weights, record.parameters = event["digest"], event["parameters"]
+            record.weights, record.buffers = event["digest"], event["buffers"]
+            record.parameters = event["parameters"]
             record.deviation = event["deviation"]
             record.states, record.living = event["states"], event["living"]
         elif kind == "error":
@@ -110,7 +112,8 @@ def _site(event: dict[str, Any]) -> tuple[str, int] | None:
 
 def same_end(a: RankRecord, b: RankRecord) -> bool:
     """Whether two ranks end with the same weights and, where as many optimizers are left, the same states of them."""
-    return a.weights == b.weights and (a.living != b.living or a.states == b.states)
+    same_weights = (a.weights, a.buffers) == (b.weights, b.buffers)
+    return same_weights and (a.living != b.living or a.states == b.states)
 
 
 def same(a: float, b: float) -> bool:

@@ -151,13 +151,27 @@ class Run:
 
     @property
     def repeated(self) -> bool:
-        """Whether every process did the whole work: each had the same losses as all the others."""
+        """Whether every process did the whole work: each had the same losses as all the others.
+
+        Losses may be the same by chance or by nature; not where every loader gave the processes other samples.
+        """
         first = [loss.value for loss in self.ranks[0].losses]
-        return self.processes > 1 and all(
+        if self.processes < 2 or self._shared_out():
+            return False
+        return all(
             len(rank.losses) == len(first)
             and all(same(loss.value, value) for loss, value in zip(rank.losses, first, strict=True))
             for rank in self.ranks
         )
+
+    def _shared_out(self) -> bool:
+        """Whether there are loaders, and each has given the processes different samples."""
+        found: dict[str, bool] = {}
+        for events in zip(*(rank.events.get("batch", ()) for rank in self.ranks), strict=False):
+            drawn = [event["indices"] for event in events]
+            key = str(events[0]["key"])
+            found[key] = found.get(key, False) or (None not in drawn and any(d != drawn[0] for d in drawn))
+        return bool(found) and all(found.values())
 
     @property
     def uneven(self) -> str | None:
@@ -167,9 +181,16 @@ class Run:
             return f"its processes call backward a different number of times ({counts})"
         if len({len(rank.steps) for rank in self.ranks}) > 1:
             return "its processes make a different number of optimizer steps"
-        if len({rank.weights for rank in self.ranks}) > 1:
-            return "its processes end with different weights"
-        return None
+        return "its processes end with different weights" if self.parted else None
+
+    @property
+    def parted(self) -> bool:
+        """Whether the ranks end with different weights, or with different buffers at the script's own end.
+
+        Within a step each rank has the statistics of its own batch, and a run that is cut short ends within one.
+        """
+        cut = self.ranks[0].ended == "steps"
+        return len({(rank.weights, None if cut else rank.buffers) for rank in self.ranks}) > 1
 
     def same_as(self, other: Run) -> bool:
         """Equal to the bit: losses, learning rates and weights."""

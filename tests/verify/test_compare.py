@@ -139,3 +139,24 @@ def test_a_failed_run_is_told_as_it_is() -> None:
 def test_first_difference_is_part_of_what_is_said() -> None:
     comparison = compare(run(rank(LOSSES)), run(rank([2.0, 1.1, 0.5, 0.25])))
     assert "loss 2: 1 in the original, 1.1 in this run" in explain(comparison)[0]
+
+
+def test_buffers_differ_within_a_step_and_not_at_the_end() -> None:
+    ranks = rank(LOSSES), rank(LOSSES)
+    ranks[0].buffers, ranks[1].buffers = "a", "b"
+    assert run(*ranks).uneven is None
+    for one in ranks:
+        one.ended = "finished"
+    assert run(*ranks).uneven == "its processes end with different weights"
+
+
+def test_losses_that_are_alike_are_no_repeated_work_where_the_samples_are_others() -> None:
+    ranks = rank([0.0, 0.0]), rank([0.0, 0.0])
+    assert run(*ranks).repeated
+    for number, one in enumerate(ranks):
+        one.events["batch"] = [{"key": ["train.py", 1, 0], "number": 1, "position": 0, "indices": [number]}]
+    assert not run(*ranks).repeated
+    for one in ranks:
+        # The loader that is trained on is not shared out, only another one is.
+        one.events["batch"].append({"key": ["train.py", 2, 0], "number": 1, "position": 0, "indices": [5]})
+    assert run(*ranks).repeated

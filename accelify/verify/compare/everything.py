@@ -14,7 +14,7 @@ from accelify.verify.runs import Run
 
 # What random numbers change; the others are the same whatever is drawn.
 _OF_VALUES = ("losses", "weights", "samples", "printed", "logged", "files", "decisions")
-_SHOWN = ("printed", "logged", "decisions")
+_SHOWN = ("printed", "logged", "files", "decisions")
 NOT_REPEATED = "two runs of the original itself differ here: it depends on the clock or on other entropy"
 
 
@@ -75,10 +75,10 @@ def downgrade(comparison: Comparison, keys: Iterable[tuple[str, str]], reason: s
 
 
 def accept(comparison: Comparison, other: Comparison) -> None:
-    """Take the better verdict of two on each figure and decision.
+    """Take the better verdict of two on each figure, file and decision.
 
     Of a run in larger batches both are right: what the original shows in batches as large, and what it shows as it is,
-    such as a learning rate that follows the data.
+    such as a learning rate that follows the data, or a picture of the first batch.
     """
     better = {
         (check.aspect, check.key): check
@@ -88,6 +88,7 @@ def accept(comparison: Comparison, other: Comparison) -> None:
     for number, check in enumerate(comparison.checks):
         if check.verdict is Verdict.DIFFERENT and (check.aspect, check.key) in better:
             comparison.checks[number] = better[check.aspect, check.key]
+            comparison.accepted.add((check.aspect, check.key))
 
 
 def take_over(comparison: Comparison, quiet: Comparison) -> None:
@@ -96,6 +97,7 @@ def take_over(comparison: Comparison, quiet: Comparison) -> None:
         if check.verdict is Verdict.DIFFERENT and check.aspect in _OF_VALUES:
             check.verdict = Verdict.NOT_COMPARABLE
     known = {(check.aspect, check.key) for check in comparison.checks if check.verdict is Verdict.DIFFERENT}
+    known |= comparison.accepted
     for check in quiet.checks:
         if check.verdict is Verdict.DIFFERENT and (check.aspect, check.key) not in known:
             comparison.checks.append(

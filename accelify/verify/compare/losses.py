@@ -72,6 +72,8 @@ class Comparison:
     """The same once more with chance taken out of both runs, where chance keeps them from being compared."""
     checks: list[Check] = field(default_factory=list)
     """Everything that was compared, training included."""
+    accepted: set[tuple[str, str]] = field(default_factory=set)
+    """Aspect and key of each check that is as in the original in its own batches, not in larger ones."""
 
     @property
     def overall(self) -> Verdict:

@@ -79,7 +79,7 @@ def _weights(other: Run, comparison: Comparison, lines: LineMap) -> Check:
     steps = other.ranks[0].steps
     site = steps[-1].site if steps else None
     place = (site, lines.original(site))
-    if len({rank.weights for rank in other.ranks}) > 1:
+    if other.parted:
         return Check(
             "weights", "weights", Verdict.DIFFERENT, "the processes end with different weights", *place
         )

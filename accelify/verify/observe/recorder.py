@@ -325,7 +325,8 @@ class Recorder:
         self.writer.write(
             {
                 "event": "weights",
-                "digest": digest([*ends, *final["buffers"]]) if ends else None,
+                "digest": digest(ends) if ends else None,
+                "buffers": digest(final["buffers"]) if ends else None,
                 "states": digest(final["states"]),
                 "living": len(self._living()),
                 "parameters": len(ends),
