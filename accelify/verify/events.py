@@ -49,9 +49,10 @@ class RankRecord:
     """Everything that one rank left behind.
 
     `weights` is a digest of the bytes of parameters at the end, None where the script has none, `buffers` one of their
-    modules' buffers, `states` one of what the `living` optimizers hold then. `deviation` says how far they are from those of the reference run,
-    `reasons` why ranks may differ by right, `error` how it failed. `ended` is "steps" for a run cut short after enough
-    of them and "finished" for one that came to its own end; `passes` counts the loaders that ran out until then.
+    modules' buffers, `states` one of what the `living` optimizers hold then. `deviation` says how far they are from
+    those of the reference run, `reasons` why ranks may differ by right, `error` how it failed. `ended` is "steps" for a
+    run cut short after enough of them and "finished" for one that came to its own end; `passes` counts the loaders that
+    ran out until then.
     `events` has every event by its kind, in order, each with its position `n` among all of this rank's.
     """
 
