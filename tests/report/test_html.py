@@ -115,7 +115,7 @@ def test_curves_are_read_from_what_verify_prints(tmp_path: Path) -> None:
         "line": {"file": "train.py", "line": 9}, "original": {"file": "train.py", "line": 7},
     }  # fmt: skip
     run = {
-        "run": "converted", "processes": 2, "verdict": "equal to rounding", "losses": [2.0, None],
+        "run": "converted", "processes": 2, "on": "2 processes", "verdict": "equal to rounding", "losses": [2.0, None],
         "aspects": {"losses": "equal to rounding", "printed": "different"}, "checks": [check],
     }  # fmt: skip
     report = {
@@ -124,6 +124,7 @@ def test_curves_are_read_from_what_verify_prints(tmp_path: Path) -> None:
         "unchanged": None,
         "original": {"losses": [2.0, 1.0]},
         "runs": [run],
+        "on_simulated_gpu": None,
     }
     file.write_text(json.dumps(report))
     script, curves = read_curves(file)

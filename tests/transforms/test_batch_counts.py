@@ -47,9 +47,10 @@ def test_a_number_that_has_a_name() -> None:
     assert "ACC401" in {f.code for f in both.remaining}
 
 
-def test_in_a_text_that_takes_no_edit_it_is_named() -> None:
+def test_in_a_text_it_is_edited() -> None:
     found = convert(setup=SIZE, batch="print(f'{i}/{len(data) // batch_size}')")
-    assert "ACC401" in {f.code for f in found.remaining}
+    assert "{len(data) // batch_size // accelerator.num_processes}" in found.new_text
+    assert "ACC401" not in {f.code for f in found.remaining}
 
 
 @pytest.mark.parametrize(

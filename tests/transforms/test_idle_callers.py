@@ -75,9 +75,15 @@ def test_what_it_does_itself_is_no_reason(tmp_path: Path) -> None:
     assert left == []
 
 
-def test_somebody_else_who_calls_it_is_named(tmp_path: Path) -> None:
-    _, left = converted(tmp_path, other='from tools import write_table\n\nwrite_table([1], "a.json")\n')
-    assert any(one.startswith("ACC409 `write_table` takes the Accelerator now") for one in left)
+def test_somebody_else_who_calls_it_goes_on_as_before(tmp_path: Path) -> None:
+    other = 'from tools import write_table\n\nwrite_table([1], "a.json")\n'
+    for name, text in {"tools": TOOLS, "main": MAIN, "other": other}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    found = {str(one.source.path): one for one in convert_paths([tmp_path / "main.py"])}
+    tools = found[str(tmp_path / "tools.py")].new_text
+    assert "def write_table(table, path, accelerator=None):" in tools
+    assert 'write_notes(accelerator, {"rows": len(table)}, path)' in tools
+    assert str(tmp_path / "other.py") not in found
 
 
 @pytest.mark.parametrize(
