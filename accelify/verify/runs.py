@@ -153,10 +153,10 @@ class Run:
     def repeated(self) -> bool:
         """Whether every process did the whole work: each had the same losses as all the others.
 
-        Losses may be the same by chance or by nature; not where every loader gave the processes other samples.
+        Losses that never change say nothing where every loader gave the processes other samples.
         """
         first = [loss.value for loss in self.ranks[0].losses]
-        if self.processes < 2 or self._shared_out():
+        if self.processes < 2 or (len(set(first)) == 1 and self._shared_out()):
             return False
         return all(
             len(rank.losses) == len(first)
