@@ -36,20 +36,20 @@ class Background:
     Args:
         target: the checkpoint's directory.
         finish: writes it, and needs no other rank.
-        held: closed when that is done.
+        resources: closed when that is done.
     """
 
-    def __init__(self, target: Path, finish: Callable[[], None], held: contextlib.ExitStack) -> None:
+    def __init__(self, target: Path, finish: Callable[[], None], resources: contextlib.ExitStack) -> None:
         self.target = target
         self._finish = finish
-        self._held = held
+        self._resources = resources
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"accelify-saving-{target.name}", daemon=False)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            with self._held:
+            with self._resources:
                 self._finish()
         except Exception as error:
             self._error = error

@@ -48,17 +48,17 @@ def save(
     # Before anything is made or gathered: where not all ranks come, nothing has happened.
     guard.enter("save_state, which every rank has to call,")
     accelerator.wait_for_saving()
-    held = contextlib.ExitStack()
+    resources = contextlib.ExitStack()
     try:
-        target = _begin(accelerator, output_dir, held)
+        target = _begin(accelerator, output_dir, resources)
         finish = _collect(accelerator, target, safe, max_shard_size, asynchronous)
     except BaseException:
-        held.close()
+        resources.close()
         raise
     if asynchronous:
-        accelerator._saving = Background(target, finish, held)
+        accelerator._saving = Background(target, finish, resources)
         return target
-    with held, _together(_SENTENCE.format(target), _temporary(target)):
+    with resources, _together(_SENTENCE.format(target), _temporary(target)):
         finish()
     return target
 
@@ -67,34 +67,36 @@ def _temporary(target: Path) -> Path:
     return target.parent / f".{target.name}.tmp"
 
 
-def _begin(accelerator: Accelerator, output_dir: Path | None, held: contextlib.ExitStack) -> Path:
-    """The checkpoint's directory, the same on all ranks, with an empty one beside it; on the main process `held` keeps
-    other jobs out of the place until it is closed."""
+def _begin(accelerator: Accelerator, output_dir: Path | None, resources: contextlib.ExitStack) -> Path:
+    """The checkpoint's directory, the same on all ranks, with an empty one beside it.
+
+    On the main process `resources` keeps other jobs out of the place until it is closed.
+    """
     config = accelerator.project_configuration
     target = output_dir
-    told: tuple[str, int, str] | None = None
+    chosen: tuple[str, int, str] | None = None
     meant = target or folders.automatic_directory(config) / f"checkpoint_{config.iteration}"
     with _together(_SENTENCE.format(meant)):
         if accelerator.is_main_process:
             if target is None:
                 directory = folders.automatic_directory(config)
                 directory.mkdir(parents=True, exist_ok=True)
-                held.enter_context(folders.alone_in(directory))
+                resources.enter_context(folders.alone_in(directory))
                 run = accelerator._run or secrets.token_hex(_NEW_RUN_BYTES)
                 number = folders.next_number(config, run)
                 target = directory / f"checkpoint_{number}"
             else:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                held.enter_context(folders.alone_in(target.parent))
+                resources.enter_context(folders.alone_in(target.parent))
                 run, number = accelerator._run or secrets.token_hex(_NEW_RUN_BYTES), config.iteration
             folders.recover(target)
             shutil.rmtree(_temporary(target), ignore_errors=True)
             _temporary(target).mkdir(parents=True)
-            told = str(target), number, run
-    told = collectives.broadcast_object(told)
-    assert told is not None
-    config.iteration, accelerator._run = told[1], told[2]
-    return Path(told[0])
+            chosen = str(target), number, run
+    chosen = collectives.broadcast_object(chosen)
+    assert chosen is not None
+    config.iteration, accelerator._run = chosen[1], chosen[2]
+    return Path(chosen[0])
 
 
 def _collect(
@@ -146,7 +148,7 @@ def _collect(
 
 @contextlib.contextmanager
 def _together(sentence: str, temporary: Path | None = None) -> Iterator[None]:
-    """What fails on one rank fails on all, with the same cause, and leaves nothing behind."""
+    """What fails on one rank fails on all, with the same cause, and leaves no files."""
     cause: str | None = None
     error: Exception | None = None
     try:
@@ -165,10 +167,10 @@ def _fail_together(sentence: str, cause: str | None, error: Exception | None = N
     Raises:
         RuntimeError: with the cause and the rank.
     """
-    for rank, told in enumerate(collectives.all_gather_objects(cause)):
-        if told is not None:
+    for rank, reason in enumerate(collectives.all_gather_objects(cause)):
+        if reason is not None:
             raise RuntimeError(
-                f"{sentence}: {told} (rank {rank}); earlier checkpoints are as they were"
+                f"{sentence}: {reason} (rank {rank}); earlier checkpoints are as they were"
             ) from error
 
 
@@ -291,9 +293,9 @@ def _agree(accelerator: Accelerator, source: Path | None) -> tuple[Path, dict[st
             error = f"{chosen[0]} holds another checkpoint here than on the main process"
     except (ValueError, OSError) as caught:
         error = str(caught)
-    for rank, told in enumerate(collectives.all_gather_objects(error)):
-        if told is not None:
-            raise ValueError(f"rank {rank}: {told}" if accelerator.num_processes > 1 else told)
+    for rank, reason in enumerate(collectives.all_gather_objects(error)):
+        if reason is not None:
+            raise ValueError(f"rank {rank}: {reason}" if accelerator.num_processes > 1 else reason)
     return Path(chosen[0]), facts
 
 

@@ -24,7 +24,7 @@ def watch(note: Callable[[], None], signals: tuple[int, ...] = ()) -> bool:
 
     warning = getattr(signal, "SIGUSR1", None)
     chosen = signals or (signal.SIGTERM,)
-    # One that is not Python's, such as faulthandler's, is told as None.
+    # One that is not Python's, such as faulthandler's, comes as None.
     if not signals and warning is not None and signal.getsignal(warning) in (signal.SIG_DFL, signal.SIG_IGN):
         chosen = (*chosen, warning)
     for number in chosen:

@@ -44,7 +44,7 @@ def restore_on_other_ranks(
         state_of: reads what was saved for a rank.
     """
     first = state_of(0)
-    told = []
+    limits = []
     split_before = first.get("split", False)
     # Batches of the script in one round of all ranks, then and now.
     before = 1 if split_before else first.get("data_ranks", ranks)
@@ -54,7 +54,7 @@ def restore_on_other_ranks(
         position = state["position"]
         done = None if position is None else position * before
         if done is not None and done % now:
-            told.append(
+            limits.append(
                 f"the pass goes on with batch {done // now * now} of the script's, {done % now} earlier"
             )
         positions.append({**state, "position": None if done is None else done // now})
@@ -64,13 +64,13 @@ def restore_on_other_ranks(
             _restore_window(accelerator, first["window"])
             _share_out(accelerator, states)
         else:
-            told.append("the gradients of its open accumulation window are left out")
+            limits.append("the gradients of its open accumulation window are left out")
     if not split_before or not accelerator.split_batches:
-        told.append("each process takes whole batches, so that a step takes another number of them")
-    if told and accelerator.is_main_process:
+        limits.append("each process takes whole batches, so that a step takes another number of them")
+    if limits and accelerator.is_main_process:
         print(
             f"accelify: {source} was saved by {ranks} processes and is loaded by {accelerator.num_processes}: "
-            + "; ".join(told)
+            + "; ".join(limits)
         )
     random = _of_another_rank(first["random"], accelerator.process.data_rank)
     restore_random_state(first["random"] if not _is_within_a_pass(first) else random)

@@ -227,8 +227,8 @@ def _made_where_left_out(context: Context, function: Scope) -> list[Edit]:
             f"{where}, which other files call, has its body in the line of its head: give it one"
         )
     # As the script makes it, as far as that is no question of the script's own options.
-    told = [f"{name}={value}" for name, value in context.plan.arguments.items() if _is_literal(value)]
-    made = f"{NAME} = Accelerator({', '.join(told)})"
+    arguments = [f"{name}={value}" for name, value in context.plan.arguments.items() if _is_literal(value)]
+    made = f"{NAME} = Accelerator({', '.join(arguments)})"
     lines = (f"if {NAME} is None:", f"{context.tree.indent_unit()}{made}")
     edits: list[Edit] = [InsertBefore(first, lines, order=-61)]
     anchor, module = context.plan.anchor, script.module_of(function.node)

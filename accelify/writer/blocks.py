@@ -37,6 +37,8 @@ class _Inserted:
 class Blocks(SimpleStatements):
     """The statements of one tree being changed."""
 
+    rewrites: defaultdict[ast.AST, list[Replace]]
+
     def __init__(self, tree: Tree, edits: list[Edit]) -> None:
         self.tree = tree
         self.edits = merged(tree, edits)
@@ -317,16 +319,6 @@ class Blocks(SimpleStatements):
                 parts = [known] if isinstance(known, cst.FormattedString) else _strings(known)
                 found |= {part.start[-1] for part in parts}
         return frozenset(found)
-
-    rewrites: defaultdict[ast.AST, list[Replace]]
-
-    def original(self, node: ast.AST) -> Any:
-        """What stands for a node before it is changed."""
-        raise NotImplementedError
-
-    def changed_inside(self, node: ast.AST, base: Any = None) -> Any:
-        """What stands for a node with what changes below it."""
-        raise NotImplementedError
 
 
 def _in_order(inserted: list[tuple[int, int, list[Row]]]) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from accelify.writer.rows import Row
 _NEXT = cst.Semicolon(whitespace_after=cst.SimpleWhitespace(" "))
 
 
-class SimpleStatements:
+class SimpleStatements(ABC):
     """What becomes of simple statements."""
 
     tree: Tree
@@ -113,24 +114,24 @@ class SimpleStatements:
         rows = templates.statements(text.splitlines(), "\n", "    ")
         return [templates.fill(row, parts) for row in rows] if holes else rows
 
+    @abstractmethod
     def line(self, node: Any) -> int:
         """The line of a node in its file."""
-        raise NotImplementedError
 
+    @abstractmethod
     def original(self, node: ast.AST) -> Any:
         """What stands for a node before it is changed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def resolved(self, node: ast.AST) -> Any:
         """What stands for an expression once it is changed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def changed_inside(self, node: ast.AST, base: Any = None) -> Any:
         """What stands for a node with what changes below it."""
-        raise NotImplementedError
 
-    def _mark_deleted(self, stmt: ast.stmt) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _mark_deleted(self, stmt: ast.stmt) -> None: ...
 
 
 def _same(value: Any, _: ast.AST) -> Any:

@@ -45,11 +45,11 @@ def only_data() -> Iterator[None]:
         with torch.serialization.safe_globals(known):
             yield
     except pickle.UnpicklingError as error:
-        told = next(
+        reason = next(
             (line.strip() for line in str(error).splitlines() if "GLOBAL" in line), str(error).splitlines()[0]
         )
         raise ValueError(
-            f"a file of the DeepSpeed checkpoint holds more than data, and is not loaded: {told}"
+            f"a file of the DeepSpeed checkpoint holds more than data, and is not loaded: {reason}"
         ) from None
     finally:
         if before is None:

@@ -141,10 +141,10 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         try:
             return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
         except RuntimeError as error:
-            told = guard.explained(error, f"the forward pass of {type(self.module).__name__}")
-            if told is error:
+            explained = guard.explained(error, f"the forward pass of {type(self.module).__name__}")
+            if explained is error:
                 raise
-            raise told from error
+            raise explained from error
         finally:
             self._running = False
 
@@ -197,7 +197,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         self._homes: list[dict[str, Any]] = [
             home for m in modules for home in (m._parameters, m._modules) if home
         ]
-        # Held, so that what comes in the place of a part has another id.
+        # Referenced, so that what comes in the place of a part has another id.
         self._parts = [part for home in self._homes for part in home.values()]
         self._part_ids = list(map(id, self._parts))
 

@@ -148,7 +148,7 @@ def with_last(
 ) -> Iterator[tuple[list[Any], bool]]:
     """Groups of `size` items, each with whether it is the last; with `whole`, one that is not full is left out.
 
-    Where that leaves no group at all, `unfilled` is told how many items there were.
+    Where that leaves no group at all, `unfilled` is called with their number.
     """
 
     def take(first: bool = False) -> list[Any]:
@@ -178,7 +178,7 @@ def sent_groups(
     """`with_last` of a sampler that rank 0 alone runs; every rank has to ask for every group.
 
     A group is drawn when it is asked for, so that a sampler which goes by the last losses sees them. Which is the last
-    one is told by the sampler's length. Without a length, and where an accumulation window must end with the loader,
+    one follows from the sampler's length. Without a length, and where an accumulation window must end with the loader,
     which a length that is only an estimate would leave open, one group more is drawn ahead.
 
     Args:

@@ -55,7 +55,7 @@ class LoaderIterator:
         self.loader = loader
         self._ended = False
         self.shares: Shares | None = None
-        # Where several passes are open: its batch, by which it is told whose batch a model is given.
+        # Where several passes are open: its batch, which tells whose batch a model gets.
         self._batch: Any = None
         resume = loader._take_resume()
         after_skip = None

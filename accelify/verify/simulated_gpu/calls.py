@@ -134,7 +134,7 @@ def _type_as(mode: Calls, function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _like_first(mode: Calls, function: Any, args: Any, kwargs: Any) -> Any:
-    """What keeps the device of its tensor whatever torch's kernels are told: `new`, a deep copy, a pickled one."""
+    """What keeps the device of its tensor whatever device torch's kernels get: `new`, a deep copy, a pickled one."""
     return mode.run(function, args, kwargs, device_of(args[0]))
 
 

@@ -98,7 +98,7 @@ def _install_parallel() -> None:
 
 
 def _install_files() -> None:
-    """Files remember the device of what was saved, and bring it back there unless told otherwise."""
+    """Files remember the device of what was saved, and bring it back there without a `map_location`."""
 
     def tag(storage: Any) -> str | None:
         return "cuda:0" if getattr(storage, LABEL, CPU) == GPU else None
