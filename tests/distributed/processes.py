@@ -127,3 +127,18 @@ def fresh_accelerator(**kwargs):
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
     return Accelerator(**{"cpu": True, **kwargs})
+
+
+def complete_checkpoints_late(seconds):
+    """Let each checkpoint of this process take so much longer to be complete, as on a slow disk."""
+    import time
+
+    from accelify.runtime import checkpoint_folders
+
+    complete = checkpoint_folders.complete
+
+    def late(*args):
+        time.sleep(seconds)
+        complete(*args)
+
+    checkpoint_folders.complete = late

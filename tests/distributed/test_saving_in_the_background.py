@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from torch import nn
 
 from accelify.runtime import FullyShardedDataParallelPlugin, checkpoint_folders, files
 from accelify.runtime.backends import fsdp
-from tests.distributed.processes import fresh_accelerator, run_ranks, try_ranks
+from tests.distributed.processes import complete_checkpoints_late, fresh_accelerator, run_ranks, try_ranks
 
 pytestmark = pytest.mark.distributed
 
@@ -143,13 +142,7 @@ def test_a_full_disk_in_the_background(kind, tmp_path):
 
 def _not_waited_for(directory):
     accelerator, model, optimizer = _prepared()
-    real = checkpoint_folders.complete
-
-    def slow(*args):
-        time.sleep(3)
-        real(*args)
-
-    checkpoint_folders.complete = slow
+    complete_checkpoints_late(3)
     accelerator.save_state(f"{directory}/c", asynchronous=True)
     _step(accelerator, model, optimizer)
     # As a script's end does.

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from accelify.runtime import InitProcessGroupKwargs, ProjectConfiguration, checkpoint_folders
-from tests.distributed.processes import fresh_accelerator, run_ranks, try_ranks
+from tests.distributed.processes import complete_checkpoints_late, fresh_accelerator, run_ranks, try_ranks
 
 pytestmark = pytest.mark.distributed
 
@@ -150,13 +150,7 @@ def test_a_rank_that_is_stopped_for_a_while(place, tmp_path):
 
 def _slow_disk(directory, asynchronous):
     accelerator, model, optimizer = _prepared()
-    real = checkpoint_folders.complete
-
-    def slow(*args):
-        time.sleep(6)
-        real(*args)
-
-    checkpoint_folders.complete = slow
+    complete_checkpoints_late(6)
     began = time.monotonic()
     accelerator.save_state(f"{directory}/c", asynchronous=asynchronous)
     returned = time.monotonic() - began
