@@ -224,14 +224,15 @@ class Blocks(SimpleStatements):
                     place, count = place - 1, count - 1
                 if above < start and lines[-1]:
                     lines = (*lines, "")
-            inserted[place].before.append((before.order, number, self._lines(lines)))
+            inserted[place].before.append((before.order, number, self._lines(stmt, lines)))
             self.done.add(id(before))
         for number, after in enumerate(self.after.get(stmt, ())):
-            inserted[places[stmt]].after.append((after.order, number, self._lines(after.lines)))
+            inserted[places[stmt]].after.append((after.order, number, self._lines(stmt, after.lines)))
             self.done.add(id(after))
 
-    def _lines(self, lines: tuple[str, ...]) -> list[Row]:
-        return [Row(node, new=True) for node in templates.statements(lines, "\n", self.unit)]
+    def _lines(self, stmt: ast.stmt, lines: tuple[str, ...]) -> list[Row]:
+        rows = templates.statements(lines, self.tree.indent(stmt), self.unit)
+        return [Row(node, new=True) for node in rows]
 
     def _removed(self, block: list[ast.stmt], places: dict[ast.stmt, int], rows: list[Row]) -> set[int]:
         """The rows that go: statements with the comments that tell of nothing else, and blank lines around them."""
@@ -261,11 +262,12 @@ class Blocks(SimpleStatements):
         if not any(row.is_statement for row in rows):
             return rows
         header = header_of(edit.header, self.unit)
-        inside = [row.with_node(reindented(row.node)) for row in rows]
+        indent = self.tree.indent(edit.first)
+        inside = [row.with_node(reindented(row.node, indent, self.unit)) for row in rows]
         block = block_of_rows(inside, cst.IndentedBlock(body=[]))
         header = header.with_changes(body=block)
         if edit.otherwise:
-            rest = block_of_rows(self._lines(edit.otherwise), cst.IndentedBlock(body=[]))
+            rest = block_of_rows(self._lines(edit.first, edit.otherwise), cst.IndentedBlock(body=[]))
             header = header.with_changes(orelse=cst.Else(body=rest))
         return [Row(header, new=True)]
 

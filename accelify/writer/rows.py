@@ -88,13 +88,31 @@ def header_of(header: str, unit: str) -> Any:
         raise EditError(f"`{header}` heads no block") from error
 
 
-def reindented(node: Any) -> Any:
-    """A row that goes further in: empty lines get no indentation with it."""
-    return node.visit(_Blank())
+def reindented(node: Any, indent: str, unit: str) -> Any:
+    """A row that goes further in: its empty lines stay as they stand.
+
+    Args:
+        node: the row.
+        indent: the indentation that it has had.
+        unit: one level of the file's indentation.
+    """
+    return node.visit(_Blank(indent, unit))
 
 
 class _Blank(cst.CSTTransformer):
-    def leave_EmptyLine(self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine) -> Any:
-        if updated_node.comment is None and updated_node.indent:
-            return updated_node.with_changes(indent=False)
+    def __init__(self, indent: str, unit: str) -> None:
+        super().__init__()
+        self.indents, self.unit = [indent], unit
+
+    def visit_IndentedBlock(self, node: cst.IndentedBlock) -> None:
+        self.indents.append(self.indents[-1] + (self.unit if node.indent is None else node.indent))
+
+    def leave_IndentedBlock(self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock) -> Any:
+        self.indents.pop()
         return updated_node
+
+    def leave_EmptyLine(self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine) -> Any:
+        if updated_node.comment is not None or not updated_node.indent:
+            return updated_node
+        blanks = self.indents[-1] + updated_node.whitespace.value
+        return updated_node.with_changes(indent=False, whitespace=cst.SimpleWhitespace(blanks))

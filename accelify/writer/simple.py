@@ -52,7 +52,7 @@ class SimpleStatements(ABC):
         return suite.with_changes(body=body)
 
     def _one(self, edit: InsertBefore | InsertAfter) -> Any:
-        (line,) = templates.statements(edit.lines, "\n", "    ")
+        (line,) = templates.statements(edit.lines)
         if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
             raise EditError(f"line {self.line(edit.statement)} holds more than one statement")
         return line.body[0]
@@ -111,7 +111,7 @@ class SimpleStatements(ABC):
             self.resolved(hole) if self.tree.is_within(hole, {stmt}) else self.original(hole)
             for hole in holes
         ]
-        rows = templates.statements(text.splitlines(), "\n", "    ")
+        rows = templates.statements((text,), self.tree.indent(stmt))
         return [templates.fill(row, parts) for row in rows] if holes else rows
 
     @abstractmethod

@@ -96,18 +96,24 @@ def _parsed(text: str) -> cst.BaseExpression:
     return made.with_changes(lpar=made.lpar[1:], rpar=made.rpar[:-1])
 
 
-def statements(lines: Sequence[str], newline: str, indent: str) -> list[Any]:
+def statements(lines: Sequence[str], indent: str = "", unit: str = "    ") -> list[Any]:
     """The rows that some lines make: statements without what stands above them, and empty lines with comments.
+
+    Args:
+        lines: the code; one that holds several lines is the script's, which has the indentation of the place already.
+        indent: the indentation at which it goes in.
+        unit: one level of the file's indentation.
 
     Raises:
         EditError: when the lines are no statements.
     """
-    return list(_rows("\n".join(lines) + "\n", indent))
+    continued = indent if any("\n" in line for line in lines) else ""
+    return list(_rows("\n".join(lines) + "\n", continued, unit))
 
 
 @cache
-def _rows(text: str, indent: str) -> tuple[Any, ...]:
-    config = cst.PartialParserConfig(default_newline="\n", default_indent=indent)
+def _rows(text: str, indent: str, unit: str) -> tuple[Any, ...]:
+    config = cst.PartialParserConfig(default_newline="\n", default_indent=unit)
     try:
         module = cst.parse_module(text, config)
     except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
@@ -115,13 +121,26 @@ def _rows(text: str, indent: str) -> tuple[Any, ...]:
     rows: list[Any] = list(module.header)
     for stmt in module.body:
         rows += stmt.leading_lines
-        rows.append(cast(Any, stmt).with_changes(leading_lines=()))
+        row = cast(Any, stmt).with_changes(leading_lines=())
+        rows.append(row.visit(_Continued(indent)) if indent else row)
     rows += module.footer
     # An empty line gets no indentation.
     return tuple(
         row.with_changes(indent=False) if isinstance(row, cst.EmptyLine) and row.comment is None else row
         for row in rows
     )
+
+
+class _Continued(cst.CSTTransformer):
+    def __init__(self, indent: str) -> None:
+        super().__init__()
+        self.indent = indent
+
+    def leave_ParenthesizedWhitespace(
+        self, original_node: cst.ParenthesizedWhitespace, updated_node: cst.ParenthesizedWhitespace
+    ) -> Any:
+        blanks = updated_node.last_line.value.removeprefix(self.indent)
+        return updated_node.with_changes(last_line=cst.SimpleWhitespace(blanks))
 
 
 # -- what binds more tightly than what

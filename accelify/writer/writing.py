@@ -12,6 +12,7 @@ from accelify.obsolete_keywords import OBSOLETE, masked
 from accelify.writer.application import Application
 from accelify.writer.edits import Delete, DropElse, Edit, Replace, node_of
 from accelify.writer.errors import EditError
+from accelify.writer.footers import with_footers_outside
 from accelify.writer.given_back import with_lost_blanks
 from accelify.writer.rows import block_of_rows, rows_of
 from accelify.writer.templates import expression
@@ -57,7 +58,7 @@ class Written:
         for module, begin, end in tree.parts():
             for first, last in _regions(tree, module.body, self.work.touched, self.work.emptied.gone):
                 start = tree.line_end(tree.end(module.body[first - 1])) if first else begin
-                stop = tree.line_end(tree.end(module.body[last])) if last + 1 < len(module.body) else end
+                stop = _after(tree, module.body[last]) if last + 1 < len(module.body) else end
                 block = module.body[first : last + 1]
                 new, data = self._region(module.body, block, tree.data[start:stop])
                 size += start - cursor
@@ -83,7 +84,7 @@ class Written:
         newline = "\r\n" if "\r\n" in text else newline
         config = cst.PartialParserConfig(default_newline=newline, default_indent=self.work.unit)
         try:
-            module = cst.parse_module(source, config)
+            module = with_footers_outside(cst.parse_module(source, config))
             same = module.code == source
             if not same:
                 module = with_lost_blanks(module, self.tree, block)
@@ -141,6 +142,17 @@ def _goes(work: Application, edit: Delete) -> bool:
     return bool(
         around & (work.emptied.gone | work.emptied.without_else | work.emptied.negated | work.emptied.opened)
     )
+
+
+def _after(tree: Tree, stmt: ast.stmt) -> int:
+    """Where the lines of a statement end, with comments after it that are further in."""
+    end = line = tree.line_end(tree.end(stmt))
+    while hasattr(stmt, "body") and line < tree.size:
+        line, text = tree.line_end(line), tree.data[line : tree.line_end(line)]
+        if text.strip() and (not text[:1].isspace() or not text.lstrip().startswith(b"#")):
+            break
+        end = line if text.strip() else end
+    return end
 
 
 def _regions(

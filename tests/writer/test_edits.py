@@ -595,3 +595,49 @@ def test_imports_in_front_of_a_statement_keep_the_line_between() -> None:
 )
 def test_lines_go_above_the_comment_that_heads_a_paragraph_or_a_block(text: str, after: str) -> None:
     assert applied(text, lambda t: InsertBefore(statement(t, "a"), ("n()",), above_comment=True)) == after
+
+
+def below(text: str) -> Callable[[Tree], Edit]:
+    return lambda tree: InsertAfter(statement(tree, text), ("z()",))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # Empty lines with blanks in them do not belong to the block above them.
+        ("for a in b:\n    c\n    \nd\n", "for a in b:\n    c\nz()\n    \nd\n"),
+        (
+            "for a in b:\n    if c:\n        d\n\n        \n",
+            "for a in b:\n    if c:\n        d\nz()\n\n        \n",
+        ),
+        ("for a in b:\n    c\nelse:\n    d\n  \n", "for a in b:\n    c\nelse:\n    d\nz()\n  \n"),
+        ("for a in b:\n    c\n\n# D\n    \nd\n", "for a in b:\n    c\nz()\n\n# D\n    \nd\n"),
+        # A comment that is indented as far as the block does, with what is above it.
+        ("for a in b:\n    c\n\n    # C\n    \nd\n", "for a in b:\n    c\n\n    # C\nz()\n    \nd\n"),
+    ],
+)
+def test_lines_after_a_block_stay_after_what_is_put_in(before: str, after: str) -> None:
+    assert applied(before, below("for")) == after
+
+
+def test_comments_after_a_block_stay_when_it_goes() -> None:
+    text = "a\nif b:\n    c\n\n# D\n    \nd\n"
+    assert applied(text, lambda tree: Delete(statement(tree, "if"))) == "a\n\n# D\n    \nd\n"
+
+
+def test_empty_lines_stay_as_they_are_under_a_header() -> None:
+    text = "def f():\n    if a:\n        b\n        \n        c\n      \n    last\n"
+    new = applied(text, lambda tree: PutUnder(statement(tree, "if"), statement(tree, "last"), "with e:"))
+    assert (
+        new
+        == "def f():\n    with e:\n        if a:\n            b\n        \n            c\n      \n        last\n"
+    )
+
+
+def test_code_of_the_script_keeps_its_further_lines_where_they_are() -> None:
+    text = "def f():\n    if a:\n        b = g(c,\n              d)\n    else:\n        b = 1\n"
+
+    def merge(tree: Tree) -> Edit:
+        return verbs.replace(statement(tree, "if"), tree.segment(statement(tree, "b = g")))
+
+    assert applied(text, merge) == "def f():\n    b = g(c,\n              d)\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -22,6 +23,18 @@ _STRING = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([\w, \t]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
 )
+
+
+_PYTHON = Path(sysconfig.get_path("stdlib")).resolve()
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+@lru_cache(maxsize=1024)
+def is_of_python(folder: Path) -> bool:
+    """Whether a folder is one of Python's standard library, which is no project: what lies there is known by name."""
+    return folder.is_relative_to(_PYTHON) and not _INSTALLED.intersection(
+        folder.relative_to(_PYTHON).parts[:1]
+    )
 
 
 def roots_of(path: Path) -> list[Path]:
@@ -142,6 +155,8 @@ def module_file(parts: Sequence[str], roots: Iterable[Path]) -> Path | None:
     # Most names are libraries', and none of the folders has them: text is asked for in a quarter of a Path's time.
     tail = os.sep.join(parts)
     for root in roots:
+        if is_of_python(root):
+            continue
         base = f"{root}{os.sep}{tail}" if tail else str(root)
         for candidate in (f"{base}{os.sep}__init__.py", f"{base}.py"):
             if os.path.isfile(candidate):
