@@ -33,7 +33,7 @@ from accelify.analysis.planning.anchors import NAME
 from accelify.analysis.schedules.steps import sources
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.handed_options import holders, reads
-from accelify.analysis.syntax import dotted, is_constant, text_of
+from accelify.analysis.syntax import Tree, dotted, is_constant, text_of
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.writer import edits as verbs
@@ -54,17 +54,20 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the changes to the places where a device is chosen."""
     tree = context.tree
     done: set[ast.AST] = set()
-    for one, other, branch in _in_both_branches(context):
-        accelerator = context.accelerator(one)
+    for choices, branch in _in_every_branch(context):
+        first = choices[0]
+        accelerator = context.accelerator(first)
         if accelerator is not None and tree.own_line(branch) and not tree.is_elif(branch):
-            done.update((one, other))
-            context.claim(one, other)
-            target = one.targets[0]
-            device = _device(context, one.value, target, accelerator)
-            line = f"{tree.segment(target)} = {device}"
-            edits: list[Edit] = [InsertBefore(branch, (line,)), Delete(one), Delete(other)]
-            message = f"every process would use `{short(tree.segment(one.value))}`"
-            yield context.change(CHOICE, one, message, edits, core=True)
+            target, value = first.targets[0], first.value
+            done.update(choices)
+            done.update(
+                a.whole for a in context.plan.devices.assignments if a.whole and a.statement in choices
+            )
+            context.claim(*choices)
+            line = f"{tree.segment(target)} = {_device(context, value, target, accelerator)}"
+            edits: list[Edit] = [InsertBefore(branch, (line,)), *map(Delete, choices)]
+            message = f"every process would use `{short(tree.segment(value))}`"
+            yield context.change(CHOICE, first, message, edits, core=True)
     for assignment in context.plan.devices.assignments:
         node: ast.AST = assignment.whole or assignment.statement
         if assignment.is_part:
@@ -118,16 +121,28 @@ def _of_parts(context: Context) -> Iterator[Change]:
                 yield context.change(CHOICE, moved, message, [verbs.keep_receiver(moved)])
 
 
-def _in_both_branches(context: Context) -> Iterator[tuple[ast.Assign, ast.Assign, ast.If]]:
-    """Choices that stand first in both branches of an `if` that does other things too."""
-    whole = {a.statement for a in context.plan.devices.assignments if a.whole is not None}
-    known = {a.statement for a in context.plan.devices.assignments if not a.is_part} - whole
+def _in_every_branch(context: Context) -> Iterator[tuple[list[ast.Assign], ast.If]]:
+    """Choices of which one stands in each branch of an `if`/`elif`/`else` that does other things too."""
+    known = {a.statement: a.whole for a in context.plan.devices.assignments if not a.is_part}
     for branch in context.tree.nodes(ast.If):
-        one = [s for s in branch.body if s in known and isinstance(s, ast.Assign)]
-        other = [s for s in branch.orelse if s in known and isinstance(s, ast.Assign)]
-        if len(one) == len(other) == 1 and len(one[0].targets) == len(other[0].targets) == 1:
-            if text_of(one[0].targets[0]) == text_of(other[0].targets[0]):
-                yield one[0], other[0], branch
+        found = [
+            [s for s in part if isinstance(s, ast.Assign) and s in known and known[s] is not branch]
+            for part in _branches(context.tree, branch)
+        ]
+        choices = [one for part in found for one in part]
+        if all(len(part) == 1 for part in found) and all(len(one.targets) == 1 for one in choices):
+            if len({text_of(one.targets[0]) for one in choices}) == 1:
+                yield choices, branch
+
+
+def _branches(tree: Tree, branch: ast.If) -> Iterator[list[ast.stmt]]:
+    """What stands in each branch of an `if`/`elif`/`else`, nothing under an `else` that is missing."""
+    yield branch.body
+    rest = branch.orelse
+    if len(rest) == 1 and isinstance(link := rest[0], ast.If) and tree.is_elif(link):
+        yield from _branches(tree, link)
+    else:
+        yield rest
 
 
 def _device(context: Context, value: ast.expr, target: ast.expr, accelerator: str) -> str:

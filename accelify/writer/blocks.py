@@ -136,10 +136,10 @@ class Blocks(SimpleStatements):
             suite = _suite(self.original(node), name)
             if name == "body":
                 base = base.with_changes(body=self.block(block, suite))
-            elif isinstance(suite, cst.If):
-                base = base.with_changes(orelse=self._elif(block[0]))
             elif node in self.emptied.without_else:
                 base = base.with_changes(orelse=None)
+            elif isinstance(suite, cst.If):
+                base = base.with_changes(orelse=self._elif(block[0]))
             else:
                 inner = getattr(base, name)
                 base = base.with_changes(**{name: inner.with_changes(body=self.block(block, suite))})
@@ -156,6 +156,9 @@ class Blocks(SimpleStatements):
             isinstance(e, Delete) and e.statement is stmt for e in self.edits
         ):
             raise EditError(f"line {self.line(stmt)} is a branch of another statement")
+        if rewrites := self.rewrites.get(stmt):
+            rows = self.rewritten(Row(self.original(stmt), (stmt,)), stmt, rewrites[0])
+            return cst.Else(block_of_rows(rows, cst.IndentedBlock(())), self.original(stmt).leading_lines)
         return self.changed_inside(stmt)
 
     def block(self, block: list[ast.stmt], suite: Any) -> Any:

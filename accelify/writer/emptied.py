@@ -62,6 +62,7 @@ def emptied(tree: Tree, edits: Iterable[Edit]) -> Emptied:
     followed = {e.statement for e in inserts if isinstance(e, InsertAfter)}
     beside = {e.statement for e in inserts}
     _empty_chains(tree, deleted, others)
+    _empty_ends(tree, deleted, others, found)
     _empty_branches(tree, deleted, others, found)
     _empty_ifs(tree, deleted, others)
     found.gone = deleted
@@ -143,6 +144,28 @@ def _empty_chains(tree: Tree, deleted: set[ast.stmt], others: Sequence[Edit]) ->
             if not any(_touches(tree, edit, chain) for edit in others):
                 deleted.difference_update(gone)
                 deleted.add(chain)
+
+
+def _empty_ends(tree: Tree, deleted: set[ast.stmt], others: Sequence[Edit], found: Emptied) -> None:
+    """The last branches of an `if`/`elif` are taken out where all of them go and one above stays."""
+    for branch in {parent for s in deleted for parent in [tree.parent(s)] if isinstance(parent, ast.If)}:
+        stays: ast.AST | None = branch
+        while isinstance(stays, ast.If) and tree.is_elif(stays) and deleted.issuperset(stays.body):
+            stays = tree.parent(stays)
+        if not isinstance(stays, ast.If) or not _is_empty(tree, stays.orelse, deleted):
+            continue
+        chained = tree.is_elif(stays) or tree.is_elif(stays.orelse[0])
+        if chained and not any(_touches(tree, edit, s) for edit in others for s in stays.orelse):
+            found.without_else.add(stays)
+            deleted.difference_update(n for s in stays.orelse for n in ast.walk(s) if isinstance(n, ast.stmt))
+
+
+def _is_empty(tree: Tree, rest: list[ast.stmt], deleted: set[ast.stmt]) -> bool:
+    """Whether nothing is left of the branches after one."""
+    if len(rest) == 1 and isinstance(link := rest[0], ast.If) and tree.is_elif(link):
+        gone = deleted.issuperset(link.body) and only_reads(link.test)
+        return gone and (not link.orelse or _is_empty(tree, link.orelse, deleted))
+    return bool(rest) and deleted.issuperset(rest)
 
 
 def _empty_branches(tree: Tree, deleted: set[ast.stmt], others: Sequence[Edit], found: Emptied) -> None:

@@ -218,7 +218,7 @@ def test_a_bare_generator_gets_parentheses_before_a_second_argument() -> None:
         ("if f():\n    a\nelse:\n    b\n", ["a"], "if f():\n    pass\nelse:\n    b\n"),
         ("if x:\n    a\nelif y:\n    b\n", ["a"], "if x:\n    pass\nelif y:\n    b\n"),
         ("if x:\n    a\nelse:\n    b\nc\n", ["b"], "if x:\n    a\nc\n"),
-        ("if x:\n    q\nelif y:\n    a\n", ["a"], "if x:\n    q\nelif y:\n    pass\n"),
+        ("if x:\n    q\nelif y:\n    a\n", ["a"], "if x:\n    q\n"),
         ("try:\n    a\nexcept E:\n    b\n", ["b"], "try:\n    a\nexcept E:\n    pass\n"),
         ("@d\ndef f():\n    pass\nx\n", ["def f"], "x\n"),
         ("a = '''\nq\n'''\nb\n", ["a"], "b\n"),
@@ -641,3 +641,23 @@ def test_code_of_the_script_keeps_its_further_lines_where_they_are() -> None:
         return verbs.replace(statement(tree, "if"), tree.segment(statement(tree, "b = g")))
 
     assert applied(text, merge) == "def f():\n    b = g(c,\n              d)\n"
+
+
+CHAIN = "if a:\n    b = 1\n    c()\nelif d:\n    b = 2\nelif e:\n    b = 3\nelse:\n    b = 4\n"
+
+
+def test_an_elif_is_replaced_by_a_statement() -> None:
+    new = applied(CHAIN, lambda tree: verbs.replace(statement(tree, "elif e"), "b = 5"))
+    assert new == CHAIN.replace("elif e:\n    b = 3\nelse:\n    b = 4\n", "else:\n    b = 5\n")
+
+
+@pytest.mark.parametrize(
+    ("gone", "after"),
+    [
+        ((1, 2, 3, 4), "if a:\n    c()\n"),
+        ((3, 4), "if a:\n    b = 1\n    c()\nelif d:\n    b = 2\n"),
+        ((2, 4), CHAIN.replace("b = 2", "pass").replace("else:\n    b = 4\n", "")),
+    ],
+)
+def test_the_last_branches_go_with_all_that_is_in_them(gone: tuple[int, ...], after: str) -> None:
+    assert applied(CHAIN, lambda tree: [Delete(statement(tree, f"b = {n}")) for n in gone]) == after
