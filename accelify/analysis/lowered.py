@@ -46,6 +46,10 @@ class Lowered:
     wrapped: frozenset[str] = frozenset()
     line_of: Callable[[int], int] = lambda line: line
 
+    def is_sharded(self, tree: Tree, loader: ast.Call) -> bool:
+        """Whether a loader was given a DistributedSampler."""
+        return tree.start(loader) in self.sharded
+
     def main_tests(self, tree: Tree) -> list[tuple[ast.expr, MainTest]]:
         """The expressions that tell the main process from the others."""
         wanted = {(m.start, m.end): m for m in self.mains}

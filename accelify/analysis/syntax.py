@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from accelify.analysis.fstring_places import has_its_place
+from accelify.analysis.order import Ordered
 from accelify.obsolete_keywords import parse_old
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -35,7 +36,7 @@ _HOLDING_FIELDS = {
 }
 
 
-class Tree:
+class Tree(Ordered):
     """One parsed script.
 
     Args:
@@ -157,7 +158,7 @@ class Tree:
 
     def line_of(self, node: Any) -> int:
         """The line of a node in its own file, where several are read as one."""
-        return self.locate(self.start(node))[1]
+        return self.place(node)[1]
 
     def mentions(self, word: str | bytes | re.Pattern[bytes]) -> bool:
         """Whether a word occurs in the text at all: a quick no before a question that takes longer."""

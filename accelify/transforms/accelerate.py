@@ -197,9 +197,7 @@ def _methods(context: Context) -> Iterator[Change]:
     for backward in script.backwards:
         names: list[str] = []
         for node in context.trained_methods:
-            elsewhere = script.scope_of(node) is not backward.scope or tree.start(node) > tree.start(
-                backward.call
-            )
+            elsewhere = script.scope_of(node) is not backward.scope or tree.is_before(backward.call, node)
             if elsewhere or _runs_forward(context, script.models_of(node.value), backward.scope):
                 continue
             text = tree.segment(node.value)
@@ -273,7 +271,7 @@ def _reducer(context: Context) -> Iterator[Change]:
         if kw.arg in ("retain_graph", "create_graph") and not is_constant(kw.value, False)
     ]
     if odd and any(t.kind == v.MODEL for t in context.plan.prepared):
-        first = min(odd, key=context.tree.start)
+        first = context.tree.first(odd)
         yield context.change(
             REDUCER,
             first,

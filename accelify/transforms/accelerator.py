@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 
 from accelify.analysis import values as v
 from accelify.analysis.devices.named import device_for
@@ -160,8 +161,12 @@ def _import(context: Context) -> Change:
     configured = ("DistributedDataParallelKwargs", "GradientAccumulationPlugin", "DataLoaderConfiguration")
     names = ["Accelerator", *[n for n in configured if any(n in value for value in arguments)]]
     package = "accelerate" if context.for_accelerate else "accelify.runtime"
-    limit = anchor.offset if anchor is not None and anchor.root.kind == "module" else None
-    edit, place = context.import_line(root, f"from {package} import {', '.join(names)}", limit)
+    above = (
+        partial(anchor.is_after, context.tree)
+        if anchor is not None and anchor.root.kind == "module"
+        else None
+    )
+    edit, place = context.import_line(root, f"from {package} import {', '.join(names)}", above)
     return context.change(IMPORT, place, "the Accelerator is imported", [edit], core=True)
 
 
@@ -275,7 +280,7 @@ def _keys_of_some(context: Context, item: Item) -> list[object]:
 
 def _why_not_had(context: Context, call: ast.Call) -> str:
     """Where a loader is made that cannot be prepared, and what keeps the Accelerator from there."""
-    path, line, _ = context.tree.locate(context.tree.start(call))
+    path, line, _ = context.tree.place(call)
     why = f"the Accelerator cannot be had where a loader is made ({path}, line {line})"
     reach = context.plan.reach
     home = node_of(context.script, context.script.scope_of(call))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from accelify.analysis.data.drawn_samples import draws_samples
 from accelify.analysis.data.followed import Settled, follow, follow_reordered
@@ -32,6 +32,8 @@ from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
 if TYPE_CHECKING:
     from accelify.transforms.mended_elsewhere import MendedElsewhere
+
+Above: TypeAlias = Callable[[ast.stmt], bool]
 
 
 class Rule(NamedTuple):
@@ -132,10 +134,10 @@ class Context(Agreement):
             return True
         return any(followed.loop_of(stmt) in (loop, None) for stmt in followed.leaving)
 
-    def import_line(self, module: ast.Module, line: str, limit: int | None = None) -> tuple[Edit, ast.AST]:
+    def import_line(self, module: ast.Module, line: str, above: Above | None = None) -> tuple[Edit, ast.AST]:
         """The edit that puts an import behind the others at the top of a file, and the statement beside which it goes.
 
-        Before `limit`, a byte offset, where the name is needed from there on.
+        `above` says of a statement whether it comes before the name is needed.
         """
         body, last = module.body, None
         if line.startswith("import "):
@@ -143,11 +145,11 @@ class Context(Agreement):
             name = line.removeprefix("import ")
             for stmt in body:
                 if isinstance(stmt, ast.Import) and stmt.names[0].name > name and self.tree.own_line(stmt):
-                    if limit is None or self.tree.start(stmt) < limit:
+                    if above is None or above(stmt):
                         return InsertBefore(stmt, (line,), order=-101), stmt
         for index, stmt in enumerate(body):
             if isinstance(stmt, (ast.Import, ast.ImportFrom)):
-                late = limit is not None and self.tree.start(stmt) >= limit
+                late = above is not None and not above(stmt)
                 # Imports of the same block at the top of the file are a few lines apart.
                 if late or (last is not None and stmt.lineno - (last.end_lineno or last.lineno) > 12):
                     break
@@ -172,16 +174,18 @@ class Context(Agreement):
         imports = self.tree.nodes(ast.Import, ast.ImportFrom)
         own = [s for s in imports if any((a.asname or a.name.split(".")[0]) == name for a in s.names)]
         own = [s for s in own if self.script.scope_of(s) is scope]
-        return name in scope.locals and (
-            not own or any(self.tree.start(s) < self.tree.start(node) for s in own)
-        )
+        return name in scope.locals and (not own or any(self.tree.is_before(s, node) for s in own))
 
     def import_for(self, node: ast.AST, line: str) -> Edit:
         """The edit that imports what is used at a node of whatever module, in front of it."""
         module = self.script.module_of(node).scopes.module.node
         assert isinstance(module, ast.Module)
         outer = next((a for a in [node, *self.tree.ancestors(node)] if a in module.body), None)
-        return self.import_line(module, line, None if outer is None else self.tree.start(outer))[0]
+        above = None if outer is None else partial(self._is_above, outer)
+        return self.import_line(module, line, above)[0]
+
+    def _is_above(self, node: ast.AST, stmt: ast.stmt) -> bool:
+        return self.tree.is_before(stmt, node)
 
     def settle(self, loop: BatchLoop, places: Iterable[Place]) -> None:
         """Note places whose parts are put together behind a loop, so that they are the same on every process."""
@@ -392,8 +396,8 @@ class Context(Agreement):
         safety: Safety | None = None,
     ) -> Change:
         """A finding of a rule at a node, with its edits; without edits it is a warning."""
-        path, line, column = self.tree.locate(self.tree.start(node))
-        _, end_line, end_column = self.tree.locate(self.tree.end(node))
+        path, line, column = self.tree.place(node)
+        _, end_line, end_column = self.tree.end_place(node)
         safety = (safety or rule.safety) if edits else Safety.MANUAL
         finding = Finding(
             path, line, column, rule.code, rule.name, message, end_line, end_column,
@@ -403,8 +407,8 @@ class Context(Agreement):
 
     def todo(self, rule: Rule, node: ast.AST, message: str, mark: str) -> Change:
         """A finding left to a person, with a `# TODO(accelify CODE)` comment in the script."""
-        path, line, column = self.tree.locate(self.tree.start(node))
-        _, end_line, end_column = self.tree.locate(self.tree.end(node))
+        path, line, column = self.tree.place(node)
+        _, end_line, end_column = self.tree.end_place(node)
         finding = Finding(
             path, line, column, rule.code, rule.name, message, end_line, end_column,
             rule.severity, Safety.MANUAL, rule.effort, (), fixable=False,

@@ -211,7 +211,7 @@ def _named_on_import(context: Context, texts: ClockTexts) -> Iterator[Change]:
         names = _read_as(context, title, held) if held else {}
         nodes = [n for n in tree.nodes(ast.Attribute, ast.Name) if names and dotted(n) in names]
         used = (n for n in nodes if isinstance(n.ctx, ast.Load) and _is_used_by_all(context, texts, n))
-        node = min(used, key=tree.start, default=None)
+        node = tree.first(used)
         if node is None:
             continue
         name = str(dotted(node))
@@ -311,7 +311,7 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
 
 def _where(module: Module, node: ast.AST) -> str:
     """`tools.py, line 3`."""
-    path, line, _ = module.tree.locate(module.tree.start(node))
+    path, line, _ = module.tree.place(node)
     return f"{path.replace(chr(92), '/').rsplit('/', 1)[-1]}, line {line}"
 
 
@@ -364,9 +364,7 @@ def _is_evaluated(context: Context, node: ast.AST) -> bool:
         if isinstance(inner, ast.stmt):
             break
         if isinstance(ancestor, ast.BoolOp) and inner is not ancestor.values[0]:
-            before = [
-                value for value in ancestor.values if context.tree.end(value) <= context.tree.start(inner)
-            ]
+            before = [value for value in ancestor.values if context.tree.is_after(inner, value)]
             if not all(map(context.script.is_uniform, before)):
                 return False
         if isinstance(ancestor, ast.IfExp) and not context.script.is_uniform(ancestor.test):
@@ -405,11 +403,11 @@ def _agreed_later(context: Context, stmt: Naming) -> list[Edit]:
     place, name = anchor.before, dotted(naming_target(stmt))
     if place is None or name is None or all(stmt is not s for s in anchor.block):
         return []
-    end = tree.end(stmt)
     between = [
         node
         for node in [*tree.nodes(ast.Name), *tree.nodes(ast.Attribute)]
-        if dotted(node) == name and isinstance(node.ctx, ast.Load) and end < tree.start(node) < anchor.offset
+        if dotted(node) == name and isinstance(node.ctx, ast.Load)
+        if tree.is_after(node, stmt) and anchor.is_after(tree, node)
     ]
     options = {option_of_default(node, ancestor) for node in between for ancestor in tree.ancestors(node)} - {
         None
@@ -422,7 +420,7 @@ def _agreed_later(context: Context, stmt: Naming) -> list[Edit]:
             and isinstance(s.targets[0], ast.Name)
             and isinstance(s.value, ast.Call)
             and getattr(s.value.func, "attr", "") == "parse_args"
-            and tree.end(s) <= anchor.offset
+            and anchor.is_after(tree, s)
         ]
         if len(options) > 1 or len(between) > 1 or len(parsed) != 1:
             return []
@@ -449,7 +447,7 @@ def _agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
     if (
         len(taken) != 1
         or script.scope_of(call) is not script.scope_of(target)
-        or not tree.end(target) < tree.start(call)
+        or not tree.is_after(call, target)
         or not _is_there(context, target)
         or not context.runs_everywhere(tree.statement(call))
         or is_read_between(script, target, call)
@@ -457,7 +455,7 @@ def _agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
         return []
     name = taken[0]
     for node in home.nodes:
-        before = isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and tree.start(node) < anchor.offset
+        before = isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and anchor.is_after(tree, node)
         if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
             return []
         if before and isinstance(node, ast.Attribute) and node.attr == target.attr:
@@ -479,7 +477,7 @@ def _agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
     place = anchor.before if anchor is not None else None
     if anchor is None or place is None or not isinstance(target, ast.Name):
         return []
-    if not is_read_behind_only(context.script, target, context.script.scope_of(place), anchor.offset):
+    if not is_read_behind_only(context.script, target, context.script.scope_of(place), anchor):
         return []
     lines = (f"global {target.id}", f"{target.id} = broadcast_object_list([{target.id}])[0]")
     return [InsertBefore(place, lines, order=-49), agreement_import(context, place)]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from operator import attrgetter
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -50,7 +51,7 @@ def transform(context: Context) -> Iterator[Change]:
     if not counts.are_asked:
         return
     done, trained = set[ast.AST](), list[Product]()
-    for thing in sorted(made, key=lambda t: context.tree.start(t.site)):
+    for thing in context.tree.in_order(made, attrgetter("site")):
         assert isinstance(thing.site, ast.Call)
         for size in counts.given(thing.site, 1, "batch_size"):
             for product in counts.products(size):
@@ -79,7 +80,7 @@ def _told(context: Context, counts: DeviceCounts, loaders: list[Thing]) -> Itera
         return
     done = set[ast.AST]()
     own = [t.site for t in loaders if t.module in script.modules and isinstance(t.site, ast.Call)]
-    for made in sorted(own, key=context.tree.start):
+    for made in context.tree.in_order(own):
         for size in counts.given(made, 1, "batch_size"):
             told = counts.told(size)
             if told is None or told[0] in done or context.is_claimed(told[0]):
@@ -245,7 +246,7 @@ def _follows(context: Context, product: Product) -> bool:
     """
     tree, read = context.tree, product.read
     assert read is not None
-    if isinstance(product.node, ast.AugAssign) and tree.start(read) < tree.end(product.node):
+    if isinstance(product.node, ast.AugAssign) and not tree.is_after(read, product.node):
         return False
     inner: ast.AST = read
     for around in tree.ancestors(read):

@@ -228,7 +228,7 @@ def _can_be_bound(context: Context, text: str, reads: list[ast.Name | ast.Attrib
         return False
     return all(
         script.module_of(read).scopes.module is anchor.root
-        and context.tree.start(read) > anchor.offset
+        and not anchor.is_after(context.tree, read)
         and reach.runs_behind_anchor(read)
         for read in reads
     )

@@ -234,7 +234,7 @@ def _chosen_before(context: Context) -> Iterator[Change]:
         if script.scope_of(statement) is not script.scope_of(place) or context.is_claimed(assignment.value):
             continue
         text = dotted(target) or ""
-        if text in done or context.tree.start(statement) >= anchor.offset or not _is_read_on(context, target):
+        if text in done or not anchor.is_after(context.tree, statement) or not _is_read_on(context, target):
             continue
         done.add(text)
         chosen.append((text, statement, assignment.value))
@@ -260,13 +260,16 @@ def _bound_anew(context: Context) -> Iterator[Change]:
             continue
         for bound in tree.writes(told.name):
             stmt = tree.statement(bound)
-            behind = anchor is not None and tree.start(stmt) > anchor.offset
+            behind = anchor is not None and not anchor.is_after(tree, stmt)
             if not behind or not isinstance(stmt, ast.Assign):
                 continue
             accelerator = context.accelerator(stmt)
             if accelerator is None or script.scope_of(bound).resolve(told.name) is not told.owner:
                 continue
-            if told.owner is not None and _is_read_behind(context, told.owner, told.text, tree.end(stmt)):
+            if told.owner is None:
+                continue
+            later = [n for n in script.reads(told.name, told.owner) if tree.is_after(n, stmt)]
+            if _are_read(context, later, told.text):
                 line = f"{told.text} = {device_for(script, told.text, accelerator, told.others)}"
                 message = (
                     f"`{told.text}` would be that of the process which saved these options, on every process"
@@ -289,7 +292,7 @@ def _handed_in(context: Context, scope: Scope) -> Iterator[tuple[str, ast.expr]]
             continue
         if not all(script.is_a(value, v.DEVICE) and not names_cpu(value) for value in values):
             continue
-        behind = [n for n in script.reads(name, scope) if tree.start(n) >= anchor.offset]
+        behind = [n for n in script.reads(name, scope) if not anchor.is_after(tree, n)]
         if not all(map(context.is_claimed, behind)):
             yield name, values[0]
 
@@ -302,19 +305,19 @@ def _is_read_on(context: Context, target: ast.expr) -> bool:
     owner = script.scope_of(base).resolve(base.id) if isinstance(base, ast.Name) else None
     if not isinstance(base, ast.Name) or owner is None:
         return False
-    return _is_read_behind(context, owner, dotted(target) or "", anchor.offset)
+    later = [n for n in script.reads(base.id, owner) if not anchor.is_after(context.tree, n)]
+    return _are_read(context, later, dotted(target) or "")
 
 
-def _is_read_behind(context: Context, owner: Scope, text: str, offset: int) -> bool:
-    """The same of a name that a scope binds, or of an attribute of it, behind some offset."""
+def _are_read(context: Context, names: list[ast.Name], text: str) -> bool:
+    """Whether some reads of a name, or of an attribute of it, are for the device as it is set."""
     script, tree = context.script, context.tree
     base, _, attribute = text.partition(".")
-    behind = [n for n in script.reads(base, owner) if tree.start(n) >= offset]
     if not attribute:
-        return not all(map(context.is_claimed, behind))
+        return not all(map(context.is_claimed, names))
     found: list[ast.Attribute] = []
     handed = False
-    for name in behind:
+    for name in names:
         parent = tree.parent(name)
         if isinstance(parent, ast.Attribute):
             found += [parent] if parent.attr == attribute and isinstance(parent.ctx, ast.Load) else []
@@ -348,7 +351,7 @@ def _of_objects(context: Context) -> Iterator[Change]:
 def _copies(context: Context) -> Iterator[Change]:
     """`self.device = args.device`, where the option itself cannot be set."""
     tree = context.tree
-    for value in sorted(context.plan.copied_devices, key=tree.start):
+    for value in tree.in_order(context.plan.copied_devices):
         accelerator = context.accelerator(value) if not context.is_claimed(value) else None
         stmt = tree.statement(value)
         if accelerator is None or not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
@@ -480,7 +483,7 @@ def _is_behind_accelerator(context: Context, stmt: ast.stmt) -> bool:
         return False
     scope = script.scope_of(stmt)
     if scope is place_of(script, anchor):
-        return context.tree.start(stmt) > anchor.offset
+        return not anchor.is_after(context.tree, stmt)
     if script.module_of(stmt).scopes.module is anchor.root:
         return bool(script.callers(scope)) and reach.runs_behind_anchor(stmt)
     # What every caller can hand the Accelerator runs when it is made.

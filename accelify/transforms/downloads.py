@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 
 from accelify.analysis.data.fetch_options import told_to_download
@@ -61,7 +62,7 @@ def transform(context: Context) -> Iterator[Change]:
     tree = context.tree
     wanted = _wanted(context)
     done: set[ast.AST] = set()
-    for stmt, fetch in sorted(wanted.items(), key=lambda pair: tree.start(pair[0])):
+    for stmt, fetch in tree.in_order(wanted.items(), itemgetter(0)):
         if stmt in done or any(a in done for a in tree.ancestors(stmt)):
             continue
         accelerator = context.accelerator(stmt)

@@ -11,31 +11,31 @@ from accelify.transforms.base import Context
 _SHOWN = 4  # lines of one file in a message
 
 
-def scopes_above(context: Context) -> dict[Scope, int]:
+def scopes_above(context: Context) -> dict[Scope, ast.Call]:
     """The functions, and the module itself, that run the one which makes the Accelerator, or an object that does.
 
     Returns:
-        for each of them the byte offset of its first call that leads there.
+        for each of them its first call that leads there.
     """
     script, anchor = context.script, context.plan.anchor
     if anchor is None:
         return {}
     place = anchor.before or anchor.after
     queue = [] if place is None else [script.scope_of(place)]
-    found: dict[Scope, int] = {}
+    found: dict[Scope, ast.Call] = {}
     while queue:
         for call in script.callers(queue.pop()):
             scope = script.scope_of(call)
             if scope not in found:
                 queue.append(scope)
-            found[scope] = min(found.get(scope, context.tree.start(call)), context.tree.start(call))
+            found[scope] = context.tree.first([found.get(scope, call), call])
     return found
 
 
-def runs_first(context: Context, call: ast.Call, above: dict[Scope, int]) -> bool:
+def runs_first(context: Context, call: ast.Call, above: dict[Scope, ast.Call]) -> bool:
     """Whether a call is early, and stands above what makes the Accelerator as well."""
     made = above.get(context.script.scope_of(call))
-    return is_early(context, call, above) and (made is None or context.tree.start(call) < made)
+    return is_early(context, call, above) and (made is None or context.tree.is_before(call, made))
 
 
 def is_early(context: Context, call: ast.Call, above: Collection[Scope]) -> bool:
@@ -53,7 +53,7 @@ def is_early(context: Context, call: ast.Call, above: Collection[Scope]) -> bool
         return False
     scope = script.scope_of(call)
     if scope is anchor.root and scope.kind == "function":
-        return context.tree.start(call) < anchor.offset
+        return anchor.is_after(context.tree, call)
     if scope.kind != "module" and scope not in above:
         return False
     near = context.reaches_cheaply(call) and context.accelerator(call) is not None

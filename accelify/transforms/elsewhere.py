@@ -74,7 +74,7 @@ def transform(context: Context) -> Iterator[Change]:
         elif effects.kinds() - {TERMINAL, FOLDERS}:
             context.everywhere.add(call)
     done: set[ast.stmt] = set()
-    for stmt in sorted(wanted, key=tree.start):
+    for stmt in tree.in_order(wanted):
         if stmt in done:
             continue
         run = context.run_of(stmt, wanted.__contains__)
@@ -301,11 +301,9 @@ def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
     images = any(s.kind == PICTURES and is_image_writer(s.name) for s in effects.sites)
     if not (images or FILES in effects.kinds()) or context.script.enclosing_loops(stmt):
         return False
-    scope, end = context.script.scope_of(stmt), context.tree.end(stmt)
-    body = scope.nodes
-    return any(
-        isinstance(s, ast.stmt) and context.tree.start(s) > end and context.script.trains(s) for s in body
-    )
+    body = context.script.scope_of(stmt).nodes
+    later = (s for s in body if isinstance(s, ast.stmt) and context.tree.is_after(s, stmt))
+    return any(map(context.script.trains, later))
 
 
 def _waits_next(context: Context, stmt: ast.stmt) -> bool:
@@ -316,11 +314,10 @@ def _waits_next(context: Context, stmt: ast.stmt) -> bool:
 
 def _reads_between(context: Context, last: ast.stmt, behind: ast.stmt) -> bool:
     """Whether the rest of a branch reads files: they all wait within it then, once each has asked."""
-    start = context.tree.end(last)
     return any(
         name.startswith(READING) or any(context.effects.of(s).reads for s in context.script.callees(call))
         for call in calls_in(behind)
-        if context.tree.start(call) > start
+        if context.tree.is_after(call, last)
         for name in [context.script.qualname(call.func) or ""]
     )
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.option_defaults import constants_in, is_false_by_default, option_defaults
-from accelify.analysis.syntax import call_keyword, calls_in, dotted
+from accelify.analysis.syntax import Tree, call_keyword, calls_in, dotted
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer.edits import Edit, InsertAfter, InsertBefore
@@ -60,6 +60,10 @@ class _Place(NamedTuple):
     stmt: ast.stmt
     accelerator: str | None
     behind: bool = True
+
+    def is_before(self, tree: Tree, node: ast.AST) -> bool:
+        """Whether a node comes after the place."""
+        return tree.is_after(node, self.stmt) if self.behind else not tree.is_before(node, self.stmt)
 
     def seeded(self, lines: tuple[str, ...], unless: str = "") -> Edit:
         """The edit that puts lines there, for several processes only where the Accelerator can be asked, and not where
@@ -221,7 +225,7 @@ def _unless(context: Context, asked: list[ast.If], place: _Place) -> str | None:
     for test in asked:
         if context.script.scope_of(test) is not context.script.scope_of(place.stmt):
             return None
-        if tree.start(test) < (tree.end(place.stmt) if place.behind else tree.start(place.stmt)):
+        if not place.is_before(tree, test):
             tests.append(tree.segment(test.test))
     return " or ".join(tests)
 
@@ -270,7 +274,7 @@ def _runs_behind(context: Context, node: ast.AST, place: _Place) -> bool:
     tree = context.tree
     if context.script.scope_of(node) is not context.script.scope_of(place.stmt):
         return True
-    return tree.start(node) >= (tree.end(place.stmt) if place.behind else tree.start(place.stmt))
+    return place.is_before(tree, node)
 
 
 def _lines(made: _Made, form: int, sampled: bool, number: int) -> tuple[str, ...]:
@@ -291,7 +295,7 @@ def _place(context: Context, made: _Made) -> _Place | None:
     if place is None:
         return None
     if scope is script.scope_of(place):
-        if tree.start(made.stmt) >= anchor.offset:
+        if not anchor.is_after(tree, made.stmt):
             return _Place(made.stmt, context.accelerator(made.stmt))
         if any(made.stmt is s for s in anchor.block) and anchor.before is not None:
             return _Place(place, context.accelerator(place), behind=False)

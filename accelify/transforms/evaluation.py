@@ -347,7 +347,7 @@ def _counted_samples(context: Context, evaluation: EvaluationLoop, names: list[s
     own = next((n for n in names if n in batch), names[0])
     assert evaluation.after is not None
     for stmt in (n for s in evaluation.loop.body for n in walk(s)):
-        if not isinstance(stmt, (ast.Assign, ast.For)) or tree.start(stmt) < tree.end(evaluation.after):
+        if not isinstance(stmt, (ast.Assign, ast.For)) or not tree.is_after(stmt, evaluation.after):
             continue
         if isinstance(stmt, ast.Assign):
             if names_in(stmt.value) & made:
@@ -410,7 +410,6 @@ def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[s
     names = list(evaluation.gathered)
     if evaluation.after is None:
         return names, []
-    end = tree.end(evaluation.after)
     batch = names_in(evaluation.loop.target)
     swaps: list[Edit] = []
     counted = {count_of(expression) for _, expression in evaluation.sizes}
@@ -422,7 +421,7 @@ def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[s
             if isinstance(n, ast.Name)
             and n.id == name
             and isinstance(n.ctx, ast.Load)
-            and tree.start(n) > end
+            and tree.is_after(n, evaluation.after)
         ]
         others = [n for n in names if n != name and n in batch]
         if (

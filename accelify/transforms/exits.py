@@ -55,7 +55,7 @@ def _sizes(context: Context) -> Iterator[Change]:
     around = [
         n.test for n in context.tree.nodes(ast.If) if _asks_size(n.test) and _trains_in_one_branch(context, n)
     ]
-    for test in [*sorted(tests, key=context.tree.start), *[t for t in around if t not in tests]]:
+    for test in [*context.tree.in_order(tests), *[t for t in around if t not in tests]]:
         sizes = [n for n in walk(test) if isinstance(n, ast.expr) and _is_batch_size(context, n)]
         loops = context.script.enclosing_loops(test)
         if not (sizes or _compares_shapes(context, test)) or not loops or context.is_said(test):
@@ -318,8 +318,8 @@ def _once(context: Context, test: ast.expr, edits: list[Edit]) -> list[Edit]:
     if len(edits) < 2 or len(texts) != 1 or not isinstance(branch, ast.If) or branch.test is not test:
         return edits
     (text,) = texts
-    first = min((edit.node for edit in replaced), key=tree.start)
-    read = next(n for n in walk(first) if isinstance(n, ast.Name) and tree.start(n) == tree.start(first))
+    first = tree.first(edit.node for edit in replaced)
+    read = next(n for n in walk(first) if isinstance(n, ast.Name) and not tree.is_before(first, n))
     name = ("mean_" if 'reduction="mean"' in text else "total_") + read.id
     if tree.is_elif(branch) or not tree.own_line(branch) or tree.mentions(name):
         return edits
@@ -370,9 +370,7 @@ def _decisions(context: Context) -> Iterator[ast.expr]:
 def _skips_backward(context: Context, stop: ast.AST) -> bool:
     loop = context.script.enclosing_loops(stop)[0]
     return any(
-        isinstance(call, ast.Call)
-        and context.script.trains(call)
-        and context.tree.start(call) > context.tree.start(stop)
+        isinstance(call, ast.Call) and context.script.trains(call) and context.tree.is_before(stop, call)
         for stmt in loop.body
         for call in walk(stmt)
     )

@@ -100,7 +100,7 @@ def transform(context: Context) -> Iterator[Change]:
         if read_back(context, run) or needs_at_once(context, run):
             # All of them go on to read what the main process is still writing.
             behind = behind_questions(context.tree, last)
-            inside = behind is not last and read_back(context, run, context.tree.end(behind))
+            inside = behind is not last and read_back(context, run, behind)
             if inside or not context.runs_everywhere(behind):
                 yield context.todo(
                     FILES, stmt, "every process would write this file, which is read again",
@@ -299,7 +299,7 @@ def _in_turns(context: Context) -> Iterator[Change]:
         block = behind_questions(tree, stmt)
         if block is stmt or context.is_guarded(stmt) or (accelerator := context.accelerator(stmt)) is None:
             continue
-        if not read_back(context, [stmt], tree.end(block)) or not _can_take_turns(context, stmt, block):
+        if not read_back(context, [stmt], block) or not _can_take_turns(context, stmt, block):
             continue
         context.taking_turns.add(block)
         context.guarded.update(s for s in walk(block) if isinstance(s, ast.stmt) and opens_in(context, s))
@@ -325,7 +325,7 @@ def _can_take_turns(context: Context, stmt: ast.stmt, block: ast.stmt) -> bool:
 
 def _left_open(context: Context) -> Iterator[Change]:
     """Files that stay open, where the statement cannot go under a guard: the other processes write to nothing."""
-    for call in sorted(context.script.calls(), key=context.tree.start):
+    for call in context.tree.in_order(context.script.calls()):
         name = context.script.qualname(call.func)
         stmt = context.tree.statement(call)
         if isinstance(stmt, ast.Expr) and call in calls_done([stmt]) and is_writing(context, call):

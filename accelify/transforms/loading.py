@@ -193,7 +193,7 @@ def _waits(context: Context) -> Iterator[Change]:
         if scope not in script.training_scopes or trains_only_behind(script, c)
     }
     done: set[ast.stmt] = set()
-    for call in sorted(script.calls(), key=tree.start):
+    for call in tree.in_order(script.calls()):
         name = script.qualname(call.func) or ""
         plain = name in _READS or bool(script.callees(call) & loading) or _loads_elsewhere(context, call)
         paths = frozenset() if plain else _paths_read(context, call, name)

@@ -66,11 +66,10 @@ def transform(context: Context) -> Iterator[Change]:
     loops = [evaluation.loop for evaluation in context.plan.evaluations if evaluation.collects]
     kept = {one.statement: one for one in collecting(context.script, loops)}
     nodes += [stmt for stmt in kept if isinstance(stmt, ast.Expr)]
-    # What is settled inside an expression decides about the expression around it.
     tree = context.tree
-    nodes.sort(key=lambda n: (tree.start(tree.statement(n)), tree.end(n), -tree.start(n)))
     taken_to_cpu = _taken_to_cpu(context)
-    for node in nodes:
+    # What is settled inside an expression decides about the expression around it.
+    for node in tree.inner_first(nodes):
         if isinstance(node, ast.Subscript):
             yield from _index(context, node)
             continue
@@ -90,7 +89,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _following(context: Context) -> Iterator[Change]:
     """Models that are run on what prepare places, and that nothing moves: `baseline = Net()`."""
-    for site in sorted(context.locations[1].following.values(), key=context.tree.start):
+    for site in context.tree.in_order(context.locations[1].following.values()):
         text = _short(context.tree.segment(site))
         message = f"`{text}` is left on the host, where the batches that it is run on no longer are"
         accelerator = context.accelerator(site)

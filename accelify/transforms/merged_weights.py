@@ -50,7 +50,7 @@ def transform(context: Context) -> Iterator[Change]:
             message = f"{_MESSAGE}, which those into which they are merged have not any more: take it off"
             yield context.todo(PARALLEL, one.call, message, mark)
             continue
-        for place in sorted(places - done, key=tree.start):
+        for place in tree.in_order(places - done):
             without = f'{{name.removeprefix("{PREFIX}"): weight for name, weight in '
             edits: list[Edit] = [
                 verbs.replace(place, without, place, ".items()}", order=5),

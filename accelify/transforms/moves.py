@@ -265,7 +265,7 @@ class _Moves:
                 if isinstance(n, ast.Name)
                 and n.id == node.id
                 and isinstance(n.ctx, ast.Store)
-                and self.tree.start(n) < self.tree.start(self.tree.statement(node))
+                and self.tree.is_before(n, self.tree.statement(node))
             ]
             if id(loop) in known and stores and all(self._takes_of_batch(loop, n) for n in stores):
                 return {self.script.interpreter.batch(loader) for loader in known[id(loop)]}

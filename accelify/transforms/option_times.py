@@ -57,28 +57,33 @@ def _agreed(context: Context, option: str) -> list[Edit]:
     if anchor is None or place is None or len(parsed) != 1 or not isinstance(parsed[0].targets[0], ast.Name):
         return []
     name, home, origin = parsed[0].targets[0].id, script.scope_of(place), script.scope_of(parsed[0])
-    until = anchor.offset
+    made: ast.Call | None = None
     if home is not origin:
         calls = script.callers(home)
         if len(calls) != 1 or script.scope_of(calls[0]) is not origin or script.called_from_elsewhere(home):
             return []
-        until = tree.start(calls[0])
+        made = calls[0]
         taken = [own for given, own in handed_to(calls[0], home) if dotted(given) == name]
         if taken:
             name = taken[0]
         elif home.resolve(name) is not origin:
             return []
-    begun = tree.end(parsed[0])
-    if begun > until:
+
+    def is_early(node: ast.AST) -> bool:
+        return anchor.is_after(tree, node) if made is None else tree.is_before(node, made)
+
+    if not is_early(parsed[0]):
         return []
     for node in tree.nodes(ast.Attribute):
         if node.attr == option:
-            scope, start = script.scope_of(node), tree.start(node)
-            if (scope is origin and begun < start < until) or (scope is home and start < anchor.offset):
+            scope = script.scope_of(node)
+            between = scope is origin and tree.is_after(node, parsed[0]) and is_early(node)
+            if between or (scope is home and anchor.is_after(tree, node)):
                 return []
     for called in origin.nodes:
-        if isinstance(called, ast.Call) and begun < tree.start(called) < until and script.callees(called):
-            return []  # which may read it
+        if isinstance(called, ast.Call) and tree.is_after(called, parsed[0]) and is_early(called):
+            if script.callees(called):
+                return []  # which may read it
     line = f"{name}.{option} = broadcast_object_list([{name}.{option}])[0]"
     return [InsertBefore(place, (line,), order=-49), agreement_import(context, place)]
 

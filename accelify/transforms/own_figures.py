@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from operator import itemgetter
 
 from accelify.analysis import values as v
 from accelify.analysis.losses.carried import weights
@@ -150,9 +151,8 @@ def _weighing(context: Context, stmt: ast.stmt) -> set[str]:
 
 
 def _trains_behind(context: Context, stmt: ast.stmt, around: ast.AST) -> bool:
-    end = context.tree.end(stmt)
     return any(
-        isinstance(call, ast.Call) and context.script.trains(call) and context.tree.start(call) > end
+        isinstance(call, ast.Call) and context.script.trains(call) and context.tree.is_after(call, stmt)
         for s in getattr(around, "body", ())
         for call in walk(s)
     )
@@ -197,10 +197,10 @@ def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
             if not loops and any(followed.is_run_by(a, context.script.scope_of(origin)) for a in around):
                 continue  # so does the loop that calls it
             known = shown.get(origin)
-            if known is None or context.tree.start(call) < context.tree.start(known):
+            if known is None or context.tree.is_before(call, known):
                 shown[origin] = call
     told: set[tuple[object, str]] = set()
-    for origin, call in sorted(shown.items(), key=lambda pair: context.tree.start(pair[0])):
+    for origin, call in context.tree.in_order(shown.items(), itemgetter(0)):
         name = followed.names[origin]
         figure = _home(context, origin, name), name
         if figure in told or (_WRITER.search(name) and not gives_kept(context.script, origin, call)):

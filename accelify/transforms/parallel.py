@@ -170,7 +170,7 @@ def _stray(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[C
     if not wrapped:
         return
     known = {one.read for one in unwrapped_elsewhere(context.script, set(wrapped))}
-    first = min((call for calls in wrapped.values() for call in calls), key=context.tree.start)
+    first = context.tree.first(call for calls in wrapped.values() for call in calls)
     for module, read in stray_unwrapping(context.script, set(wrapped), known):
         converted = module in context.script.modules
         file = module.path.name if module.path is not None else "the script"

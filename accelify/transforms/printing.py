@@ -92,7 +92,7 @@ def _printed_beyond(context: Context, calls: list[ast.Call]) -> Change:
     """One finding for all lines of functions that the Accelerator is not handed to for the sake of a line."""
     lines: dict[str, set[int]] = {}
     for call in calls:
-        path, line, _ = context.tree.locate(context.tree.start(call))
+        path, line, _ = context.tree.place(call)
         lines.setdefault(path.replace("\\", "/").rsplit("/", 1)[-1], set()).add(line)
     places = "; ".join(f"{path}, {lines_at(at)}" for path, at in sorted(lines.items()))
     message = f"every process prints this, where the Accelerator is not at hand ({places})"
@@ -254,9 +254,9 @@ def _loaded_again(context: Context, place: ast.stmt) -> ast.stmt | None:
         for call in (script.calls() if tree.mentions("reload(") else ())
         if (script.qualname(call.func) or "").rpartition(".")[2] == "reload" and len(call.args) == 1
         if script.qualname(call.args[0]) == "logging" and script.scope_of(call) is scope
-        if isinstance(stmt := tree.statement(call), ast.Expr) and tree.start(stmt) > tree.start(place)
+        if isinstance(stmt := tree.statement(call), ast.Expr) and tree.is_before(place, stmt)
     ]
-    return max(found, key=tree.start, default=None)
+    return tree.last(found)
 
 
 def _by_loguru(context: Context) -> Iterator[Change]:

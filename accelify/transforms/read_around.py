@@ -36,11 +36,10 @@ def needs_at_once(context: Context, run: list[ast.stmt]) -> bool:
     later = ListedLater(context.script, context.effects.qualname, context.everywhere)
     if folder and later.is_listed(run[-1], folder):
         return True
-    scope = context.script.scope_of(run[-1])
-    return needed_at_once(context.script, scope, context.tree.end(run[-1]), paths, folders)
+    return needed_at_once(context.script, run[-1], paths, folders)
 
 
-def read_back(context: Context, written: list[ast.stmt], until: int | None = None) -> bool:
+def read_back(context: Context, written: list[ast.stmt], until: ast.stmt | None = None) -> bool:
     """Whether a file that some statements write is read behind them, here or in a function that is told where it is."""
     tree, script = context.tree, context.script
     paths = {tree.segment(path) for stmt in written for path in written_paths(context, stmt)}
@@ -51,11 +50,10 @@ def read_back(context: Context, written: list[ast.stmt], until: int | None = Non
     folder = any(makes_folder(call) for call in calls)
     if not paths and not anything and not folder:
         return False
-    end, scope = tree.end(written[-1]), script.scope_of(written[-1])
-    for node in scope.nodes:
-        if not isinstance(node, ast.Call) or tree.start(node) < end:
+    for node in script.scope_of(written[-1]).nodes:
+        if not isinstance(node, ast.Call) or not tree.is_after(node, written[-1]):
             continue
-        if until is not None and tree.start(node) > until:
+        if until is not None and tree.is_after(node, until):
             continue
         given = [tree.segment(a) for a in [*node.args, *[kw.value for kw in node.keywords]]]
         name = script.qualname(node.func) or ""
@@ -88,9 +86,8 @@ def read_before(context: Context, run: list[ast.stmt]) -> bool:
         for call in calls_done(run)
         if call.args and (script.qualname(call.func) or "").startswith(_REARRANGING)
     }
-    scope, start = script.scope_of(run[0]), tree.start(run[0])
-    for node in scope.nodes if removed else ():
-        if not isinstance(node, ast.Call) or tree.start(node) > start:
+    for node in script.scope_of(run[0]).nodes if removed else ():
+        if not isinstance(node, ast.Call) or tree.is_before(run[0], node):
             continue
         name = script.qualname(node.func) or ""
         reads = name.startswith(READING) and opens_for_writing(node, name) is None
@@ -127,6 +124,5 @@ def makes_data(context: Context, run: list[ast.stmt]) -> bool:
     tree, script = context.tree, context.script
     if not any(runs_command(context, call) for call in calls_done(run)) or script.enclosing_loops(run[0]):
         return False
-    end = tree.end(run[-1])
     body = script.scope_of(run[0]).nodes
-    return any(isinstance(s, ast.stmt) and tree.start(s) > end and script.trains(s) for s in body)
+    return any(isinstance(s, ast.stmt) and tree.is_after(s, run[-1]) and script.trains(s) for s in body)

@@ -26,8 +26,8 @@ from accelify.analysis.metrics.figures import (
     BatchLoop,
     Figures,
     Place,
-    end_of,
     head_of,
+    is_behind,
     is_fresh,
     place_of,
     plain,
@@ -152,7 +152,7 @@ def _is_divided_by(context: Context, loop: BatchLoop, place: Place, others: list
         divided, by = (
             (node.target, node.value) if isinstance(node, ast.AugAssign) else (node.left, node.right)
         )
-        if context.tree.start(node) > end_of(context.tree, loop):
+        if is_behind(context.tree, node, loop):
             if _holds(context, divided, {place.text}) and _holds(context, by, texts):
                 return True
     return False

@@ -39,7 +39,7 @@ def transform(context: Context) -> Iterator[Change]:
         loop = evaluation.loop
         counted = {name for stmt in loop.body for name in _assigned(stmt)}
         for call in calls:
-            behind = context.tree.start(call) > context.tree.end(loop)
+            behind = context.tree.is_after(call, loop)
             if not behind or script.scope_of(call) is not script.scope_of(loop):
                 continue
             names = sorted(names_in(call.args[0]) & counted)

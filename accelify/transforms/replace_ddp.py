@@ -71,7 +71,7 @@ def _unprepared(context: Context) -> Iterator[Change]:
     """A loader that lost its DistributedSampler and is not prepared would give every process all of the data."""
     known = {t.site for t in context.plan.prepared if t.kind == v.LOADER}
     for call in context.script.calls():
-        if context.tree.start(call) in context.plan.known.sharded and call not in known:
+        if context.plan.known.is_sharded(context.tree, call) and call not in known:
             if context.script.is_a(call, v.LOADER) or context.script.qualname(call.func) is not None:
                 change = context.change(REPLACE, call, "the loader is not shared out")
                 problem = "a loader that was given a DistributedSampler cannot be prepared"

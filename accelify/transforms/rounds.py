@@ -263,7 +263,7 @@ def _made_outside(
     for stmt in context.tree.nodes(ast.Assign):
         if context.script.scope_of(stmt) is not scope or all(dotted(t) != name for t in stmt.targets):
             continue
-        if found is not None and context.tree.start(stmt) > context.tree.end(loop):
+        if found is not None and context.tree.is_after(stmt, loop):
             break  # a name is used again
         value = stmt.value
         if not (isinstance(value, ast.Call) and dotted(value.func) in ("iter", "enumerate") and value.args):

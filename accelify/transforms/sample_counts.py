@@ -71,7 +71,7 @@ def _is_reached_by_all(context: Context, stmt: ast.stmt) -> bool:
     """Whether all processes come to a statement in each round, so that they can meet there."""
     tree, loop = context.tree, context.script.enclosing_loops(stmt)[0]
     leaving = [n for s in loop.body for n in walk(s) if isinstance(n, ast.Continue)]
-    before = [n for n in leaving if tree.start(n) < tree.start(stmt)]
+    before = [n for n in leaving if tree.is_before(n, stmt)]
     return context.runs_everywhere(stmt) and all(context.runs_everywhere(n) for n in before)
 
 

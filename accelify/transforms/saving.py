@@ -33,7 +33,7 @@ def transform(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     yield from _handed_over(context)
     waited: set[ast.stmt] = set()
-    for call in sorted(script.calls_to(["torch.save"]), key=tree.start):
+    for call in tree.in_order(script.calls_to(["torch.save"])):
         if context.is_claimed(call):
             continue
         if context.effects.into_memory(call) or writes_own(context.plan, context.effects, call):
@@ -182,7 +182,7 @@ def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Ed
             and context.script.scope_of(stmt) is context.script.scope_of(saved)
         ]
         # What the name held before, out of a file, is another thing.
-        made = [w for w in assigned if context.tree.start(w) < context.tree.start(call)]
+        made = [w for w in assigned if context.tree.is_before(w, call)]
         for value in made:
             edits += _contained_models(context, value, accelerator)
         kept = [w for w in made if not _is_loaded(context, w)]

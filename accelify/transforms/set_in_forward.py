@@ -81,9 +81,8 @@ def _are_run_first(context: Context) -> bool:
     models = {thing for thing in plan.prepared if thing.kind == v.MODEL}
     for site in plan.sites:
         own = {thing for item in site.items for thing in item.things} & models
-        end = script.tree.end(site.after)
         for call in site.scope.nodes if own else ():
-            if isinstance(call, ast.Call) and script.tree.start(call) < end:
+            if isinstance(call, ast.Call) and not script.tree.is_after(call, site.after):
                 models -= script.models_run(call) & own
     return not models
 

@@ -346,7 +346,7 @@ def _carried_into_batches(context: Context, call: ast.Call) -> bool:
         if loaders & context.plan.prepared
         and not any(drops_last(context.script, t) for t in loaders)
         and context.script.scope_of(loop) is scope
-        and context.tree.start(loop) > context.tree.end(stmt)
+        and context.tree.is_after(loop, stmt)
     )
 
 

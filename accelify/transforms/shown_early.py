@@ -26,8 +26,8 @@ def transform(context: Context) -> Iterator[Change]:
     elsewhere = calls_of_other_mains(context.script.modules[1:])
     above = scopes_above(context)
     prints = [c for c in context.script.calls() if _is_print(context, c) and c not in elsewhere]
-    early = [c for c in prints if _is_run_by_all(context, c) and is_early(context, c, above)]
-    early.sort(key=context.tree.start)
+    found = [c for c in prints if _is_run_by_all(context, c) and is_early(context, c, above)]
+    early = context.tree.in_order(found)
     if early:
         at = lines_at({context.tree.line_of(call) for call in early})
         message = f"every process prints this, where there is no Accelerator to ask ({at})"
@@ -35,15 +35,15 @@ def transform(context: Context) -> Iterator[Change]:
     own, every = context.script.modules, context.script.program.modules.values()
     if not any(module.tree.mentions("tqdm") for module in every if module not in own):
         return
-    calls = sorted((c for c in context.script.calls() if _is_run_by_all(context, c)), key=context.tree.start)
-    found = list(bars_elsewhere(context.script, calls, context.effects.qualname))
+    calls = context.tree.in_order(c for c in context.script.calls() if _is_run_by_all(context, c))
+    bars = list(bars_elsewhere(context.script, calls, context.effects.qualname))
     lines: dict[str, set[int]] = {}
-    for _, module, line in found:
+    for _, module, line in bars:
         lines.setdefault(module.path.name if module.path is not None else module.name, set()).add(line)
-    if found:
+    if bars:
         places = "; ".join(f"{path}, {lines_at(at)}" for path, at in sorted(lines.items()))
         message = f"every process draws the progress bars of functions of other modules ({places})"
-        yield context.change(progress.PROGRESS, found[0][0], message, severity=Severity.INFO)
+        yield context.change(progress.PROGRESS, bars[0][0], message, severity=Severity.INFO)
 
 
 def _is_run_by_all(context: Context, call: ast.Call) -> bool:

@@ -59,7 +59,7 @@ def _parts(context: Context, loop: ast.For) -> set[str]:
     """The names of a loop that hold its batch, or a part of it that has a row for every sample."""
     parts = set(target_names(without_counter(context.script, loop)))
     stmts = [n for stmt in loop.body for n in walk(stmt) if isinstance(n, ast.Assign)]
-    for stmt in sorted(stmts, key=context.tree.start):
+    for stmt in context.tree.in_order(stmts):
         for pair in (p for target in stmt.targets for p in assigned_pairs(target, stmt.value)):
             target, value = pair
             while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):

@@ -48,7 +48,7 @@ def transform(context: Context) -> Iterator[Change]:
         f"`{used}` meets the copies that a DataParallel made, and each process now normalises its own share: "
         "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) in front of prepare puts the processes together"
     )
-    yield context.change(PARALLEL, min(wraps, key=context.tree.start), message)
+    yield context.change(PARALLEL, context.tree.first(wraps), message)
 
 
 def _run(context: Context, module: Module) -> Iterator[ast.Call]:

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.planning.homes import caller_of, class_value, function_of
@@ -30,6 +31,7 @@ from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 _HOLDER = re.compile(rf"(\w+)\.{NAME}\b")
+_Places: TypeAlias = Counter[ast.AST]
 THREAD = Rule(
     "ACC105",
     "thread-accelerator",
@@ -48,8 +50,8 @@ def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
     """
     reach = context.plan.reach
     assert reach is not None
-    written = [one for c in changes for edit in c.edits if (one := _written(context.tree, edit)) is not None]
-    places = sorted(place for place, _ in written)
+    written = [edit for change in changes for edit in change.edits if NAME in verbs.text_of(edit)]
+    places = _places(context.tree, written)
     needed = _needed(context, written, places)
     reach.threaded[:] = [scope for scope in reach.threaded if scope in needed]
     done: set[Scope] = set()
@@ -71,18 +73,20 @@ def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
             yield Change(change.finding, change.edits, True, problem)
 
 
-def _needed(context: Context, written: list[tuple[int, str]], places: list[int]) -> set[Scope]:
+def _needed(context: Context, written: list[Edit], places: _Places) -> set[Scope]:
     """The functions and classes in which an edit writes the Accelerator, with those that hand it to them."""
-    reach, tree = context.plan.reach, context.tree
+    reach = context.plan.reach
     assert reach is not None
     classes = [scope for scope in reach.threaded if scope.kind == "class"]
     # `agent.accelerator` outside of the agent's class, which then has to keep it.
-    if classes and any(holder != "self" for _, text in written for holder in _HOLDER.findall(text)):
+    if classes and any(
+        holder != "self" for edit in written for holder in _HOLDER.findall(verbs.text_of(edit))
+    ):
         queue = classes[:]
     else:
         kept = {scope: _kept_for(context, scope) for scope in classes}
-        queue = [scope for scope in classes if any(_has_in_objects(tree, c, places) for c in kept[scope])]
-    queue += [scope for scope in reach.threaded if scope.kind != "class" and _has(tree, scope, places)]
+        queue = [scope for scope in classes if any(_has_in_objects(c, places) for c in kept[scope])]
+    queue += [scope for scope in reach.threaded if scope.kind != "class" and places[scope.node]]
     needed = set(queue)
     while queue:
         for call in context.script.callers(function_of(context.script, queue.pop())):
@@ -93,19 +97,16 @@ def _needed(context: Context, written: list[tuple[int, str]], places: list[int])
     return needed
 
 
-def _has(tree: Tree, scope: Scope, places: list[int]) -> bool:
-    """Whether one of some places, in order, lies in a function or class."""
-    return _number_in(tree, scope, places) > 0
+def _places(tree: Tree, written: list[Edit]) -> _Places:
+    """In which nodes edits write the Accelerator, or tell a person to do so, and how many of them."""
+    nodes = map(verbs.node_of, written)
+    return Counter(around for node in nodes for around in (node, *tree.ancestors(node)))
 
 
-def _has_in_objects(tree: Tree, cls: Scope, places: list[int]) -> bool:
+def _has_in_objects(cls: Scope, places: _Places) -> bool:
     """Whether one lies in a class where its objects are known: static methods and the class's own have none."""
     bare = [s for s in cls.children.values() if s.is_method and not s.has_object]
-    return _number_in(tree, cls, places) > sum(_number_in(tree, s, places) for s in bare)
-
-
-def _number_in(tree: Tree, scope: Scope, places: list[int]) -> int:
-    return bisect_right(places, tree.end(scope.node)) - bisect_left(places, tree.start(scope.node))
+    return places[cls.node] > sum(places[s.node] for s in bare)
 
 
 def _kept_for(context: Context, scope: Scope) -> list[Scope]:
@@ -114,17 +115,7 @@ def _kept_for(context: Context, scope: Scope) -> list[Scope]:
     return [scope, *(c.scope for c in classes if any(base.scope is scope for base in c.ancestry()))]
 
 
-def _written(tree: Tree, edit: Edit) -> tuple[int, str] | None:
-    """Where an edit writes the Accelerator, or tells a person to do so, and its text; None where it does not."""
-    text = verbs.text_of(edit)
-    if NAME not in text:
-        return None
-    if isinstance(edit, InsertAfter):
-        return tree.start(edit.statement), text
-    return verbs.place_of(tree, edit), text
-
-
-def _hands_to_base(context: Context, call: ast.AST, places: list[int]) -> bool:
+def _hands_to_base(context: Context, call: ast.AST, places: _Places) -> bool:
     """Whether a call is the first line of a derived class's `__init__`, whose base then keeps the Accelerator.
 
     Nothing else in that line may ask for it: `self` has none before.
@@ -151,8 +142,7 @@ def _hands_to_base(context: Context, call: ast.AST, places: list[int]) -> bool:
     inner = (n for n in calls_in(call) if n is not call)
     if any(script.callees(n) for n in inner):
         return False
-    following = bisect_left(places, tree.start(stmt))
-    return following == len(places) or places[following] > tree.end(stmt)
+    return not places[stmt]
 
 
 def _first(function: Scope) -> ast.stmt:
@@ -178,7 +168,7 @@ def _begins_module(context: Context, scope: Scope, first: ast.stmt) -> bool:
     return plain and all(isinstance(one, Imported) and one.name == "torch.nn.Module" for one in bases)
 
 
-def _scope_edits(context: Context, scope: Scope, places: list[int]) -> list[Edit]:
+def _scope_edits(context: Context, scope: Scope, places: _Places) -> list[Edit]:
     tree = context.tree
     function = function_of(context.script, scope)
     optional = context.stays_called(scope)

@@ -27,8 +27,8 @@ from accelify.analysis.metrics.figures import (
     BatchLoop,
     Place,
     addition,
-    end_of,
     head_of,
+    is_behind,
     is_table,
     keeps_mean,
     place_of,
@@ -241,14 +241,14 @@ class _Totals:
 
     def _is_read_besides(self, place: Place, divisions: int) -> bool:
         """Whether a variable is read behind the loop in other places than so many divisions."""
-        scope, end = self.script.scope_of(self.loop).resolve(place.root), end_of(self.tree, self.loop)
+        scope = self.script.scope_of(self.loop).resolve(place.root)
         reads = self.script.reads(place.root, scope) if scope is not None else []
-        own = [n for n in reads if self.tree.start(n) > end]
+        own = [n for n in reads if is_behind(self.tree, n, self.loop)]
         for read in own:
             stmt = self.tree.statement(read)
             if isinstance(stmt, ast.Assign) and place.root in {text_of(t) for t in stmt.targets}:
                 # From there on it holds the quotient.
-                own = [n for n in own if self.tree.start(n) < self.tree.end(stmt)]
+                own = [n for n in own if not self.tree.is_after(n, stmt)]
                 break
         return place.text == place.root and len(own) > divisions
 
@@ -301,19 +301,21 @@ class _Totals:
 
     def _divided_by(self, counter: Place, found: dict[Place, str]) -> set[str]:
         """What a counter divides behind the loop, as it is written."""
-        scope, end = self.script.scope_of(self.loop), end_of(self.tree, self.loop)
+        scope = self.script.scope_of(self.loop)
         stores = [
-            self.tree.start(n)
+            n
             for n in self.tree.nodes(ast.Name)
-            if n.id == counter.root and isinstance(n.ctx, ast.Store) and self.tree.start(n) > end
+            if n.id == counter.root and isinstance(n.ctx, ast.Store) and is_behind(self.tree, n, self.loop)
             if self.script.scope_of(n) is scope
         ]
         # From there on it counts something else.
-        limit = min(stores, default=self.tree.size)
+        until = self.tree.first(stores)
         divided: set[str] = set()
         known = {p.text for p in found}
         for node in (*self.tree.nodes(ast.BinOp), *self.tree.nodes(ast.AugAssign)):
-            if not isinstance(node.op, ast.Div) or not end < self.tree.start(node) < limit:
+            if not isinstance(node.op, ast.Div) or not is_behind(self.tree, node, self.loop):
+                continue
+            if until is not None and not self.tree.is_before(node, until):
                 continue
             divisor = node.right if isinstance(node, ast.BinOp) else node.value
             if not any(

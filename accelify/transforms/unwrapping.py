@@ -279,11 +279,10 @@ def _is_before_prepare(context: Context, node: ast.AST, base: ast.expr) -> bool:
         for site in context.plan.sites
         if site.scope is scope and any(models & item.things for item in site.items)
     ]
-    end = context.tree.end(node)
     return (
         bool(own)
         and not context.script.enclosing_loops(node)
-        and all(end <= context.tree.end(site.after) for site in own)
+        and not any(context.tree.is_after(node, site.after) for site in own)
     )
 
 

@@ -92,8 +92,9 @@ def _in_plain_loop(script: ScriptModel, stmt: ast.stmt) -> bool:
 
 def _trains_behind(script: ScriptModel, stmt: ast.stmt, seen: frozenset[Scope]) -> bool:
     """Whether something is trained behind a statement, in its function or in one that calls it."""
-    scope, end = script.scope_of(stmt), script.tree.end(stmt)
-    if any(isinstance(n, ast.stmt) and script.tree.start(n) > end and script.trains(n) for n in scope.nodes):
+    scope = script.scope_of(stmt)
+    later = (n for n in scope.nodes if isinstance(n, ast.stmt) and script.tree.is_after(n, stmt))
+    if any(map(script.trains, later)):
         return True
     calls = script.callers(scope) if scope.kind == "function" and scope not in seen else []
     return any(_trains_behind(script, script.tree.statement(c), seen | {scope}) for c in calls)

@@ -177,11 +177,11 @@ def _behind_folders(context: Context, made: list[ast.Call]) -> Iterator[Change]:
         accelerator = context.accelerator(stmt)
         if accelerator is None or not context.runs_everywhere(stmt):
             continue
-        waited = [tree.start(s) for s in tree.block_of(stmt)[2] if s in context.waiting]
+        waited = [s for s in tree.block_of(stmt)[2] if s in context.waiting]
         for maker, path in making:
-            if any(tree.end(maker) < place <= tree.start(stmt) for place in waited):
+            if any(tree.is_after(one, maker) and not tree.is_before(stmt, one) for one in waited):
                 continue
-            if tree.end(maker) < tree.start(stmt) and later.is_listed(tree.statement(maker), [path]):
+            if tree.is_after(stmt, maker) and later.is_listed(tree.statement(maker), [path]):
                 wait = InsertBefore(stmt, (f"{accelerator}.wait_for_everyone()",), order=-5)
                 yield context.change(WRITER, call, "the main process may still be making its folder", [wait])
                 break
@@ -287,7 +287,7 @@ def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
     tree = context.tree
     wanted = set(statements)
     done: set[ast.stmt] = set()
-    for stmt in sorted(wanted, key=tree.start):
+    for stmt in tree.in_order(wanted):
         if stmt in done or context.is_guarded(stmt):
             continue
         run = context.run_of(stmt, lambda s: s in wanted and not context.is_guarded(s))

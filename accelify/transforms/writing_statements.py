@@ -33,7 +33,7 @@ def writing_statements(context: Context) -> Iterator[ast.stmt]:
     found = [*context.tree.nodes(ast.Expr), *context.tree.nodes(ast.With)]
     if dormant := context.script.dormant:
         found = [s for s in found if context.script.scope_of(s) not in dormant]
-    yield from sorted((s for s in found if writes(context, s)), key=context.tree.start)
+    yield from context.tree.in_order(s for s in found if writes(context, s))
 
 
 def writes(context: Context, stmt: ast.stmt) -> bool:
@@ -166,12 +166,11 @@ def _keeps_to_itself(context: Context, stmt: ast.With) -> bool:
     }
     if not stored:
         return True
-    end = context.tree.end(stmt)
     scope = context.script.scope_of(stmt)
     return not any(
         n.id in stored
         and isinstance(n.ctx, ast.Load)
-        and context.tree.start(n) > end
+        and context.tree.is_after(n, stmt)
         and context.script.scope_of(n).resolve(n.id) is scope.resolve(n.id)
         and not _bound_again(context, n)
         for n in context.tree.nodes(ast.Name)
@@ -186,7 +185,7 @@ def _bound_again(context: Context, read: ast.Name) -> bool:
             isinstance(n, ast.Name)
             and n.id == read.id
             and isinstance(n.ctx, ast.Store)
-            and context.tree.start(n) < context.tree.start(read)
+            and context.tree.is_before(n, read)
             for n in walk(ancestor)
         )
         for ancestor in context.tree.ancestors(read)

@@ -9,7 +9,6 @@ import ast
 import re
 
 from accelify.analysis.files.writing_calls import opens_for_writing
-from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, calls_in, text_of
 
@@ -60,33 +59,32 @@ def outermost_question(script: ScriptModel, stmt: ast.stmt) -> ast.stmt:
     return behind
 
 
-def needed_at_once(script: ScriptModel, scope: Scope, end: int, paths: set[str], folders: set[str]) -> bool:
-    """Whether processes ask for what was written or made, go into it, import it or read it behind a place.
+def needed_at_once(script: ScriptModel, stmt: ast.stmt, paths: set[str], folders: set[str]) -> bool:
+    """Whether processes ask for what was written or made, go into it, import it or read it behind a statement.
 
     Args:
         script: its model.
-        scope: where the place is.
-        end: the place, as an offset.
+        stmt: the statement.
         paths: the files that are written there, as source.
         folders: the folders that are made there, as source.
     """
     tree = script.tree
     names = {text[1:-1] for text in paths if text[:1] in "\"'" and text.endswith((".py'", '.py"'))}
-    for node in scope.nodes:
+    for node in script.scope_of(stmt).nodes:
         if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
             if (
-                tree.start(node) > end
+                tree.is_after(node, stmt)
                 and asked_paths(node.test) & (paths | folders)
                 and not _only_makes(node)
             ):
                 return True
-        elif isinstance(node, ast.Call) and tree.start(node) > end and not tree.in_fstring(node):
+        elif isinstance(node, ast.Call) and tree.is_after(node, stmt) and not tree.in_fstring(node):
             given = {text_of(bare_path(a)) for a in node.args}
             if given & folders and script.qualname(node.func) == "os.chdir":
                 return True
             if given & paths and not script.callees(node) and reads_by_name(script.qualname(node.func) or ""):
                 return opens_for_writing(node, script.qualname(node.func)) is None
-        elif isinstance(node, (ast.Import, ast.ImportFrom)) and names and tree.start(node) > end:
+        elif isinstance(node, (ast.Import, ast.ImportFrom)) and names and tree.is_after(node, stmt):
             named = [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
             if any(f"{name}.py" in names for name in named):
                 return True

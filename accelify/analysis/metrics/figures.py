@@ -426,6 +426,11 @@ def end_of(tree: Tree, loop: BatchLoop) -> int:
     return tree.end(loop.body[-1])
 
 
+def is_behind(tree: Tree, node: ast.AST, loop: BatchLoop) -> bool:
+    """Whether a node comes when the rounds of a loop have ended."""
+    return tree.is_after(node, loop.body[-1])
+
+
 def head_of(loop: BatchLoop) -> ast.expr:
     """What a finding about a loop points at."""
     return loop.test if isinstance(loop, ast.While) else loop.iter

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ast
 
+from accelify.analysis.planning.anchors import Anchor
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 
 
-def is_read_behind_only(script: ScriptModel, name: ast.Name, function: Scope, offset: int) -> bool:
+def is_read_behind_only(script: ScriptModel, name: ast.Name, function: Scope, anchor: Anchor) -> bool:
     """Whether a variable of a module, set once there, is read only behind a place in a function of the same module.
 
     Args:
         script: the script.
         name: where the variable gets its value.
         function: the function that gives it another one.
-        offset: where the function does so.
+        anchor: where the function does so.
     """
     module = script.scope_of(name)
     if module.kind != "module" or function.kind != "function" or function.resolve(name.id) is not module:
@@ -23,19 +24,19 @@ def is_read_behind_only(script: ScriptModel, name: ast.Name, function: Scope, of
     writes = [n for n in script.tree.writes(name.id) if script.scope_of(n).resolve(name.id) is module]
     if len(writes) > 1 or name.id in function.globals or _is_known_elsewhere(script, name.id):
         return False
-    return all(_is_behind(script, read, function, offset) for read in script.reads(name.id, module))
+    return all(_is_behind(script, read, function, anchor) for read in script.reads(name.id, module))
 
 
 def _is_behind(
-    script: ScriptModel, node: ast.AST, function: Scope, offset: int, seen: frozenset[Scope] = frozenset()
+    script: ScriptModel, node: ast.AST, function: Scope, anchor: Anchor, seen: frozenset[Scope] = frozenset()
 ) -> bool:
     scope = script.scope_of(node)
     if scope is function:
-        return script.tree.start(node) > offset
+        return not anchor.is_after(script.tree, node)
     if scope.kind != "function" or scope in seen or script.called_from_elsewhere(scope):
         return False
     calls = script.callers(scope)
-    return bool(calls) and all(_is_behind(script, call, function, offset, seen | {scope}) for call in calls)
+    return bool(calls) and all(_is_behind(script, call, function, anchor, seen | {scope}) for call in calls)
 
 
 def _is_known_elsewhere(script: ScriptModel, name: str) -> bool:

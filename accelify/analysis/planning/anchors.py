@@ -40,7 +40,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.headers import evaluating_scope
-from accelify.analysis.syntax import Node, dotted, names_in
+from accelify.analysis.syntax import Node, Tree, dotted, names_in
 from accelify.analysis.trained import keeps_optimizer
 from accelify.analysis.values import Class, Function
 
@@ -67,6 +67,10 @@ class Anchor:
     offset: int = 0
     attribute: bool = False
     arguments: dict[str, str] = field(default_factory=dict)
+
+    def is_after(self, tree: Tree, node: Node) -> bool:
+        """Whether a node begins above the place."""
+        return tree.start(node) < self.offset
 
 
 class Reach:
