@@ -68,7 +68,7 @@ def _all_batches(context: Context) -> Iterator[Change]:
 
 def _is_scaled(context: Context, number: ast.BinOp) -> bool:
     """Whether the number of processes is in a number already, or what is made of it is divided by that."""
-    if "num_processes" in context.tree.segment(number):
+    if any(isinstance(n, ast.Attribute) and n.attr == "num_processes" for n in walk(number)):
         return True
     return is_divided(context, _rounded(context, number)) or is_divided(context, number)
 

@@ -9,7 +9,6 @@ output = model(data)        output = model(data)
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -265,7 +264,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         text = tree.segment(call)
         scope = context.script.scope_of(call)
         free = [n for n in ("output", "outputs", "predictions") if scope.resolve(n) is None]
-        if names and free and "\n" not in text and ".to(" not in text and ".cuda(" not in text:
+        if names and free and call.lineno == call.end_lineno and not _moves(call):
             # One collective for all: the outputs get a name of their own.
             line = f"{free[0]}, {joined} = {accelerator}.gather_for_metrics(({text}, {joined}))"
             edits += [InsertBefore(evaluation.before, (line,)), verbs.replace(call, free[0])]
@@ -288,6 +287,11 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         yield change
 
 
+def _moves(call: ast.Call) -> bool:
+    """Whether something in a call is put on a device there."""
+    return any(isinstance(n, ast.Attribute) and n.attr in ("to", "cuda") for n in walk(call))
+
+
 def _early(context: Context, evaluation: EvaluationLoop, part: ast.expr, accelerator: str) -> list[Edit]:
     """Gather what is kept before the model's call where it stands: behind that it may be bound anew."""
     batch = names_in(evaluation.loop.target)
@@ -295,10 +299,9 @@ def _early(context: Context, evaluation: EvaluationLoop, part: ast.expr, acceler
     if isinstance(part, ast.Name) and (count := evaluation.counts.get(part.id)) is not None:
         # The sum over all processes is that of the gathered entries, without those that fill up the last round.
         counted = count_of(count)
-        whole = re.sub(
-            rf"\b{counted}\b", f"{accelerator}.gather_for_metrics({counted})", text_of(count), count=1
-        )
-        return [verbs.replace(part, whole)]
+        name = next(n for n in walk(count) if isinstance(n, ast.Name) and n.id == counted)
+        gathered = verbs.replace(name, f"{accelerator}.gather_for_metrics(", name, ")")
+        return [verbs.replace(part, verbs.written(context.tree, count, [gathered]))]
     if isinstance(part, ast.Name) and _asks_size(context, part) and own:
         # A target has as many rows, and is gathered for less.
         return [verbs.replace(part, f"{accelerator}.gather_for_metrics({own[0]})")]

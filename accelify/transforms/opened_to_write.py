@@ -35,7 +35,7 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         if _is_only_read(call, script.scope_of(call), tree.parent):
             message = f"HDF5 gives a file that is opened with mode {mode.value!r} to one process alone"
-            edit = verbs.replace(mode, '"r"' if tree.segment(mode).startswith('"') else "'r'")
+            edit = verbs.say(tree, mode, "r") or verbs.replace(mode, '"r"')
             yield context.change(FILES, call, message, [edit])
     for call, module, scope in come_to(script, _WORD):
         if context.is_guarded(call) or context.plan.on_main_only(call):

@@ -25,7 +25,7 @@ from accelify.analysis.metrics.own_share import OwnShare
 from accelify.analysis.metrics.recorded_sums import RecordedSums
 from accelify.analysis.models.weight_writes import model_changes
 from accelify.analysis.statements.slots import TOTAL, Held
-from accelify.analysis.syntax import dotted, text_of, walk
+from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.transforms.base import Change, Context, Rule, short
 
 FIGURE = Rule(
@@ -126,9 +126,10 @@ def _what_it_decides(context: Context, stmt: ast.If | ast.While) -> str:
         elif isinstance(node, ast.Call):
             found.add(_what_a_call_decides(context, node))
         elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            text = text_of(node)
             rate = isinstance(node, ast.Attribute) and _RATE.search(node.attr)
-            if rate or "param_groups" in text or text.endswith("['lr']"):
+            entry = isinstance(node, ast.Subscript) and is_constant(node.slice, "lr")
+            groups = any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in walk(node))
+            if rate or entry or groups:
                 found.add("trains")
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and _RATE.search(node.id):
             found.add("trains")
@@ -207,9 +208,7 @@ def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
             continue
         told.add(figure)
         if origin in followed.at_once:
-            name = (
-                context.tree.segment(origin).split("=")[0].strip() if isinstance(origin, ast.Assign) else name
-            )
+            name = context.tree.segment(origin.targets[0]) if isinstance(origin, ast.Assign) else name
         message = f"`{name}` covers one process's share of the data only, and is shown"
         if context.script.scope_of(call) is context.script.scope_of(origin):
             message += f" in line {context.tree.line_of(call)}"

@@ -16,7 +16,7 @@ from accelify.analysis.files.listed_beside import is_listed_beside
 from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.writing_calls import opens_for_writing
 from accelify.analysis.statements.done import calls_done
-from accelify.analysis.syntax import text_of
+from accelify.analysis.syntax import text_of, walk
 from accelify.transforms.base import Context
 from accelify.transforms.writing_statements import runs_command, written_paths
 
@@ -42,11 +42,11 @@ def needs_at_once(context: Context, run: list[ast.stmt]) -> bool:
 def read_back(context: Context, written: list[ast.stmt], until: ast.stmt | None = None) -> bool:
     """Whether a file that some statements write is read behind them, here or in a function that is told where it is."""
     tree, script = context.tree, context.script
-    paths = {tree.segment(path) for stmt in written for path in written_paths(context, stmt)}
+    paths = {text_of(path) for stmt in written for path in written_paths(context, stmt)}
     calls = calls_done(written)
     # What a command writes cannot be seen, and in a new folder every process may open its log.
     anything = any(runs_command(context, call) for call in calls)
-    folders = {tree.segment(call.args[0]) for call in calls if makes_folder(call) and call.args}
+    folders = {text_of(call.args[0]) for call in calls if makes_folder(call) and call.args}
     folder = any(makes_folder(call) for call in calls)
     if not paths and not anything and not folder:
         return False
@@ -55,7 +55,7 @@ def read_back(context: Context, written: list[ast.stmt], until: ast.stmt | None 
             continue
         if until is not None and tree.is_after(node, until):
             continue
-        given = [tree.segment(a) for a in [*node.args, *[kw.value for kw in node.keywords]]]
+        given = [text_of(a) for a in [*node.args, *[kw.value for kw in node.keywords]]]
         name = script.qualname(node.func) or ""
         if folder and name in _LOG_FILES:
             return True
@@ -66,11 +66,12 @@ def read_back(context: Context, written: list[ast.stmt], until: ast.stmt | None 
         ):
             return True
         if name.startswith(READING) and opens_for_writing(node, name) is None:
-            if any(path in text for path in paths for text in given):
+            every = [*node.args, *[kw.value for kw in node.keywords]]
+            if any(text_of(n) in paths for a in every for n in walk(a) if isinstance(n, ast.expr)):
                 return True
         callees = script.callees(node)
         if not callees and reads_by_name(name) and opens_for_writing(node, name) is None:
-            if paths & {tree.segment(bare_path(a)) for a in node.args}:
+            if paths & {text_of(bare_path(a)) for a in node.args}:
                 return True
         if any(context.effects.of(callee).reads for callee in callees):
             if any(path == text or path.startswith(f"{text}.") for path in paths for text in given):

@@ -85,4 +85,4 @@ def is_of_one_process(context: Context, limit: ast.expr) -> bool:
             for place in length.places(script)
         ):
             return True
-    return "num_processes" in context.tree.segment(limit)
+    return any(isinstance(n, ast.Attribute) and n.attr == "num_processes" for n in walk(limit))

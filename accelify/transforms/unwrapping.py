@@ -15,6 +15,7 @@ export(model.float(), x)  # by one    ->  export(accelerator.unwrap_model(model)
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
@@ -182,6 +183,16 @@ def _out_of_reach(context: Context, node: ast.Attribute) -> Change:
     return Change(finding, (), True, reason)
 
 
+def _without(arm: ast.expr, read: ast.Attribute) -> str:
+    """An expression as it is without an attribute that is read in it."""
+
+    class Without(ast.NodeTransformer):
+        def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+            return node.value if text_of(node) == text_of(read) else self.generic_visit(node)
+
+    return ast.unparse(Without().visit(copy.deepcopy(arm)))
+
+
 def _either_way(context: Context) -> Iterator[Change]:
     """`model.module if several else model` is one thing, whether the model is wrapped or not."""
     tree = context.tree
@@ -190,7 +201,7 @@ def _either_way(context: Context) -> Iterator[Change]:
             continue
         for arm, bare in ((choice.body, choice.orelse), (choice.orelse, choice.body)):
             inner = [n for n in walk(arm) if isinstance(n, ast.Attribute) and n.attr == "module"]
-            if len(inner) != 1 or tree.segment(arm).replace(".module", "", 1) != tree.segment(bare):
+            if len(inner) != 1 or _without(arm, inner[0]) != ast.unparse(bare):
                 continue
             model, accelerator = inner[0].value, context.accelerator(choice)
             if accelerator is None or not _is_prepared_name(context, model):

@@ -14,7 +14,6 @@ they know. Functions of modules that are not converted are a finding.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from accelify.analysis.models.parallel_wraps import is_behind, is_for_several, wrapped_models
@@ -110,13 +109,12 @@ class _Names:
         for name, model in by_name(context.script, nodes):
             if context.is_claimed(name) or not self.wraps_of(model, name):
                 continue
-            found = re.match(r"[rRuU]?(\"{3}|'{3}|\"|')(module\.)", tree.segment(name))
-            if found is None:
+            text = name.value if isinstance(name, ast.Constant) else None
+            gone = verbs.say(tree, name, text.removeprefix(PREFIX)) if isinstance(text, str) else None
+            if gone is None or not text.startswith(PREFIX):
                 mark = "the name has no `module.` before it any more"
                 yield context.todo(PARALLEL, name, f"{_LOST}: here one is asked for with it", mark)
                 continue
-            written = tree.segment(name)
-            gone = verbs.replace(name, written[: found.start(2)] + written[found.end(2) :])
             message = f"{_LOST}, and one is asked for with it here"
             yield context.change(PARALLEL, name, message, [gone], core=True)
 

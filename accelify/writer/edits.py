@@ -10,6 +10,7 @@ turns; a node stands for what is there, with whatever other edits make of it:
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,6 +19,7 @@ from accelify.analysis.syntax import Tree
 from accelify.writer.errors import EditError
 
 Piece: TypeAlias = str | ast.expr | ast.stmt
+_PLAIN_STRING = re.compile(r"([rRuU]?)(\"{3}|'{3}|\"|')(.*)\2", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,14 @@ def keep_receiver(call: ast.Call) -> Replace:
     return Replace(call, (call.func.value,))
 
 
+def say(tree: Tree, literal: ast.Constant, text: str) -> Replace | None:
+    """Have a string say something else, in the quotes that it has; None where it is no plain string."""
+    found = _PLAIN_STRING.fullmatch(tree.segment(literal))
+    if found is None or found[3] != literal.value:
+        return None
+    return Replace(literal, (f"{found[1]}{found[2]}{text}{found[2]}",))
+
+
 def todo(tree: Tree, node: ast.AST, code: str, message: str) -> InsertBefore:
     """A `# TODO(accelify CODE): message` comment above the statement of a node.
 
@@ -261,6 +271,7 @@ __all__ = [
     "node_of",
     "place_of",
     "replace",
+    "say",
     "text_of",
     "todo",
     "written",

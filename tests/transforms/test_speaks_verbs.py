@@ -39,7 +39,15 @@ def is_searched(module: ast.Module, segment: ast.Attribute) -> bool:
             inside = [getattr(right, "func", None) for right in node.comparators]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             func = node.func
-            searching = func.attr in ("find", "index", "split", "replace", "partition", "startswith", "endswith")
+            searching = func.attr in (
+                "find",
+                "index",
+                "split",
+                "replace",
+                "partition",
+                "startswith",
+                "endswith",
+            )
             inside = [getattr(func.value, "func", None)] if searching else []
             if isinstance(func.value, ast.Name) and func.value.id == "re":
                 inside = [getattr(argument, "func", None) for argument in node.args]
