@@ -78,6 +78,12 @@ class GatheredConversions:
             conversion.remaining = [f for f in conversion.remaining if f not in past]
         return list(self._found.values())
 
+    def left_behind(self, scripts: set[Path]) -> set[Path]:
+        """Of some scripts, those that stay as they are and call what others have changed."""
+        changed = {place for place, conversion in self._found.items() if conversion.changed}
+        called = [paths for c in self._found.values() if c.changed for _, paths in c.until]
+        return {path for path in scripts if path not in changed and any(path in paths for paths in called)}
+
     def has(self, path: Path) -> bool:
         """Whether a file was converted already, as a part of the group of an entry script."""
         return path.resolve() in self._entry

@@ -50,12 +50,18 @@ def convert_paths(paths: Iterable[Path], options: ConvertOptions | None = None) 
     Raises:
         SourceError: when one of them cannot be read.
     """
-    gathered, imports, scripts = GatheredConversions(), Imports(), list(paths)
+    imports, scripts = Imports(), list(paths)
     imports.converting = {path.resolve() for path in scripts}
-    for path in scripts:
-        if not gathered.has(path):
-            gathered.add(convert_project(Source.read(path), options, imports))
-    return gathered.conversions
+    while True:
+        gathered = GatheredConversions()
+        for path in scripts:
+            if not gathered.has(path):
+                gathered.add(convert_project(Source.read(path), options, imports))
+        left = gathered.left_behind(imports.converting)
+        if not left:
+            return gathered.conversions
+        # They call what they have called before: that has to go on to fit.
+        imports.converting -= left
 
 
 def convert_source(
@@ -138,7 +144,8 @@ def _convert(
     context.release()
     if others is not None and found.status == CONVERTED:
         # Scripts that import its functions are converted without it, and call them as before.
-        found.remaining += [finding for finding, _ in other_callers(others, plan)]
+        found.until = other_callers(others, plan)
+        found.remaining += [finding for finding, _ in found.until]
     return source.finished(found, options.runtime)
 
 

@@ -357,6 +357,16 @@ def test_what_is_converted_in_the_same_run_is_no_other_caller(tmp_path: Path) ->
     assert optional(found) == set()
 
 
+def test_what_stays_as_it_is_in_the_same_run_goes_on_to_fit(tmp_path: Path) -> None:
+    refused = MAIN + "import torch.distributed as dist\n\ndist.init_process_group('gloo')\n"
+    for name, text in (("tools", TOOLS), ("main", MAIN), ("second", refused)):
+        (tmp_path / f"{name}.py").write_text(text)
+    found = convert_paths([tmp_path / "main.py", tmp_path / "second.py"])
+    assert {one.status for one in found if one.source.path == tmp_path / "second.py"} == {"refused"}
+    assert optional(found) == {"train"}
+    assert not any(finding.code == "ACC409" for one in found for finding in one.remaining)
+
+
 def test_such_a_caller_does_what_it_did(tmp_path: Path) -> None:
     other = MAIN + "print(sum(p.double().sum().item() for p in net.parameters()))\n"
     other = other.replace("loader =", "torch.manual_seed(1)\nloader =")

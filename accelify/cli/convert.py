@@ -25,7 +25,7 @@ from accelify.cli.terminal import (
 from accelify.source import SourceError, make_folder, write_all
 
 if TYPE_CHECKING:
-    from accelify.conversion import Conversion, ConvertOptions
+    from accelify.conversion import Conversion, ConvertOptions, GatheredConversions
 
 
 class BatchSize(StrEnum):
@@ -135,14 +135,25 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
 
     Raises SourceError where a script that the user named cannot be worked on.
     """
+    inputs.imports.converting = {path.resolve() for path in inputs.scripts}
+    gathered, unread = _convert_each(inputs, options)
+    while left := gathered.left_behind(inputs.imports.converting):
+        # They call what they have called before: that has to go on to fit.
+        inputs.imports.converting -= left
+        gathered, unread = _convert_each(inputs, options)
+    for error in unread:
+        complain(str(error))
+    return gathered.conversions, len(unread)
+
+
+def _convert_each(inputs: Inputs, options: ConvertOptions) -> tuple[GatheredConversions, list[SourceError]]:
     from accelify.conversion import GatheredConversions
     from accelify.convert import convert_project
 
     gathered = GatheredConversions()
-    passed_over = 0
+    unread: list[SourceError] = []
     started: list[Path] = []
     aside: list[list[Conversion]] = []
-    inputs.imports.converting = {path.resolve() for path in inputs.scripts}
     for path in track(inputs.scripts, len(inputs.scripts), "converting"):
         if gathered.has(path):
             continue
@@ -152,8 +163,7 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
         except SourceError as error:
             if path in inputs.named:
                 raise
-            complain(str(error))
-            passed_over += 1
+            unread.append(error)
             continue
         if path not in inputs.named and group[0].status == "unchanged":
             # A folder's script that only looked like an entry point.
@@ -172,7 +182,7 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
         inputs.entries[folder] = [path for path in entries if path in started] or entries
     for group in aside if not gathered.conversions else ():
         gathered.add(group)
-    return gathered.conversions, passed_over
+    return gathered, unread
 
 
 def _targets(conversions: Sequence[Conversion], inputs: Inputs, output: str | None) -> dict[Path, Path]:
