@@ -429,7 +429,7 @@ def _blocked(source: Source, tree: Tree, name: str, blockers: list[Blocker]) -> 
     if status == REFUSED:
         for one in blockers:
             path, line, column = (
-                tree.locate(tree.start(one.node))
+                tree.place(one.node)
                 if one.node is not None and tree.parent(one.node) is not None  # else of a module it imports
                 else (name, 1, 1)
             )

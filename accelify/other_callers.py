@@ -108,7 +108,7 @@ def other_callers(
             message = (
                 f"`{shown}` {what}; not converted with it: {', '.join(str(caller) for caller in callers)}"
             )
-            path, line, column = script.tree.locate(script.tree.start(scope.node))
+            path, line, column = script.tree.place(scope.node)
             finding = Finding(
                 path,
                 line,
@@ -134,8 +134,8 @@ def _without_moves(
             lines.setdefault(finding.path, []).append(finding.line)
     for module in script.modules[1:] if lines else ():
         for scope in module.scopes.module.children.values():
-            path, first, _ = script.tree.locate(script.tree.start(scope.node))
-            last = script.tree.locate(script.tree.end(scope.node))[1]
+            path, first, _ = script.tree.place(scope.node)
+            last = script.tree.end_place(scope.node)[1]
             if scope not in threaded and any(first <= line <= last for line in lines.get(path, ())):
                 yield scope
 

@@ -82,7 +82,7 @@ class _Lowering:
         work = self.work
         work.known.distributed = True
         self._elsewhere()
-        calls = sorted(self.script.calls(), key=self.tree.start)
+        calls = self.tree.in_order(self.script.calls())
         for call in calls:
             name = self.script.qualname(call.func) or ""
             if name in k.DDP_WRAPPERS:
@@ -428,9 +428,7 @@ class _Lowering:
         """`dist.get_rank()`, `int(os.environ["LOCAL_RANK"])` become the Accelerator's."""
         work, ranks = self.work, self.ranks
         taken: set[ast.AST] = set()
-        for node in sorted(
-            [*self.tree.nodes(ast.Call), *self.tree.nodes(ast.Subscript)], key=self.tree.start
-        ):
+        for node in self.tree.in_order([*self.tree.nodes(ast.Call), *self.tree.nodes(ast.Subscript)]):
             if isinstance(getattr(node, "ctx", ast.Load()), ast.Store) or any(
                 a in taken for a in self.tree.ancestors(node)
             ):

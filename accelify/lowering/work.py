@@ -102,8 +102,8 @@ class Work:
         """Note what is taken out, under a rule's code and name."""
         self.touched = True
         self._rule = rule
-        path, line, column = self.tree.locate(self.tree.start(node))
-        _, end_line, end_column = self.tree.locate(self.tree.end(node))
+        path, line, column = self.tree.place(node)
+        _, end_line, end_column = self.tree.end_place(node)
         self.findings.append(
             Finding(
                 path, line, column, rule.code, rule.name, message, end_line, end_column,

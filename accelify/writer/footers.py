@@ -44,6 +44,7 @@ def _compound(node: Any, indent: str, unit: str, ends: bool) -> tuple[Any, list[
         return node, after
     parts = [name for name in _PARTS if getattr(node, name, None)]
     changes: dict[str, Any] = {}
+    new: Any
     for name in parts:
         old = getattr(node, name)
         last = ends and name == parts[-1]

@@ -97,7 +97,7 @@ def _seen_from(script: ScriptModel, loader: Thing) -> ast.Call | None:
         calls = [pair for scope in around for pair in script.interpreter.callers.get(scope, [])]
         own = [call for module, call in calls if module in script.modules]
         if own:
-            return min(own, key=script.tree.start)
+            return script.tree.first(own)
         around = [module.scopes.of(call) for module, call in calls if module.scopes.of(call) not in seen]
         seen.update(around)
     return None

@@ -117,7 +117,7 @@ def _is_reduced(script: ScriptModel, settled: Settled, slot: Slot, node: ast.exp
     for loop, texts in settled.get(slot.root, ()):
         if slot.text in texts or slot.text.removesuffix(slot.entry) in texts:
             # What stands in its `else` comes behind it.
-            if script.tree.start(node) > script.tree.end(loop.body[-1]):
+            if script.tree.is_after(node, loop.body[-1]):
                 return True
             if not any(a is loop for a in script.tree.ancestors(node)):
                 return True

@@ -75,7 +75,7 @@ def _in_one_case(script: ScriptModel, loader: Thing) -> str:
     if module is None or site is None:
         return "in one of several cases "
     tree = script.tree if module in script.modules else module.tree
-    path, line, _ = tree.locate(tree.start(site))
+    path, line, _ = tree.place(site)
     return f"where it is the loader of {Path(path).name}, line {line}, "
 
 

@@ -53,7 +53,7 @@ def bound_later(script: ScriptModel) -> Iterator[BoundLater]:
         return
     given = {key: tuple(_given(*key)) for key in reads}
     made = [s for s in script.tree.nodes(ast.Assign) if _makes_one(s)]
-    for stmt in sorted(made, key=script.tree.start):
+    for stmt in script.tree.in_order(made):
         target = stmt.targets[0]
         assert isinstance(target, ast.Name)
         for thing in sorted(script.things(stmt.value, v.INSTANCE), key=Thing.place):

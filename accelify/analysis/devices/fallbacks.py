@@ -42,7 +42,7 @@ def named_before(script: ScriptModel, stmt: ast.stmt) -> ast.Name | None:
     parameter = parameter and script.tree.parent(stmt) is scope.node
     if len(told) < len(others) or len(others) > 1 or parameter == bool(told):
         return None
-    return name if parameter or script.tree.start(told[0]) < script.tree.start(stmt) else None
+    return name if parameter or script.tree.is_before(told[0], stmt) else None
 
 
 def _lacks(script: ScriptModel, test: ast.expr) -> bool:

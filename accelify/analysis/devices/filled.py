@@ -47,7 +47,7 @@ class FilledBatches:
         if filled is None:
             filled = self._known[scope] = self._filled_in(scope)
         found = filled.get(text_of(node), ()) if filled else ()
-        before = [(s, value) for s, value in found if tree.end(s) <= tree.start(node)]
+        before = [(s, value) for s, value in found if tree.is_after(node, s)]
         around = set(tree.ancestors(node)) if before else set()
         return [value for _, value in before], any(tree.parent(s) in around for s, _ in before)
 

@@ -243,7 +243,7 @@ class _Body:
             operands, indices = self._together(node)
             met = [e for e in [*operands, *indices] if self.roots(e)]
             made = _NO_MAKERS.union(*map(self.makers, operands)) if met else _NO_MAKERS
-            for maker in sorted(made, key=self.module.tree.start):
+            for maker in self.module.tree.in_order(made):
                 yield self.scope, maker, self._beside(maker, met)
             if isinstance(node, ast.Call) and depth:
                 for callee in in_order(self.script.callees(node)):

@@ -50,7 +50,7 @@ class SelectedDevices:
         for call in calls:
             if getattr(call.func, "attr", getattr(call.func, "id", "")) == "set_device":
                 if self._qualname(module, scope, call.func) == _SELECTING and _is_same_for_all(call, scope):
-                    path, line, _ = module.tree.locate(module.tree.start(call))
+                    path, line, _ = module.tree.place(call)
                     found = (path, line)
                     break
         for call in calls if found is None else ():

@@ -115,7 +115,7 @@ def stops_first(module: Module, call: ast.Call) -> bool:
             asked = {
                 n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in walk(stmt.test)
             }
-            if module.tree.end(stmt) < module.tree.start(call) and any(
+            if module.tree.is_after(call, stmt) and any(
                 word in name for name in asked for word in ("exist", "isdir", "is_dir", "isfile", "is_file")
             ):
                 return True

@@ -466,7 +466,7 @@ class SideEffects:
 
     def _place(self, module: Module, node: ast.AST) -> tuple[str, int]:
         tree = module.tree
-        path, line, _ = tree.locate(tree.start(node))
+        path, line, _ = tree.place(node)
         return path, line
 
 

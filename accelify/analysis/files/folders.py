@@ -168,7 +168,7 @@ def _removed_beside(
     tree, found = script.tree, list[ast.stmt]()
     other = beside.orelse if making in beside.body else beside.body
     inside = {n for stmt in other for n in walk(stmt)}
-    for call in sorted((n for n in inside if isinstance(n, ast.Call)), key=tree.start):
+    for call in tree.in_order(n for n in inside if isinstance(n, ast.Call)):
         if not any(
             _is_within(one, path_text(script, path)) for path in _removed(script, call) for one in asked
         ):

@@ -116,9 +116,7 @@ class Containers:
             scope = self.script.scope_of(stmt)
             found.setdefault(scope, []).append(stmt)
             filled.add(scope)
-        return {
-            scope: sorted(stmts, key=self.tree.start) for scope, stmts in found.items() if scope in filled
-        }
+        return {scope: self.tree.in_order(stmts) for scope, stmts in found.items() if scope in filled}
 
     def _fillings(self, holder: Holder) -> list[ast.stmt]:
         found: list[ast.stmt] = []

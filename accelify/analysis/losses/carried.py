@@ -145,11 +145,11 @@ def made_last(script: ScriptModel, loop: BatchLoop, name: ast.Name) -> ast.expr 
         for stmt in (n for s in loop.body for n in walk(s))
         if isinstance(stmt, ast.Assign)
         and any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
-        and script.tree.end(stmt) <= script.tree.start(name)
+        and script.tree.is_after(name, stmt)
     ]
     if not before:
         return None
-    last = max(before, key=script.tree.start)
+    last = script.tree.last(before)
     return last.value if len(before) == 1 or last in loop.body else None
 
 

@@ -40,7 +40,7 @@ def gradient_numbers(
         numbers = _made_of(scope, given)
         weighing = _weighing(script, scope) & numbers if numbers else set()
         if reads and weighing:
-            yield GradientNumber(min(weighing), given, min(reads, key=script.tree.start))
+            yield GradientNumber(min(weighing), given, script.tree.first(reads))
 
 
 def _made_of(scope: Scope, given: str) -> set[str]:

@@ -78,7 +78,7 @@ class InputGradients:
             for n in scope.of_type(ast.Attribute)
             if n.attr == "grad" and isinstance(n.ctx, ast.Load) and isinstance(n.value, ast.Name)
         ]
-        return sorted(found, key=self.script.tree.start)
+        return self.script.tree.in_order(found)
 
     def _made_of(self, backward: Backward) -> set[str]:
         """The names that a loss is worked out from, through what its function assigns before the backward."""
@@ -86,14 +86,14 @@ class InputGradients:
         assigned = backward.scope.of_type(ast.Assign, ast.AugAssign)
         for stmt in sorted(assigned, key=tree.start, reverse=True):
             targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-            if tree.start(stmt) < tree.start(backward.call):
+            if tree.is_before(stmt, backward.call):
                 if found & {name for target in targets for name in target_names(target)}:
                     found |= set(names_in(stmt.value))
         return found
 
     def _is_behind(self, read: ast.Attribute, call: ast.Call) -> bool:
         """Whether a gradient is read behind a backward: by its place, or in a later turn of a loop over one batch."""
-        if self.script.tree.start(read) > self.script.tree.start(call):
+        if self.script.tree.is_before(call, read):
             return True
         loops = self.script.enclosing_loops(call)[:1]
         return any(loop not in self._loops and loop in self.script.tree.ancestors(read) for loop in loops)

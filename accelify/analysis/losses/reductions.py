@@ -148,8 +148,8 @@ class LossReductions:
         ]
         if len(given) > 1 and tree.parent(node) is not None:
             # Of several, the last one before it, where that is sure to be made.
-            before = [stmt for stmt in given if tree.end(stmt) <= tree.start(node)]
-            last = max(before, key=tree.start, default=None)
+            before = [stmt for stmt in given if tree.is_after(node, stmt)]
+            last = tree.last(before)
             given = [last] if last is not None and _stands_beside(tree, last, node) else []
         one = given[0] if len(given) == 1 else None
         plain = isinstance(one, ast.Assign) and dotted(one.targets[0]) == name
@@ -475,9 +475,9 @@ class LossReductions:
                 return criteria
             if not isinstance(tree.parent(tree.statement(site)), ast.Module):
                 return criteria
-            if tree.start(site) < tree.start(call):
+            if tree.is_before(site, call):
                 before.append((tree.statement(site), criterion))
-        last = max((stmt for stmt, _ in before), key=tree.start, default=None)
+        last = tree.last((stmt for stmt, _ in before))
         # `a() if test else b()` makes several in one statement.
         return [criterion for stmt, criterion in before if stmt is last] or criteria
 

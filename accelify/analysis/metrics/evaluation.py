@@ -125,7 +125,7 @@ def _inside_training(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> bool:
     direct = [b for b in script.backwards if b.scope is scope]
     outer = script.enclosing_loops(loop)
     return any(
-        script.tree.start(b.call) > script.tree.end(loop)
+        script.tree.is_after(b.call, loop)
         and script.enclosing_loops(b.call)[:1] == outer[:1]
         and bool(outer)
         and _shares_name(b.loss, loop)

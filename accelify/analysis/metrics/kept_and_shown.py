@@ -30,7 +30,7 @@ def shown_attribute(
         held_by: what an argument holds of one process's share of the data, if anything.
     """
     called = list(methods)
-    for stmt in sorted(origins, key=script.tree.start) if called else ():
+    for stmt in script.tree.in_order(origins) if called else ():
         call = stmt.value if isinstance(stmt, ast.Expr) else None
         if not isinstance(call, ast.Call):
             continue

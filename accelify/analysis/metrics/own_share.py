@@ -570,7 +570,7 @@ class OwnShare:
                     and isinstance(slot.owner, Scope)
                     and slot.root in target_names(loop.target)
                 ) and not makes_anew(loop.body, slot, besides)
-            if makes_anew([s for s in loop.body if self.tree.end(s) < self.tree.start(stmt)], slot):
+            if makes_anew([s for s in loop.body if self.tree.is_after(stmt, s)], slot):
                 return False
         if scope not in self._inner:
             return False

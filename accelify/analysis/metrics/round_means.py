@@ -187,8 +187,7 @@ class _Rounds:
             if any(
                 self._averages(n)
                 for n in self.script.reads(name, own)
-                if self.script.scope_of(n) is self.script.scope_of(call)
-                and self.tree.start(n) > self.tree.end(call)
+                if self.script.scope_of(n) is self.script.scope_of(call) and self.tree.is_after(n, call)
             ):
                 return True
         return False

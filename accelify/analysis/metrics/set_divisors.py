@@ -92,8 +92,6 @@ class SetDivisors:
             name = stmt.targets[0].id
             scope = self.script.scope_of(stmt).resolve(name)
             reads = self.script.reads(name, scope) if scope is not None else []
-            return not all(
-                is_shown(self.script, n) for n in reads if self.tree.start(n) > self.tree.end(stmt)
-            )
+            return not all(is_shown(self.script, n) for n in reads if self.tree.is_after(n, stmt))
         quotient = self.tree.parent(divisor)
         return isinstance(quotient, ast.BinOp) and not is_shown(self.script, quotient)

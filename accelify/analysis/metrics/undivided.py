@@ -28,8 +28,8 @@ def shown_undivided(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.Whil
     owner = scope.resolve(name) if name.isidentifier() else None
     if owner is None:
         return False
-    reads = [n for n in script.reads(name, owner) if tree.start(n) > tree.end(loop)]
-    if any(tree.start(n) > tree.end(loop) for n in tree.writes(name) if script.scope_of(n) is scope):
+    reads = [n for n in script.reads(name, owner) if tree.is_after(n, loop)]
+    if any(tree.is_after(n, loop) for n in tree.writes(name) if script.scope_of(n) is scope):
         return all(script.scope_of(n) is scope and is_shown(script, n) for n in reads) and bool(reads)
     whole = all(script.scope_of(n) is scope for n in reads)
     return whole and _all_of(_use(script, read, _FARTHEST) for read in reads) == _SHOWN

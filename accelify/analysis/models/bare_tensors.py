@@ -49,7 +49,7 @@ def tensors_updated_by_hand(script: ScriptModel, prepared: Set[Thing]) -> Iterat
     for (scope, name), found in reads.items():
         if not _is_updated(script, scope, name) or not _are_bare(script, found[0].value, stepped):
             continue
-        behind = sorted(found, key=script.tree.start)
+        behind = script.tree.in_order(found)
         backwards = [b.call for b in script.backwards if b.scope is scope]
         if backwards:
             behind = [r for r in behind if any(_follows(script, r, call) is not None for call in backwards)]

@@ -28,7 +28,7 @@ def is_run_only(script: ScriptModel, scope: Scope, call: ast.Call) -> bool:
     target = stmt.targets[0]
     if not isinstance(target, ast.Name) or stmt not in scope.node.body or scope.children:
         return False
-    behind = [n for n in _reads(scope, target.id) if tree.start(n) > tree.end(stmt)]
+    behind = [n for n in _reads(scope, target.id) if tree.is_after(n, stmt)]
     backward = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in scope.nodes)
     return backward and all(_runs(tree, name) for name in behind)
 
@@ -50,7 +50,7 @@ def copied_parameters(script: ScriptModel, function: Scope) -> set[str]:
             isinstance(t, ast.Name) and t.id == given.id for t in stmt.targets
         )
         others = [n for n in _reads(function, given.id) if n is not given]
-        if all(again and tree.start(n) > tree.end(call) for n in others):
+        if all(again and tree.is_after(n, call) for n in others):
             found.add(given.id)
     return found
 

@@ -105,7 +105,7 @@ def _is_moved_before(script: ScriptModel, call: ast.Call, model: v.Thing) -> boo
     return any(
         isinstance(move.func, ast.Attribute)
         and move.func.attr in ("to", "cuda")
-        and script.tree.start(move) < script.tree.start(call)
+        and script.tree.is_before(move, call)
         and model in script.models_of(move.func.value)
         for move in script.calls()
     )

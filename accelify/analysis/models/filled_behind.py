@@ -18,7 +18,7 @@ def filled_behind(script: ScriptModel, site: PrepareSite, item: Item) -> ast.Cal
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr not in _FILLING:
             continue
-        if script.scope_of(call) is site.scope and tree.start(call) > tree.end(site.after):
+        if script.scope_of(call) is site.scope and tree.is_after(call, site.after):
             if item.things & script.models_of(func.value):
                 return call
     return None

@@ -119,8 +119,8 @@ def taken_out_at(script: ScriptModel, merged: Merged, read: set[ast.Assign]) -> 
     names = {other.id for other in merged.others if isinstance(other, ast.Name)}
     scope = script.scope_of(merged.call)
     made = [s for s in read if script.scope_of(s) is scope and _target(s) in names]
-    last = max(made, key=script.tree.start, default=None)
-    if last is None or script.tree.start(last) > script.tree.start(merged.call):
+    last = script.tree.last(made)
+    if last is None or script.tree.is_before(merged.call, last):
         return None
     around = set(script.tree.ancestors(merged.call))
     choices = (ast.If, ast.For, ast.While, ast.Try, ast.ExceptHandler)

@@ -81,7 +81,7 @@ def is_behind(script: ScriptModel, node: ast.AST, wrap: ast.Call) -> bool:
     tree = script.tree
     scope, own = script.scope_of(wrap), script.scope_of(node)
     if scope is own:
-        return tree.start(node) > tree.start(wrap)
+        return tree.is_before(wrap, node)
     beside = [tree.start(c) for c in script.callers(own) if script.scope_of(c) is scope]
     return not beside or max(beside) > tree.start(wrap)
 

@@ -112,7 +112,7 @@ def _first_call(script: ScriptModel, scope: Scope, asked: str) -> ast.Call | Non
             if outer.kind == "function" and step not in seen:
                 seen.add(step)
                 queue.append(step)
-    return min(found, key=script.tree.start, default=None)
+    return script.tree.first(found)
 
 
 def _handed_on(call: ast.Call, scope: Scope, asked: str, outer: Scope) -> str:

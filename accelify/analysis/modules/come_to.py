@@ -26,7 +26,7 @@ def come_to(script: ScriptModel, *words: bytes) -> Iterator[tuple[ast.Call, Modu
     if not wanted:
         return
     seen: set[Scope] = set()
-    for call in sorted(script.calls(), key=script.tree.start):
+    for call in script.tree.in_order(script.calls()):
         ahead = in_order(script.callees(call))
         while ahead:
             scope = ahead.pop()

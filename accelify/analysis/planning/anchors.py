@@ -208,7 +208,7 @@ class Reach:
             return self._refuse(home, f"no call of `{_shown(home)}` is seen")
         for call in calls:
             caller = caller_of(self.script, call)
-            called = f"`{_shown(home)}` is called in line {self.tree.locate(self.tree.start(call))[1]}"
+            called = f"`{_shown(home)}` is called in line {self.tree.place(call)[1]}"
             if caller is not home and not self._feasible(caller, added):
                 if self._reads_a_definition(call):
                     return self._refuse(home, f"{called}, when a definition is read and before it is made")

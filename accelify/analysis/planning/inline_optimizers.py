@@ -42,7 +42,7 @@ def made_too_early(
         before = {
             thing
             for site in sites
-            if site.scope is script.scope_of(stmt) and script.tree.end(site.after) <= script.tree.start(stmt)
+            if site.scope is script.scope_of(stmt) and script.tree.is_after(stmt, site.after)
             for item in site.items
             if item.container is None
             for thing in item.things

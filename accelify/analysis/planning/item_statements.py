@@ -87,8 +87,7 @@ class ItemStatements:
     def _is_counted_before(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a loader is prepared only behind a statement that counts over it, and so before its length."""
         return any(
-            self.tree.end(c) < self.tree.start(stmt) and self.script.scope_of(c) is item.scope
-            for c in self.counted
+            self.tree.is_after(stmt, c) and self.script.scope_of(c) is item.scope for c in self.counted
         )
 
     def _kept_and_run(self, item: Item) -> bool:

@@ -330,7 +330,7 @@ class Placement(ItemStatements):
         again = [
             c
             for c in item.creations
-            if use is not None and self.tree.start(c) > self.tree.end(use) and not self._hands_back(c, item)
+            if use is not None and self.tree.is_after(c, use) and not self._hands_back(c, item)
         ]
         late = [
             c
@@ -390,7 +390,7 @@ class Placement(ItemStatements):
             if before:
                 return block, stmt
             if not inside:
-                if any(self.tree.start(c) < self.tree.start(stmt) for c in item.creations):
+                if any(self.tree.is_before(c, stmt) for c in item.creations):
                     return block, stmt
                 continue
             if stmt in item.creations:
@@ -421,7 +421,7 @@ class Placement(ItemStatements):
         limit = block.index(use) if use is not None else len(block)
         every = [s for s, where in item.holder.assignments if where is item.scope]
         return any(assigns_always(stmt, every) for stmt in block[:limit]) or any(
-            self.tree.start(s) < self.tree.start(block[0]) for s in every
+            self.tree.is_before(s, block[0]) for s in every
         )
 
 

@@ -228,9 +228,7 @@ class Plan(AcceleratorPlace):
             self.blockers.append(self.reasons.homeless(early, v.OPTIMIZER))
         for site in self.sites:
             for item in site.items:
-                if item.holder.cls is None and all(
-                    self.tree.start(c) > self.tree.end(site.after) for c in item.creations
-                ):
+                if item.holder.cls is None and all(self.tree.is_after(c, site.after) for c in item.creations):
                     message = f"`{item.holder.name}` is made only behind the place for prepare"
                     self.blockers.append(Blocker("ACC010", message, site.after))
                 late = filled_behind(self.script, site, item)

@@ -80,7 +80,7 @@ class Reasons:
         for call in script.calls():
             taker = self._takes_optimizer(call)
             if taker is not None:
-                line = script.tree.locate(script.tree.start(call))[1]
+                line = script.tree.place(call)[1]
                 message = (
                     f"its training loop may be in `{taker}`, which line {line} hands the optimizer and which is not "
                     "found in this project: put its folder on sys.path in this file or on PYTHONPATH, or convert it "
@@ -189,7 +189,7 @@ class Reasons:
             message = f"the {kind} `{name}` is handed to `{function.name}` by a caller outside of this file"
             return Blocker("ACC004", f"{message}; {_OUTSIDE}", function)
         module, call = calls[0]
-        path, line, _ = module.tree.locate(module.tree.start(call))
+        path, line, _ = module.tree.place(call)
         where = f"line {line}" if module is self.script.module else f"{Path(path).name}, line {line}"
         seen = f"what `{function.name}` is handed as `{name}` ({where}) is not seen to be "
         message = f"{seen}{'an' if kind[0] in 'aeiou' else 'a'} {kind}; name its class there"

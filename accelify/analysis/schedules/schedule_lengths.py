@@ -121,7 +121,7 @@ def runs_prepared(
     scope = script.scope_of(node)
     own = [s for s in chosen if s.scope is scope]
     if own or not chosen:
-        return not chosen or any(script.tree.start(node) > script.tree.end(s.after) for s in own)
+        return not chosen or any(script.tree.is_after(node, s.after) for s in own)
     owner = scope.owner_class
     if owner is not None and not scope.name.endswith("__init__"):
         if any(s.scope.owner_class is owner and s.scope.name.endswith("__init__") for s in chosen):

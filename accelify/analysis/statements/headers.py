@@ -25,7 +25,7 @@ def in_header(script: ScriptModel, node: Node, scope: Scope) -> bool:
     if scope.kind != "function" or not hasattr(node, "lineno"):
         return False
     assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    return script.tree.start(node) < script.tree.start(scope.node.body[0])
+    return script.tree.is_before(node, scope.node.body[0])
 
 
 def evaluating_scope(script: ScriptModel, node: Node) -> Scope:

@@ -81,7 +81,7 @@ def _is_bound_between(tree: Tree, around: ast.AST, block: ast.AST, node: ast.Nam
         isinstance(n, ast.Name)
         and n.id == node.id
         and isinstance(n.ctx, ast.Store)
-        and tree.start(n) < tree.start(node)
+        and tree.is_before(n, node)
         for stmt in branch[: branch.index(block) + 1]  # type: ignore[arg-type]
         for n in ast.walk(stmt)
     )
