@@ -287,7 +287,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         yield change
 
 
-def _moves(call: ast.Call) -> bool:
+def _moves(call: ast.expr) -> bool:
     """Whether something in a call is put on a device there."""
     return any(isinstance(n, ast.Attribute) and n.attr in ("to", "cuda") for n in walk(call))
 

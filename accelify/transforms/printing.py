@@ -256,7 +256,8 @@ def _loaded_again(context: Context, place: ast.stmt) -> ast.stmt | None:
         if script.qualname(call.args[0]) == "logging" and script.scope_of(call) is scope
         if isinstance(stmt := tree.statement(call), ast.Expr) and tree.is_before(place, stmt)
     ]
-    return tree.last(found)
+    last: ast.stmt | None = tree.last(found)
+    return last
 
 
 def _by_loguru(context: Context) -> Iterator[Change]:

@@ -109,8 +109,8 @@ class _Names:
         for name, model in by_name(context.script, nodes):
             if context.is_claimed(name) or not self.wraps_of(model, name):
                 continue
-            text = name.value if isinstance(name, ast.Constant) else None
-            gone = verbs.say(tree, name, text.removeprefix(PREFIX)) if isinstance(text, str) else None
+            text = str(name.value)
+            gone = verbs.say(tree, name, text.removeprefix(PREFIX))
             if gone is None or not text.startswith(PREFIX):
                 mark = "the name has no `module.` before it any more"
                 yield context.todo(PARALLEL, name, f"{_LOST}: here one is asked for with it", mark)

@@ -97,7 +97,8 @@ def _seen_from(script: ScriptModel, loader: Thing) -> ast.Call | None:
         calls = [pair for scope in around for pair in script.interpreter.callers.get(scope, [])]
         own = [call for module, call in calls if module in script.modules]
         if own:
-            return script.tree.first(own)
+            first: ast.Call | None = script.tree.first(own)
+            return first
         around = [module.scopes.of(call) for module, call in calls if module.scopes.of(call) not in seen]
         seen.update(around)
     return None

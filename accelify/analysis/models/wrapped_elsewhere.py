@@ -112,7 +112,8 @@ def _first_call(script: ScriptModel, scope: Scope, asked: str) -> ast.Call | Non
             if outer.kind == "function" and step not in seen:
                 seen.add(step)
                 queue.append(step)
-    return script.tree.first(found)
+    first: ast.Call | None = script.tree.first(found)
+    return first
 
 
 def _handed_on(call: ast.Call, scope: Scope, asked: str, outer: Scope) -> str:
