@@ -139,19 +139,13 @@ CALLERS = RuleEntry(
         Safety.MANUAL,
         10,
     ),
-    """A function, class or static method of a project leaves moves to the device to `prepare` now, or takes the
-Accelerator from a script that is converted in the same run, and a file that stays as it was calls it as before. Looked
-through are the files below the script's folder and the packages of the functions that changed, and below what holds
-both, in one project.
+    """A function, class or static method of a project leaves moves to the device to `prepare` now, and a file that
+stays as it was calls it as before. Looked through are the files below the script's folder and the packages of the
+functions that changed, and below what holds both, in one project.
 
-A project's files are converted together with the script that was named. Another one that calls the same function
-has to hand it an Accelerator too: convert it as well, where it trains, or make one there:
+Such a script prepares its model and its loader, or moves them itself before the call:
 
-    accelerator = Accelerator()
-    evaluate(accelerator, model, loader)
-
-Where a function no longer moves what it makes or is given, such a script prepares its model and its loader, or moves
-them itself before the call.""",
+    model, loader = Accelerator().prepare(model, loader)""",
 )
 
 UNREAD = RuleEntry(

@@ -334,6 +334,28 @@ def test_a_choice_in_both_branches_is_made_once() -> None:
     )
 
 
+def test_a_choice_in_every_branch_is_made_once() -> None:
+    check_transformed(
+        "setup",
+        """
+        if torch.cuda.is_available():
+            torch.cuda.set_device(0)
+            device = torch.device("cuda:0")
+            torch.backends.cudnn.benchmark = True
+        elif torch.backends.mps.is_available():
+            device = torch.device("mps")
+        else:
+            device = torch.device("cpu")
+        """,
+        """
+        accelerator = Accelerator()
+        device = accelerator.device
+        if torch.cuda.is_available():
+            torch.backends.cudnn.benchmark = True
+        """,
+    )
+
+
 def test_of_two_parts_the_one_that_stays() -> None:
     check_transformed("batch", "x, y = x.cuda(), torch.clamp(y, 0)", "y = torch.clamp(y, 0)")
 
