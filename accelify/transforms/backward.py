@@ -93,7 +93,7 @@ def _of_inputs(context: Context, backward: Backward, inputs: list[str]) -> Chang
     call = backward.call
     text = f"inputs=[{', '.join(inputs)}]"
     message = f"this backward is for `{inputs[0]}.grad`, and would average the parameters' gradients in vain"
-    return context.change(BACKWARD, call, message, [verbs.add_argument(call, text)], core=True)
+    return context.change(BACKWARD, call, message, [verbs.AddArgument(call, text)], core=True)
 
 
 def _accelerate_takes(name: str, call: ast.Call) -> bool:

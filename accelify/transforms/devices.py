@@ -214,7 +214,7 @@ def _left_to_defaults(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call)
         message = f"`{callee.name}` works on {text!r}, its default, on every process"
         if accelerator is not None:
-            edit = verbs.add_argument(call, f"{name}={device_for(script, name, accelerator)}")
+            edit = verbs.AddArgument(call, f"{name}={device_for(script, name, accelerator)}")
             yield context.change(CHOICE, call, message, [edit], core=True)
         elif ":" in text:
             yield context.change(CHOICE, call, f"{message}: give it the device of the process")

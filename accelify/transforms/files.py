@@ -208,7 +208,7 @@ def _may_be_there(context: Context, call: ast.Call) -> list[Edit]:
     edits: list[Edit] = []
     plain = context.script.qualname(call.func) == "os.mkdir"
     with contextlib.suppress(verbs.EditError):
-        edits.append(verbs.add_argument(call, "exist_ok=True"))
+        edits.append(verbs.AddArgument(call, "exist_ok=True"))
     if plain and isinstance(call.func, ast.Attribute):
         edits += [verbs.replace(call.func, call.func.value, ".makedirs")]
     elif plain:

@@ -92,7 +92,7 @@ def transform(context: Context) -> Iterator[Change]:
         edit: Edit
         try:
             if given is None:
-                edit = verbs.add_argument(call, f"map_location={accelerator}.device")
+                edit = verbs.AddArgument(call, f"map_location={accelerator}.device")
             elif _is_of_one_gpu(context, given):
                 edit = verbs.replace(given, f"{accelerator}.device")
             else:
@@ -122,7 +122,7 @@ def _to_host(context: Context, call: ast.Call) -> Iterator[Change]:
     if not loads_of_states(context.script, [call]):
         return
     with contextlib.suppress(verbs.EditError):
-        edit = verbs.add_argument(call, 'map_location="cpu"')
+        edit = verbs.AddArgument(call, 'map_location="cpu"')
         yield context.change(LOAD, call, "all processes would load this to the same device", [edit])
 
 

@@ -166,7 +166,7 @@ def _told(context: Context, call: ast.Call, callee: Scope, parameter: str, place
     edits: list[Edit] = []
     if accelerator is not None:
         with contextlib.suppress(verbs.EditError):
-            edits.append(verbs.add_argument(call, f"{parameter}={accelerator}.device"))
+            edits.append(verbs.AddArgument(call, f"{parameter}={accelerator}.device"))
     yield context.change(LOAD, call, message, edits)
 
 

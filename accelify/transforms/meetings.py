@@ -436,7 +436,7 @@ def _make_there(context: Context, maker: ast.Call, device: str) -> Edit:
     last = (context.script.qualname(maker.func) or "").rpartition(".")[2]
     if last in MAKERS - DRAWING and call_keyword(maker, "device") is None:
         try:
-            return verbs.add_argument(maker, f"device={device}")
+            return verbs.AddArgument(maker, f"device={device}")
         except verbs.EditError:
             pass
     # What is drawn is drawn where it was, so that it stays the same.

@@ -56,7 +56,7 @@ def _made_beside(one: MadeElsewhere) -> Edit | None:
     last = text_of(one.maker.func).rpartition(".")[2]
     try:
         if last not in DRAWING | HOST_MAKERS:
-            return verbs.add_argument(one.maker, f"device={device}")
+            return verbs.AddArgument(one.maker, f"device={device}")
         # What is drawn is drawn where it was, so that it stays the same.
         return verbs.replace(one.maker, one.maker, f".to({device})")
     except verbs.EditError:

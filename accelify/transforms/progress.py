@@ -191,7 +191,7 @@ def _disabled(context: Context, call: ast.Call, told: ast.expr | None, accelerat
     """The edits that turn a bar off on the other processes; on the first it is `told` what it was."""
     tree, off = context.tree, f"not {accelerator}.{_SILENT}"
     if told is None:
-        return [verbs.add_argument(call, f"disable={off}")]
+        return [verbs.AddArgument(call, f"disable={off}")]
     if is_constant(told, False):
         return [verbs.replace(told, off)]
     text = tree.segment(told)
@@ -202,7 +202,7 @@ def _disabled(context: Context, call: ast.Call, told: ast.expr | None, accelerat
 def _silenced(context: Context, call: ast.Call, accelerator: str) -> list[Edit]:
     os, line = module_at(context.script, call, "os")
     place = f'file=None if {accelerator}.{_SILENT} else open({os}.devnull, "w")'
-    edits: list[Edit] = [verbs.add_argument(call, place)]
+    edits: list[Edit] = [verbs.AddArgument(call, place)]
     if line is not None:
         edits.append(context.import_for(call, line))
     return edits

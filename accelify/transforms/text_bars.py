@@ -37,7 +37,7 @@ def transform(context: Context) -> Iterator[Change]:
         (os, _), (sys, _) = modules = [module_at(context.script, call, name) for name in ("os", "sys")]
         place = f'{sys}.stderr if {accelerator}.is_local_main_process else open({os}.devnull, "w")'
         try:
-            edits: list[Edit] = [verbs.add_argument(call, f"file={place}")]
+            edits: list[Edit] = [verbs.AddArgument(call, f"file={place}")]
         except verbs.EditError:
             continue
         edits += [context.import_for(call, line) for _, line in modules if line is not None]

@@ -94,7 +94,7 @@ class _Names:
                 yield context.todo(PARALLEL, source, f"{_LOST}: here they are read with it", mark)
                 continue
             prefix = "module" if source.func.attr in PAIRS else PREFIX
-            edits: list[Edit] = [verbs.add_argument(source, f'prefix="{prefix}"')]
+            edits: list[Edit] = [verbs.AddArgument(source, f'prefix="{prefix}"')]
             safety = None if self._are_sure(wraps) else Safety.REVIEW
             message = f"{_LOST}, and are read with it here"
             yield context.change(PARALLEL, source, message, edits, core=True, safety=safety)

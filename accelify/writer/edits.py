@@ -235,11 +235,6 @@ def text_of(edit: Edit) -> str:
     return ""
 
 
-def add_argument(call: ast.Call, text: str) -> AddArgument:
-    """Put one more argument at the end of a call."""
-    return AddArgument(call, text)
-
-
 def written(tree: Tree, node: ast.expr, edits: Iterable[Edit]) -> str:
     """The source of an expression with some edits made, for lines that take it elsewhere.
 
@@ -266,7 +261,6 @@ __all__ = [
     "PutUnder",
     "Replace",
     "Unwrap",
-    "add_argument",
     "keep_receiver",
     "node_of",
     "place_of",

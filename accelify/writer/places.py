@@ -187,13 +187,7 @@ def _braces(found: Any) -> list[list[Step]]:
     return [[(name, i)] for i, part in enumerate(parts) if isinstance(part, cst.FormattedStringExpression)]
 
 
-def _formatted(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    return []  # its format: the same node in libcst
-
-
 def _delete(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    if len(parent.targets) == 1 and not isinstance(found.target, cst.Tuple):
-        return [("target", None)]
     if len(parent.targets) == 1:
         return [("target", None)]
     return [("target", None), ("elements", index), ("value", None)]
@@ -221,7 +215,7 @@ _SPECIAL: dict[type[ast.AST], Any] = {
     ast.Call: _call,
     ast.Subscript: _subscript,
     ast.JoinedStr: _joined,
-    ast.FormattedValue: _formatted,
+    ast.FormattedValue: lambda *_: [],  # its format: the same node in libcst
     ast.Delete: _delete,
     ast.arguments: _arguments,
 }
