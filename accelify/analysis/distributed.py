@@ -48,7 +48,7 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
                 return Blocker(
                     "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already", node
                 )
-    if not any(word in module.tree.data for module in script.program.modules.values() for word in _WORDS):
+    if not any(module.tree.mentions(word) for module in script.program.modules.values() for word in _WORDS):
         return None  # no module of it can come to one of the names below
     for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
         if not isinstance(getattr(node, "ctx", None), ast.Load):

@@ -147,7 +147,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         found = {
             scope
             for module in self.program.modules.values()
-            if b"backward" in module.tree.data
+            if module.tree.mentions(b"backward")
             for scope in module.scopes.functions()
             if any(isinstance(n.func, ast.Attribute) and n.func.attr == "backward" for n in scope.calls)
         }

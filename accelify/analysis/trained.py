@@ -119,7 +119,7 @@ class TrainedModels:
         return {
             stepped
             for module in self.program.modules.values()
-            if module not in self.modules and b".step()" in module.tree.data
+            if module not in self.modules and module.tree.mentions(b".step()")
             for call in module.tree.nodes(ast.Call)
             if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and not call.args
             for stepped in self.interpreter.evaluate(module, module.scopes.of(call), call.func.value)

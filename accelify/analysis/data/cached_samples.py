@@ -48,7 +48,7 @@ def cached_samples(
         shared: loaders that give each process its own part of the data.
         alone: whether only one process comes to a node of the script.
     """
-    if not any(b"__getitem__" in module.tree.data for module in script.program.modules.values()):
+    if not any(module.tree.mentions(b"__getitem__") for module in script.program.modules.values()):
         return
     loaders = [
         thing

@@ -61,7 +61,7 @@ def early_draw(script: ScriptModel, anchor: Anchor, qualname: Qualname) -> Early
     """The first draw of data that surely runs before the Accelerator is made and that nothing seeds."""
     modules = list(dict.fromkeys([*script.modules, *script.program.modules.values()]))
     if not any(
-        b"rand" in m.tree.data or b"shuffle" in m.tree.data or b"_split" in m.tree.data for m in modules
+        m.tree.mentions(b"rand") or m.tree.mentions(b"shuffle") or m.tree.mentions(b"_split") for m in modules
     ):
         return None
     return _Draws(script, modules, qualname).first(_before(script, anchor))
@@ -223,7 +223,7 @@ def _seeded(script: ScriptModel, modules: list[Module], qualname: Qualname) -> d
     defaults = option_defaults(modules)
     # The modules that are converted have one tree together.
     for module in [m for m in modules if m is script.module or m not in script.modules]:
-        if b"seed" not in module.tree.data.lower() and b"state" not in module.tree.data:
+        if b"seed" not in module.tree.data.lower() and not module.tree.mentions(b"state"):
             continue
         for call in module.tree.nodes(ast.Call):
             last = (dotted(call.func) or "").rpartition(".")[2]

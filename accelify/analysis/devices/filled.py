@@ -32,7 +32,7 @@ class FilledBatches:
         self.script = script
         self._known: dict[Scope, _Filled] = {}
         self._own: dict[Scope, _Filled] = {}
-        self._moves_any = any(_MOVED_ENTRY.search(m.tree.data) for m in script.program.modules.values())
+        self._moves_any = any(m.tree.mentions(_MOVED_ENTRY) for m in script.program.modules.values())
 
     def behind(self, node: ast.Name | ast.Subscript) -> tuple[list[ast.expr], bool]:
         """The moved entries that a name or an entry holds where it is read, and whether it can hold nothing else."""

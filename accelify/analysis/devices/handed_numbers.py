@@ -36,7 +36,7 @@ def handed_numbers(script: ScriptModel) -> Iterator[HandedNumber]:
     others = {
         m
         for m in script.program.modules.values()
-        if m not in script.modules and any(word in m.tree.data for word in _PUTS)
+        if m not in script.modules and any(m.tree.mentions(word) for word in _PUTS)
     }
     for call in script.calls() if others else ():
         for callee in in_order(script.callees(call)):

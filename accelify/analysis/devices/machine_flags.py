@@ -21,7 +21,7 @@ class MachineFlags:
         self.script = script
         self._known: dict[tuple[Module, str], object] = {}
         for module in script.program.modules.values():
-            if b"is_available" in module.tree.data:
+            if module.tree.mentions(b"is_available"):
                 self._known |= {(module, name): True for name in _flags(module)}
 
     def holds(self, node: ast.Name | ast.Attribute) -> bool:

@@ -63,7 +63,7 @@ def made_elsewhere(script: ScriptModel, before: Locations, after: Locations) -> 
         before: where tensors lie in the script as it is.
         after: where they lie once prepare places its batches.
     """
-    if any(b"set_default_" in module.tree.data for module in script.program.modules.values()):
+    if any(module.tree.mentions(b"set_default_") for module in script.program.modules.values()):
         return
     for call in script.calls():
         for callee in in_order(script.callees(call)):
@@ -87,7 +87,7 @@ def typed_elsewhere(
         after: where they lie once prepare places its batches.
     """
     others = [m for m in script.program.modules.values() if m not in script.modules]
-    if not any(b"isinstance" in m.tree.data and _HOST_TYPED.search(m.tree.data) for m in others):
+    if not any(m.tree.mentions(b"isinstance") and m.tree.mentions(_HOST_TYPED) for m in others):
         return
     for call in script.calls():
         for callee in in_order(script.callees(call)):

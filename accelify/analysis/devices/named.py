@@ -169,7 +169,8 @@ def _is_written_out(script: ScriptModel, text: str) -> bool:
     named = [f"{word}({holder}".encode() for word in ("dump", "dumps", "save")]
     words = (b"vars(", b"__dict__", b"asdict(", *named)
     return bool(holder) and any(
-        any(word in module.tree.data for word in _DUMPING) and any(word in module.tree.data for word in words)
+        any(module.tree.mentions(word) for word in _DUMPING)
+        and any(module.tree.mentions(word) for word in words)
         for module in script.program.modules.values()
     )
 

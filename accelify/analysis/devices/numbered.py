@@ -28,7 +28,7 @@ class NumberedDevices:
 
     def stands_in(self, tree: Tree) -> bool:
         """Whether the source of a module has what may be such a place."""
-        return _PLACE.search(tree.data) is not None
+        return tree.mentions(_PLACE)
 
     def of(self, call: ast.Call) -> ast.expr | None:
         """What a call names its GPU by, where that is a number."""

@@ -75,7 +75,7 @@ def is_set_nowhere(script: ScriptModel, options: ast.expr | None, name: str) -> 
     if root.id == scope.self_name() or root.id not in {a.arg for a in scope.parameters()}:
         return False
     trees = {id(module.tree): module.tree for module in script.program.modules.values()}
-    if any(word in tree.data for tree in trees.values() for word in _FILES):
+    if any(tree.mentions(word) for tree in trees.values() for word in _FILES):
         return False
     return not any(_sets(node, name) for tree in trees.values() for node in tree.nodes(*_SETTING))
 

@@ -91,7 +91,7 @@ def _has_own_collation(loader: v.Thing) -> bool:
 
 
 def _has_word(module: Module) -> bool:
-    return b"numpy" in module.tree.data or _TYPED.search(module.tree.data) is not None
+    return module.tree.mentions(b"numpy") or module.tree.mentions(_TYPED)
 
 
 def _reads(
@@ -217,4 +217,4 @@ def _is_fetched(node: ast.expr) -> bool:
 
 def can_be_mended(read: HostRead) -> bool:
     """Whether the module can be given a copy to the host: one that trains is converted by itself."""
-    return read.certain and b".backward(" not in read.module.tree.data
+    return read.certain and not read.module.tree.mentions(b".backward(")

@@ -89,7 +89,7 @@ def runs_on_host(
 
 def _makes_on_host(script: ScriptModel) -> Callable[[Module, Scope, ast.expr], bool]:
     """What tells whether an expression makes a tensor on the host: never, where the program sets another default."""
-    if any(b"set_default_" in m.tree.data for m in script.program.modules.values()):
+    if any(m.tree.mentions(b"set_default_") for m in script.program.modules.values()):
         return lambda module, scope, node: False
 
     def makes(module: Module, scope: Scope, node: ast.expr) -> bool:

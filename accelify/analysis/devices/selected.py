@@ -29,7 +29,7 @@ class SelectedDevices:
         self._qualname = qualname
         self._known: dict[Scope, _Place | None] = {}
         others = [m for m in script.program.modules.values() if m not in script.modules]
-        self.any = any(b"set_device" in module.tree.data for module in others)
+        self.any = any(module.tree.mentions(b"set_device") for module in others)
 
     def by(self, call: ast.Call) -> tuple[Scope, _Place] | None:
         """The function of another module that a call runs, and the file and line where it selects a GPU."""

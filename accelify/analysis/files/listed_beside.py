@@ -25,7 +25,7 @@ def is_listed_beside(script: ScriptModel, stmt: ast.stmt, paths: Collection[ast.
         paths: the files' paths, as it writes them.
     """
     tree = script.tree
-    if not paths or not any(word in tree.data for word in _WORDS):
+    if not paths or not any(tree.mentions(word) for word in _WORDS):
         return False
     end, loops = tree.end(stmt), set(script.enclosing_loops(stmt))
     listed = [

@@ -66,7 +66,7 @@ class ListedLater:
             return True
         words = [name.rpartition(".")[2].encode() for name in (*_GOING_IN, *_LISTS)]
         modules = self.script.program.modules.values()
-        return any(word in module.tree.data for module in modules for word in words)
+        return any(module.tree.mentions(word) for module in modules for word in words)
 
     def _behind(self, scope: Scope, end: int, folders: _Folders, seen: frozenset[Scope]) -> bool:
         """Whether it is so in the rest of a function, or of those that call it."""

@@ -90,7 +90,9 @@ def with_callers(script: ScriptModel, calls: Collection[ast.Call]) -> set[ast.ex
 
 def loads_elsewhere(script: ScriptModel) -> set[ast.Call]:
     """The calls of functions of other modules that give back what they read: `return torch.load(path)`."""
-    others = {m for m in script.program.modules.values() if m not in script.modules and _LOAD in m.tree.data}
+    others = {
+        m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(_LOAD)
+    }
     return {
         call
         for call in (script.calls() if others else ())

@@ -63,7 +63,7 @@ class Chosen:
         found = self._choosing.get(module)
         if found is None:
             tree = module.tree
-            found = any(word in tree.data for word in _CHOOSING) or any(
+            found = any(tree.mentions(word) for word in _CHOOSING) or any(
                 _may_be_mask(node.slice) for node in tree.nodes(ast.Subscript)
             )
             self._choosing[module] = found

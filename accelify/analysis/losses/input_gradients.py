@@ -34,7 +34,7 @@ class InputGradients:
 
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
-        self._is_read = b".grad" in script.tree.data
+        self._is_read = script.tree.mentions(b".grad")
         self._loops = {loop for loop, _ in script.loader_loops} if self._is_read else set()
 
     def inputs(self, backward: Backward) -> list[str]:

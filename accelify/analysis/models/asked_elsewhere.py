@@ -38,7 +38,7 @@ def asked_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[AskedEl
     others = {
         module
         for module in script.program.modules.values()
-        if module not in script.modules and any(word in module.tree.data for word in _ASKING)
+        if module not in script.modules and any(module.tree.mentions(word) for word in _ASKING)
     }
     for call in script.calls() if others and models else ():
         for callee in in_order(script.callees(call)):

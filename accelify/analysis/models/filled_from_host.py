@@ -29,7 +29,7 @@ def filled_from_host(script: ScriptModel) -> set[Thing]:
     """The models that some function gives such weights, whatever module it stands in."""
     found: set[Thing] = set()
     for module in {id(m.tree): m for m in [script.module, *script.program.modules.values()]}.values():
-        if any(word in module.tree.data for word in _WORDS):
+        if any(module.tree.mentions(word) for word in _WORDS):
             for holder in _replaced(module):
                 if is_making(script, module.scopes.of(holder)):
                     continue

@@ -21,7 +21,7 @@ def backward_hooks(script: ScriptModel, in_training: Callable[[ast.Call], bool])
         script: its model.
         in_training: whether a call is made for the batches of a process's own share.
     """
-    if b"_hook(" not in script.tree.data and not any(b"_hook(" in m.tree.data for m in script.modules):
+    if not script.tree.mentions(b"_hook(") and not any(m.tree.mentions(b"_hook(") for m in script.modules):
         return
     for call in script.calls():
         if not isinstance(call.func, ast.Attribute) or len(call.args) != 1:

@@ -49,7 +49,9 @@ class Keeping:
 def keeping_objects(script: ScriptModel, models: Set[Thing]) -> Iterator[Keeping]:
     """The calls of a script that hand an object one of some models to keep, where it saves or loads their weights."""
     others = {
-        m for m in script.program.modules.values() if m not in script.modules and b"state_dict" in m.tree.data
+        m
+        for m in script.program.modules.values()
+        if m not in script.modules and m.tree.mentions(b"state_dict")
     }
     for call in script.calls() if others and models else ():
         for callee in in_order(script.callees(call)):
@@ -78,8 +80,8 @@ def _of_class(
         before = len(loads)
         calls = script.interpreter.calls
         loads |= {m for m in methods if any(calls.get(n, set()) & loads for n in m.calls)}
-    saving = saving if b"torch.save" in module.tree.data else None
-    loading = next(iter(sites.values()), None) if b"torch.load" in module.tree.data else None
+    saving = saving if module.tree.mentions(b"torch.save") else None
+    loading = next(iter(sites.values()), None) if module.tree.mentions(b"torch.load") else None
     if saving is not None or loading is not None:
         yield Keeping(call, model, callee, module, saving, loading, frozenset(loads))
 

@@ -21,7 +21,9 @@ def state_of_kept_size(classes: Iterable[Class]) -> tuple[Class, ast.Call, str] 
     """
     for cls in classes:
         methods = [m for m in cls.scope.children.values() if m.kind == "function"]
-        kept = _kept(methods) if b"atch" in cls.module.tree.data or b".bs" in cls.module.tree.data else set()
+        kept = (
+            _kept(methods) if cls.module.tree.mentions(b"atch") or cls.module.tree.mentions(b".bs") else set()
+        )
         for method in methods if kept else ():
             for node in method.nodes:
                 if isinstance(node, ast.Assign) and any(_is_own(t) for t in _targets(node)):

@@ -36,7 +36,7 @@ class Merged:
 
 def merged_weights(script: ScriptModel) -> Iterator[Merged]:
     """The places where a model is given its own weights with some of another dictionary among them."""
-    for call in script.calls() if _WORD in script.tree.data else ():
+    for call in script.calls() if script.tree.mentions(_WORD) else ():
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "load_state_dict":
             continue
         state = call_argument(call, 0, "state_dict")

@@ -41,7 +41,7 @@ def _splits_targets(cls: Class) -> bool:
 
 def wrapping_calls(script: ScriptModel) -> list[ast.Call]:
     """The calls of a script that wrap a model so."""
-    if not any(b"Parallel" in module.tree.data for module in script.program.modules.values()):
+    if not any(module.tree.mentions(b"Parallel") for module in script.program.modules.values()):
         return []  # the word stands in the name of every such class, or in that of one of its bases
     return [call for call in script.calls() if wraps_model(script, call)]
 

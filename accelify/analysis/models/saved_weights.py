@@ -36,7 +36,7 @@ def saves_weights(effects: SideEffects, call: ast.Call, models: set[Thing]) -> b
         if any(isinstance(a, (ast.If, ast.IfExp)) and _has_bare_names(a, func) for a in around):
             return False
         if any(isinstance(a, ast.Dict) for a in around):
-            return b"torch.save" in script.tree.data or any(_saves(effects, c) for c in script.calls())
+            return script.tree.mentions(b"torch.save") or any(_saves(effects, c) for c in script.calls())
         return any(isinstance(a, ast.Call) and _saves(effects, a) for a in around)
     return any(
         script.interpreter.module_of(callee) not in script.modules
@@ -109,7 +109,7 @@ def saved_whole(effects: SideEffects, call: ast.Call, models: set[Thing]) -> set
     found: set[str | None] = set()
     for callee in script.callees(call):
         module = script.interpreter.module_of(callee)
-        if module in script.modules or b"torch.save" not in module.tree.data:
+        if module in script.modules or not module.tree.mentions(b"torch.save"):
             continue
         given = {name for argument, name in handed_to(call, callee) if script.models_of(argument) & models}
         for node in callee.nodes if given else ():

@@ -30,7 +30,7 @@ def stray_unwrapping(
         known: the reads of which something is said, or done, already.
     """
     for module in dict.fromkeys([*script.modules, *script.program.modules.values()]):
-        if _WORD not in module.tree.data or _keeps_one(script, module):
+        if not module.tree.mentions(_WORD) or _keeps_one(script, module):
             continue
         converted = module in script.modules
         for read in _nodes(script, module):

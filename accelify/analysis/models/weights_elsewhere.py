@@ -34,7 +34,9 @@ class WeightsElsewhere:
 
 def weights_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[WeightsElsewhere]:
     """The calls of a script that hand such a function one of some models."""
-    others = {m for m in script.program.modules.values() if m not in script.modules and _WORD in m.tree.data}
+    others = {
+        m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(_WORD)
+    }
     for call in script.calls() if others and models else ():
         for callee in in_order(script.callees(call)):
             module = script.interpreter.module_of(callee)

@@ -43,7 +43,7 @@ def wrapped_elsewhere(script: ScriptModel) -> Iterator[WrappedElsewhere]:
 
 def _others(script: ScriptModel) -> list[Module]:
     modules = dict.fromkeys(script.program.modules.values())
-    return [m for m in modules if m not in script.modules and any(word in m.tree.data for word in _WORDS)]
+    return [m for m in modules if m not in script.modules and any(m.tree.mentions(word) for word in _WORDS)]
 
 
 def _of_module(script: ScriptModel, module: Module) -> Iterator[WrappedElsewhere]:

@@ -255,7 +255,7 @@ def _shown(script: ScriptModel, path: Path) -> str:
 def _staying(script: ScriptModel, word: bytes) -> Iterator[tuple[Path, bytes]]:
     """The program's modules that are not converted, out of other folders than the script's."""
     for module in script.program.modules.values():
-        if module not in script.modules and module.path is not None and word in module.tree.data:
+        if module not in script.modules and module.path is not None and module.tree.mentions(word):
             if script.path is None or module.path.parent.resolve() != script.path.parent.resolve():
                 yield module.path, module.tree.data
 

@@ -97,7 +97,7 @@ def is_run(script: ScriptModel, cls: Class) -> bool:
     """Whether the program comes to where a Function is applied: a criterion that nobody makes applies none."""
     name, seen = cls.name, set[Scope]()
     for module in dict.fromkeys(script.program.modules.values()):
-        if name.encode() not in module.tree.data:
+        if not module.tree.mentions(name.encode()):
             continue
         for node in module.tree.nodes(ast.Call, ast.Attribute):
             # `Look(lut)(x)`, `Look.apply(x, lut)`, or `look = Look.apply`.

@@ -22,7 +22,7 @@ def come_to(script: ScriptModel, *words: bytes) -> Iterator[tuple[ast.Call, Modu
         words: only of modules in whose source one of these stands.
     """
     apart = [m for m in script.program.modules.values() if m not in script.modules]
-    wanted = {m for m in apart if any(word in m.tree.data for word in words)}
+    wanted = {m for m in apart if any(m.tree.mentions(word) for word in words)}
     if not wanted:
         return
     seen: set[Scope] = set()

@@ -42,7 +42,7 @@ def begun_with(text: ast.expr) -> str:
 
 def names_begun(tree: Tree, node: ast.AST) -> list[str]:
     """How the names begin of what is looked up in some code: `eval("plot_" + kind)`, `globals()["train_" + kind]`."""
-    if b"eval(" not in tree.data and b"globals()" not in tree.data:
+    if not tree.mentions(b"eval(") and not tree.mentions(b"globals()"):
         return []
     texts: list[ast.expr] = []
     for part in walk(node):
@@ -91,7 +91,7 @@ def picks_by_name(tree: Tree) -> int | None:
 
 def made_by_configuration(tree: Tree) -> int | None:
     """The line at which a script makes what Hydra's configuration names: `hydra.utils.instantiate(cfg.agent)`."""
-    for call in tree.nodes(ast.Call) if b"hydra" in tree.data else ():
+    for call in tree.nodes(ast.Call) if tree.mentions(b"hydra") else ():
         if (dotted(call.func) or "").rpartition(".")[2] == "instantiate" and call.args:
             return tree.position(tree.start(call))[0]
     return None

@@ -14,7 +14,7 @@ _IMPORTING = frozenset({"import_module", "importlib.import_module", "__import__"
 
 def imports_by_name(tree: Tree) -> dict[ast.Call, str | None]:
     """The calls of a module that import one by its name, with the name; None where it is not known."""
-    if b"import_module" not in tree.data and b"__import__" not in tree.data:
+    if not tree.mentions(b"import_module") and not tree.mentions(b"__import__"):
         return {}
     calls = [call for call in tree.nodes(ast.Call) if dotted(call.func) in _IMPORTING and call.args]
     options = _options(tree) if calls else {}

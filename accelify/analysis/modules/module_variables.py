@@ -43,7 +43,7 @@ def _is_known_elsewhere(script: ScriptModel, name: str) -> bool:
     """Whether another module of the program may take the variable from its own: what it took stays as it was."""
     others = [m for m in script.program.modules.values() if m not in script.modules]
     return (
-        any(name.encode() in module.tree.data for module in others)
+        any(module.tree.mentions(name.encode()) for module in others)
         or any(alias.name == name for node in script.tree.nodes(ast.ImportFrom) for alias in node.names)
         or any(node.attr == name for node in script.tree.nodes(ast.Attribute))
     )

@@ -22,7 +22,7 @@ def is_main_test(test: ast.expr) -> bool:
 
 def own_main(tree: Tree) -> ast.If | None:
     """The part of a module that runs when it is started itself."""
-    if b"__main__" not in tree.data:
+    if not tree.mentions(b"__main__"):
         return None
     return next((s for s in tree.module.body if isinstance(s, ast.If) and is_main_test(s.test)), None)
 

@@ -20,7 +20,7 @@ from accelify.analysis.values import Imported
 
 def casts_its_own_way(script: ScriptModel) -> bool:
     """Whether a script's own casts differ from the Accelerator's, which hold for every forward of a prepared model."""
-    if not any(b"autocast" in module.tree.data for module in script.program.modules.values()):
+    if not any(module.tree.mentions(b"autocast") for module in script.program.modules.values()):
         return False
     autocasts = [c for c in script.calls() if script.qualname(c.func) in k.AUTOCAST_CLASSES]
     if not script.understands_precision:
@@ -42,7 +42,7 @@ def _models_cast(script: ScriptModel) -> bool:
     if not any(script.qualname(c.func) in k.SCALER_CLASSES for c in script.calls()):
         return False
     for module in script.program.modules.values():
-        if module in script.modules or b"autocast" not in module.tree.data:
+        if module in script.modules or not module.tree.mentions(b"autocast"):
             continue
         for call in module.tree.nodes(ast.Call):
             if (dotted(call.func) or "").endswith("autocast"):

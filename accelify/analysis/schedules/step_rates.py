@@ -35,7 +35,7 @@ class StepRate(NamedTuple):
 
 def step_rates(script: ScriptModel, loop: Loop) -> Iterator[StepRate]:
     """The learning rates that one function each, or a loop over batches itself, sets by counting steps."""
-    if not any(_GROUPS in m.tree.data for m in (*script.modules, *script.program.modules.values())):
+    if not any(m.tree.mentions(_GROUPS) for m in (*script.modules, *script.program.modules.values())):
         return
     steps = CountedSteps(script, loop)
     if steps.counted_by_length(script.enclosing_loops(loop)):

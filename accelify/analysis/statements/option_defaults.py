@@ -31,7 +31,7 @@ def option_defaults(modules: Iterable[Module]) -> dict[str, object]:
     found: dict[str, object] = {}
     unsure: set[str] = set()
     for module in modules:
-        for call in module.tree.nodes(ast.Call) if b"add_argument" in module.tree.data else ():
+        for call in module.tree.nodes(ast.Call) if module.tree.mentions(b"add_argument") else ():
             if getattr(call.func, "attr", "") != "add_argument":
                 continue
             name = option_name(call)

@@ -19,7 +19,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 def tests_tensors(tree: Tree) -> bool:
     """Whether a script asks such a thing at all."""
-    return any(word in tree.data for word in (b"isinstance(", b"is_tensor("))
+    return any(tree.mentions(word) for word in (b"isinstance(", b"is_tensor("))
 
 
 def is_tensor_if(test: ast.expr, name: str) -> bool | None:

@@ -26,7 +26,7 @@ def is_unread(script: ScriptModel, value: ast.expr, far: int = 0) -> bool:
         return False
     if not tree.is_within(value, {stmt.value}) or _is_handed_on(script, value, stmt):
         return False
-    if b"__dict__" in tree.data:
+    if tree.mentions(b"__dict__"):
         return False
     if any(dotted(call.func) in _BY_NAME for call in script.calls()):
         return False
@@ -70,7 +70,7 @@ def _target_is_unread(
 def _is_mentioned(script: ScriptModel, name: str, *, attribute: bool) -> bool:
     """Whether an attribute is read anywhere in the program, or a module's name from another module."""
     for module in script.interpreter.program.modules.values():
-        if name.encode() not in module.tree.data:
+        if not module.tree.mentions(name.encode()):
             continue
         if not attribute and module not in script.modules:
             return True
