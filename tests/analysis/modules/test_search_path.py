@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from accelify.analysis.modules.search_path import roots_of
+from accelify.analysis.modules.search_path import is_of_python, module_file, roots_of
 from accelify.analysis.program import Program
 from accelify.analysis.syntax import Tree
 from accelify.convert import convert_paths
@@ -161,3 +162,12 @@ def test_the_folders_of_the_environment_that_lie_elsewhere_are_not_looked_into(
     (elsewhere / "net.py").write_text("def make():\n    return 1\n")
     monkeypatch.setenv("PYTHONPATH", str(elsewhere))
     assert not finds(project, "")
+
+
+def test_python_s_library_is_no_project_and_what_is_installed_below_it_can_be() -> None:
+    library = Path(sysconfig.get_path("stdlib")).resolve()
+    assert (library / "json" / "tool.py").is_file()
+    assert module_file(["json", "tool"], [library]) is None
+    assert module_file(["decoder"], [library / "json"]) is None
+    assert not is_of_python(library / "site-packages")
+    assert not is_of_python(library.parent)
