@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -126,9 +125,12 @@ def _together(one: Conversion, other: Conversion) -> Conversion | None:
     text = merged(one.source.text, one.new_text, other.new_text)
     if text is None:
         return None
+    from accelify.writer.checks import check
+    from accelify.writer.errors import EditError
+
     try:
-        compile(text, "<converted>", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
-    except (SyntaxError, ValueError):
+        check([one.source.text], [text], [one.source.tree], [str(one.source.path)])
+    except (EditError, SyntaxError, ValueError):
         return None
     return replace(
         one,
