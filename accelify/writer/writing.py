@@ -12,6 +12,7 @@ from accelify.obsolete_keywords import OBSOLETE, masked
 from accelify.writer.application import Application
 from accelify.writer.edits import Delete, DropElse, Edit, Replace, node_of
 from accelify.writer.errors import EditError
+from accelify.writer.folded import Folded
 from accelify.writer.given_back import with_lost_blanks
 from accelify.writer.rows import block_of_rows, rows_of
 from accelify.writer.templates import expression
@@ -49,7 +50,12 @@ class Written:
     def __init__(self, tree: Tree, edits: Iterable[Edit], copied: Iterable[ast.AST] = ()) -> None:
         self.tree = tree
         self.work = Application(tree, edits)
+        copied = list(copied)
         self.work.touch(copied)
+        # Statements that libcst has to read as they are: what is written anew, or put elsewhere.
+        self.whole = {*copied, *self.work.rewrites, *self.work.joined} | {
+            tree.statement(piece) for edit in self.work.edits for piece in _nodes_of(edit)
+        }
         parts: list[bytes] = []
         cursor = size = 0
         # What was read by libcst: the new tree, the statements, and where they begin and end, before and after.
@@ -59,7 +65,7 @@ class Written:
                 start = tree.line_end(tree.end(module.body[first - 1])) if first else begin
                 stop = tree.line_end(tree.end(module.body[last])) if last + 1 < len(module.body) else end
                 block = module.body[first : last + 1]
-                new, data = self._region(module.body, block, tree.data[start:stop])
+                new, data = self._region(module.body, block, start, stop)
                 size += start - cursor
                 self.regions.append((new, block, (start, stop), (size, size + len(data))))
                 parts += [tree.data[cursor:start], data]
@@ -69,9 +75,12 @@ class Written:
         self.data = b"".join(parts)
         self._check()
 
-    def _region(self, body: list[ast.stmt], block: list[ast.stmt], data: bytes) -> tuple[cst.Module, bytes]:
+    def _region(
+        self, body: list[ast.stmt], block: list[ast.stmt], start: int, stop: int
+    ) -> tuple[cst.Module, bytes]:
         """Some statements at the top of a file, with what stands above them, as they become: a tree and its text."""
-        text = data.decode("utf-8")
+        folded = Folded(self.tree, block, start, stop, self.work.touched, self.whole)
+        text = folded.text
         carriage = "\r" in text.replace("\r\n", "") or ("\n" not in text and self.tree.newline == "\r")
         if carriage and "\n" in text:
             raise EditError("line ends of several kinds stand side by side")
@@ -109,6 +118,7 @@ class Written:
         code: str = new.code if new.body or new.footer else ""
         if hidden is not None:
             code = code.replace(hidden[1], OBSOLETE)
+        code = folded.unfolded(code)
         return new, (code.replace("\n", "\r") if carriage else code).encode("utf-8")
 
     def _check(self) -> None:
@@ -133,6 +143,12 @@ class Written:
                 edit,
             )
             raise work.collision(node_of(edit), other, edit)
+
+
+def _nodes_of(edit: Edit) -> list[ast.AST]:
+    """The nodes that are put in the place of another one."""
+    pieces = edit.pieces if isinstance(edit, Replace) else ()
+    return [piece for piece in pieces if not isinstance(piece, str)]
 
 
 def _goes(work: Application, edit: Delete) -> bool:
