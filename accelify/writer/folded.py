@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from accelify.analysis.syntax import Tree, children
 
@@ -19,37 +19,23 @@ _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 
 
 class Folded:
-    """Some statements of a script with names in the place of those that lie on one line and stay as they are.
+    """A part of a script with names in the place of some of its statements.
 
     Args:
         tree: the script.
-        block: the statements.
-        start: where what is read of them begins.
+        lines: those statements, in source order.
+        start: where the part begins.
         stop: where it ends.
-        touched: the nodes that change, or have one below them or a place beside them that does.
-        whole: statements that are read as they are.
     """
 
-    def __init__(
-        self,
-        tree: Tree,
-        block: Sequence[ast.stmt],
-        start: int,
-        stop: int,
-        touched: Collection[ast.AST],
-        whole: Collection[ast.AST],
-    ) -> None:
+    def __init__(self, tree: Tree, lines: Iterable[ast.stmt], start: int, stop: int) -> None:
         self._lines: list[str] = []
         parts: list[str] = []
-        if not tree.mentions(_NAME):
-            for stmt in _simple(block):
-                if stmt.lineno != stmt.end_lineno or stmt in whole:
-                    continue
-                if stmt not in touched or not any(child in touched for child in children(stmt)):
-                    begin, end = tree.start(stmt), tree.end(stmt)
-                    parts += [tree.data[start:begin].decode("utf-8"), f"{_NAME}{len(self._lines)}_"]
-                    self._lines.append(tree.data[begin:end].decode("utf-8"))
-                    start = end
+        for stmt in lines if not tree.mentions(_NAME) else ():
+            begin, end = tree.start(stmt), tree.end(stmt)
+            parts += [tree.data[start:begin].decode("utf-8"), f"{_NAME}{len(self._lines)}_"]
+            self._lines.append(tree.data[begin:end].decode("utf-8"))
+            start = end
         self.text = "".join([*parts, tree.data[start:stop].decode("utf-8")])
 
     def unfolded(self, code: str) -> str:
@@ -57,11 +43,20 @@ class Folded:
         return _NAMES.sub(lambda name: self._lines[int(name[1])], code) if self._lines else code
 
 
-def _simple(block: Sequence[ast.AST]) -> Iterator[ast.stmt]:
-    """The simple statements of a block and of those in it, in source order."""
+def unchanged_lines(
+    block: Sequence[ast.AST], touched: Collection[ast.AST], whole: Collection[ast.AST]
+) -> Iterator[ast.stmt]:
+    """The simple statements of a block, and of those in it, that lie on one line and stay as they are.
+
+    Args:
+        block: the statements.
+        touched: the nodes in or beside which something changes.
+        whole: statements that are not among them, whatever is touched.
+    """
     for node in block:
-        if isinstance(node, _SIMPLE):
-            yield node
-        else:
+        if not isinstance(node, _SIMPLE):
             for name in _BLOCKS:
-                yield from _simple(getattr(node, name, ()))
+                yield from unchanged_lines(getattr(node, name, ()), touched, whole)
+        elif node.lineno == node.end_lineno and node not in whole:
+            if node not in touched or not any(child in touched for child in children(node)):
+                yield node

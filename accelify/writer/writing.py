@@ -12,7 +12,7 @@ from accelify.obsolete_keywords import OBSOLETE, masked
 from accelify.writer.application import Application
 from accelify.writer.edits import Delete, DropElse, Edit, Replace, node_of
 from accelify.writer.errors import EditError
-from accelify.writer.folded import Folded
+from accelify.writer.folded import Folded, unchanged_lines
 from accelify.writer.given_back import with_lost_blanks
 from accelify.writer.rows import block_of_rows, rows_of
 from accelify.writer.templates import expression
@@ -24,7 +24,7 @@ def apply(tree: Tree, edits: Iterable[Edit]) -> bytes:
     Raises:
         EditError: when two edits want the same node, or one cannot be made at its place.
     """
-    return Written(tree, edits).data
+    return Written(tree, edits, folds=True).data
 
 
 def expression_with(tree: Tree, node: ast.expr, edits: Iterable[Edit]) -> str:
@@ -45,17 +45,20 @@ class Written:
         tree: the script.
         edits: what is to be done.
         copied: nodes that are written anew though nothing changes in them, to try the writer out.
+        folds: whether libcst is spared the lines that nothing changes: of them `regions` do not tell then.
     """
 
-    def __init__(self, tree: Tree, edits: Iterable[Edit], copied: Iterable[ast.AST] = ()) -> None:
+    def __init__(
+        self, tree: Tree, edits: Iterable[Edit], copied: Iterable[ast.AST] = (), folds: bool = False
+    ) -> None:
         self.tree = tree
         self.work = Application(tree, edits)
-        copied = list(copied)
         self.work.touch(copied)
-        # Statements that libcst has to read as they are: what is written anew, or put elsewhere.
-        self.whole = {*copied, *self.work.rewrites, *self.work.joined} | {
+        # Statements of which libcst has to read all: what is written anew, or put elsewhere.
+        self._whole = {*self.work.rewrites, *self.work.joined} | {
             tree.statement(piece) for edit in self.work.edits for piece in _nodes_of(edit)
         }
+        self._folds = folds
         parts: list[bytes] = []
         cursor = size = 0
         # What was read by libcst: the new tree, the statements, and where they begin and end, before and after.
@@ -79,7 +82,8 @@ class Written:
         self, body: list[ast.stmt], block: list[ast.stmt], start: int, stop: int
     ) -> tuple[cst.Module, bytes]:
         """Some statements at the top of a file, with what stands above them, as they become: a tree and its text."""
-        folded = Folded(self.tree, block, start, stop, self.work.touched, self.whole)
+        lines = unchanged_lines(block, self.work.touched, self._whole) if self._folds else ()
+        folded = Folded(self.tree, lines, start, stop)
         text = folded.text
         carriage = "\r" in text.replace("\r\n", "") or ("\n" not in text and self.tree.newline == "\r")
         if carriage and "\n" in text:
