@@ -82,8 +82,7 @@ def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
     from accelify.writer.writing import apply
 
     data = apply(tree, edits)
-    modules = [module for module, _, _ in tree.parts()]
-    check(_texts(tree, tree.data), _texts(tree, data), modules, tree.paths())
+    check(tree, _texts(tree, tree.data), _texts(tree, data), tree.paths())
     return data
 
 

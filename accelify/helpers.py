@@ -56,7 +56,7 @@ def _mended(helper: Source, tree: Tree, edits: list[Edit], findings: list[Findin
 
     try:
         text = apply(tree, edits).decode("utf-8")
-        check([tree.text], [text], [tree.module], [str(helper.path)])
+        check(tree, [tree.text], [text], [str(helper.path)])
     except (EditError, SyntaxError, ValueError) as error:
         why = str(error) if isinstance(error, EditError) else "its edits do not fit together"
         left = [finding.not_done(why) for finding in findings]

@@ -58,6 +58,8 @@ class Thing(Value):
     made_by: tuple[ast.Call, ...] = ()
     # The other classes that it can be of, where one of several is made in one place.
     others: list[Class] = field(default_factory=list)
+    # What it was taken for before its use showed what it is: longer where its kind has changed.
+    earlier_kinds: list[str] = field(default_factory=list)
 
     def link(self, relation: str) -> set[Thing]:
         """The things a relation leads to."""

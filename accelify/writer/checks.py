@@ -4,49 +4,86 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import symtable
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import Tree, walk
 from accelify.writer.errors import EditError
 
 _LONGEST_CALL = 60
+_LINE_ENDS = re.compile(r"\r\n|\r|\n")
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _KNOWN = frozenset({*dir(builtins), *vars(builtins), "__file__", "__path__", "__annotations__", "__class__"})
 
 
-def check(
-    before: Sequence[str], after: Sequence[str], modules: Sequence[ast.Module], files: Sequence[str]
-) -> None:
+class _File:
+    """One file as it was, or as it is to be written."""
+
+    def __init__(self, name: str, text: str, tree: ast.Module, shift: int = 0) -> None:
+        self.name = name
+        self.text = text
+        self.tree = tree
+        self.signatures = dict(_signatures(tree))
+        self._shift = shift
+
+    @cached_property
+    def top(self) -> list[tuple[ast.stmt, str]]:
+        """The statements at the top of the file, each with the lines that it stands on."""
+        lines = _LINE_ENDS.split(self.text)
+        found = []
+        for stmt in self.tree.body:
+            decorators = getattr(stmt, "decorator_list", ())
+            first = min(node.lineno for node in (stmt, *decorators)) - self._shift
+            found.append((stmt, "\n".join(lines[first - 1 : (stmt.end_lineno or 0) - self._shift])))
+        return found
+
+    def changed_since(self, old: _File) -> ast.Module:
+        """The file without its functions and classes that stand as they stood: whether they compile is as before."""
+        known = {text for stmt, text in old.top if isinstance(stmt, _DEFINITIONS)}
+        body = [s for s, text in self.top if not isinstance(s, _DEFINITIONS) or text not in known]
+        return ast.Module(body, [])
+
+
+def check(tree: Tree, before: Sequence[str], after: Sequence[str], names: Sequence[str]) -> None:
     """Look at some files that are edited together.
 
     Args:
+        tree: what was read of them.
         before: their texts as they were; `async=` of old releases of torch may stand in them.
         after: their texts as they are to be written, in the same order.
-        modules: what was read of the texts as they were.
-        files: what the files are called.
+        names: what they are called.
 
     Raises:
         EditError: when one binds a name no longer, or a call does not fit its function any more.
         SyntaxError: when one is not Python.
         ValueError: when one is not Python.
     """
-    trees = [ast.parse(text) for text in after]
-    for old, new, tree, file in zip(before, after, trees, files, strict=True):
-        if old == new:
+    files = [
+        _File(name, text, module, tree.position(begin)[0] - 1)
+        for name, text, (module, begin, _) in zip(names, before, tree.parts(), strict=True)
+    ]
+    edited = [
+        old if old.text == text else _File(old.name, text, ast.parse(text))
+        for old, text in zip(files, after, strict=True)
+    ]
+    for old, new in zip(files, edited, strict=True):
+        if new is old:
             continue
         try:
-            compile(tree, "<converted>", "exec", dont_inherit=True)
+            compile(new.changed_since(old), "<converted>", "exec", dont_inherit=True)
         except SyntaxError:
-            if _compiles(old):  # else it is no worse than it was
+            if _compiles(old.text):  # else it is no worse than it was
                 raise
-        missing = unbound(new)
-        if missing and (missing := missing - _unbound_before(old)):
+        missing = unbound(new.text)
+        if missing and (missing := missing - _unbound_before(old.text)):
             name = min(missing)
-            line = next((n.lineno for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name), 1)
-            where = f"{file}, where line {line} of what would be written reads it"
+            line = next((n.lineno for n in ast.walk(new.tree) if isinstance(n, ast.Name) and n.id == name), 1)
+            where = f"{new.name}, where line {line} of what would be written reads it"
             raise EditError(f"`{name}` would be bound nowhere in {where}: bind that name above it")
-    _check_calls(modules, trees, files)
+    _check_calls(files, edited)
 
 
 def _compiles(text: str) -> bool:
@@ -69,14 +106,14 @@ def unbound(text: str) -> frozenset[str]:
     }
     read: set[str] = set()
     for scope in _tables(table):
-        for symbol in scope.get_symbols():
-            name = symbol.get_name()
+        # Only of these a symbol is made, which takes long: of what functions have of their own none is asked for.
+        names = scope.get_globals() if isinstance(scope, symtable.Function) else scope.get_identifiers()
+        for symbol in map(scope.lookup, {*names} - bound - _KNOWN):
             if symbol.is_declared_global() and symbol.is_assigned():
-                bound.add(name)
-            top = scope is table
-            if symbol.is_referenced() and (symbol.is_global() or top):
-                read.add(name)
-    return frozenset(name for name in read - bound - _KNOWN if not name.startswith("__"))
+                bound.add(symbol.get_name())
+            if symbol.is_referenced() and (symbol.is_global() or scope is table):
+                read.add(symbol.get_name())
+    return frozenset(name for name in read - bound if not name.startswith("__"))
 
 
 def _unbound_before(text: str) -> frozenset[str]:
@@ -94,24 +131,21 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
         yield from _tables(child)
 
 
-def _check_calls(old_trees: Sequence[ast.Module], trees: Sequence[ast.Module], files: Sequence[str]) -> None:
+def _check_calls(old: Sequence[_File], new: Sequence[_File]) -> None:
     """Complain of a call that fitted its function and does not any more."""
-    new = [dict(_signatures(tree)) for tree in trees]
-    old = [dict(_signatures(tree)) for tree in old_trees]
     changed = {
         name
         for one, other in zip(old, new, strict=True)
-        for name, signature in other.items()
-        if name in one and ast.dump(one[name]) != ast.dump(signature)
+        if one is not other
+        for name, signature in other.signatures.items()
+        if name in one.signatures and ast.dump(one.signatures[name]) != ast.dump(signature)
     }
-    if not changed:
-        return
-    misfits = list(_misfits(trees, new, changed))
-    earlier = Counter(name for name, _, _ in _misfits(old_trees, old, changed)) if misfits else Counter[str]()
-    for name, index, call in misfits:
+    misfits = list(_misfits(new, changed)) if changed else []
+    earlier = Counter(name for name, _, _ in _misfits(old, changed)) if misfits else Counter[str]()
+    for name, file, call in misfits:
         if not earlier[name]:
             raise EditError(
-                f"the call `{_short(call)}` in {files[index]} would not fit `{name}` any more: "
+                f"the call `{_short(call)}` in {file} would not fit `{name}` any more: "
                 f"call it from what the training comes to, or give it what `{name}` takes by name with a default"
             )
         earlier[name] -= 1
@@ -145,16 +179,15 @@ def _signatures(tree: ast.Module) -> Iterator[tuple[str, ast.arguments]]:
                     )
 
 
-def _misfits(
-    trees: Sequence[ast.Module], signatures: Sequence[dict[str, ast.arguments]], names: set[str]
-) -> Iterator[tuple[str, int, ast.Call]]:
+def _misfits(files: Sequence[_File], names: set[str]) -> Iterator[tuple[str, str, ast.Call]]:
     """The calls of functions of these names that do not fit them, in the files that define or import them."""
-    everywhere = {name: one[name] for one in signatures for name in names & one.keys()}
-    for index, (tree, defined) in enumerate(zip(trees, signatures, strict=True)):
+    everywhere = {name: one.signatures[name] for one in files for name in names & one.signatures.keys()}
+    mentioned = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+    for file in files:
         calls: list[ast.Call] = []
         bound: set[str] = set()
         imported: set[str] = set()
-        for node in walk(tree):
+        for node in (node for stmt, text in file.top if mentioned.search(text) for node in walk(stmt)):
             kind = type(node)
             if kind is ast.Call:
                 calls.append(node)
@@ -166,11 +199,13 @@ def _misfits(
             elif kind is ast.ImportFrom:
                 imported.update(alias.name for alias in node.names if alias.asname is None)
         # A name that the file binds in another way may stand for something else.
-        known = {name: everywhere[name] for name in names - bound if name in defined or name in imported}
+        known = {
+            name: everywhere[name] for name in names - bound if name in file.signatures or name in imported
+        }
         for call in calls if known else ():
             if isinstance(call.func, ast.Name) and call.func.id in known:
                 if not fits(call, known[call.func.id]):
-                    yield call.func.id, index, call
+                    yield call.func.id, file.name, call
 
 
 def fits(call: ast.Call, signature: ast.arguments) -> bool:

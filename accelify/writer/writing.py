@@ -13,6 +13,7 @@ from accelify.writer.application import Application
 from accelify.writer.edits import Delete, DropElse, Edit, Replace, node_of
 from accelify.writer.errors import EditError
 from accelify.writer.footers import with_footers_outside
+from accelify.writer.folded import Folded, unchanged_lines
 from accelify.writer.given_back import with_lost_blanks
 from accelify.writer.rows import block_of_rows, rows_of
 from accelify.writer.templates import expression
@@ -24,7 +25,7 @@ def apply(tree: Tree, edits: Iterable[Edit]) -> bytes:
     Raises:
         EditError: when two edits want the same node, or one cannot be made at its place.
     """
-    return Written(tree, edits).data
+    return Written(tree, edits, folds=True).data
 
 
 def expression_with(tree: Tree, node: ast.expr, edits: Iterable[Edit]) -> str:
@@ -45,12 +46,20 @@ class Written:
         tree: the script.
         edits: what is to be done.
         copied: nodes that are written anew though nothing changes in them, to try the writer out.
+        folds: whether libcst is spared the lines that nothing changes: of them `regions` do not tell then.
     """
 
-    def __init__(self, tree: Tree, edits: Iterable[Edit], copied: Iterable[ast.AST] = ()) -> None:
+    def __init__(
+        self, tree: Tree, edits: Iterable[Edit], copied: Iterable[ast.AST] = (), folds: bool = False
+    ) -> None:
         self.tree = tree
         self.work = Application(tree, edits)
         self.work.touch(copied)
+        # Statements of which libcst has to read all: what is written anew, or put elsewhere.
+        self._whole = {*self.work.rewrites, *self.work.joined} | {
+            tree.statement(piece) for edit in self.work.edits for piece in _nodes_of(edit)
+        }
+        self._folds = folds
         parts: list[bytes] = []
         cursor = size = 0
         # What was read by libcst: the new tree, the statements, and where they begin and end, before and after.
@@ -60,7 +69,7 @@ class Written:
                 start = tree.line_end(tree.end(module.body[first - 1])) if first else begin
                 stop = _after(tree, module.body[last]) if last + 1 < len(module.body) else end
                 block = module.body[first : last + 1]
-                new, data = self._region(module.body, block, tree.data[start:stop])
+                new, data = self._region(module.body, block, start, stop)
                 size += start - cursor
                 self.regions.append((new, block, (start, stop), (size, size + len(data))))
                 parts += [tree.data[cursor:start], data]
@@ -70,9 +79,13 @@ class Written:
         self.data = b"".join(parts)
         self._check()
 
-    def _region(self, body: list[ast.stmt], block: list[ast.stmt], data: bytes) -> tuple[cst.Module, bytes]:
+    def _region(
+        self, body: list[ast.stmt], block: list[ast.stmt], start: int, stop: int
+    ) -> tuple[cst.Module, bytes]:
         """Some statements at the top of a file, with what stands above them, as they become: a tree and its text."""
-        text = data.decode("utf-8")
+        lines = unchanged_lines(block, self.work.touched, self._whole) if self._folds else ()
+        folded = Folded(self.tree, lines, start, stop)
+        text = folded.text
         carriage = "\r" in text.replace("\r\n", "") or ("\n" not in text and self.tree.newline == "\r")
         if carriage and "\n" in text:
             raise EditError("line ends of several kinds stand side by side")
@@ -110,6 +123,7 @@ class Written:
         code: str = new.code if new.body or new.footer else ""
         if hidden is not None:
             code = code.replace(hidden[1], OBSOLETE)
+        code = folded.unfolded(code)
         return new, (code.replace("\n", "\r") if carriage else code).encode("utf-8")
 
     def _check(self) -> None:
@@ -134,6 +148,12 @@ class Written:
                 edit,
             )
             raise work.collision(node_of(edit), other, edit)
+
+
+def _nodes_of(edit: Edit) -> list[ast.AST]:
+    """The nodes that are put in the place of another one."""
+    pieces = edit.pieces if isinstance(edit, Replace) else ()
+    return [piece for piece in pieces if not isinstance(piece, str)]
 
 
 def _goes(work: Application, edit: Delete) -> bool:

@@ -68,6 +68,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         self._unknown: list[Thing] = []
         self._of_things: list[tuple[Thing, object, Thing]] = []
         self._shows_none: dict[Thing, tuple[int, int]] = {}
+        self._turned: set[Thing] = set()
         self._hands_back: dict[Scope, str | None] = {}
         self._by_name: dict[Scope, ast.Call | None] = {}
         self._memo: dict[ast.Call, tuple[Values, Reads]] = {}
@@ -199,6 +200,8 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         key = (site, tag)
         found = self.things.get(key)
         if isinstance(found, Thing):
+            if found.kind == v.UNKNOWN:
+                self.reads.note(found.earlier_kinds)
             return found
         found = Thing(kind, site if isinstance(site, ast.AST) else None, module)
         for name, value in more.items():
@@ -207,6 +210,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         self.changed = True
         if kind == v.UNKNOWN:
             self._unknown.append(found)
+            self.reads.note(found.earlier_kinds)
         if isinstance(site, Thing):
             self._of_things.append((site, tag, found))
         return found
@@ -215,6 +219,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         """A part of something unknown. `x = x[0]`, run over and over, would take parts of parts for ever."""
         known = self.things.get((base, tag))
         if type(known) is Thing:
+            self.reads.note(known.earlier_kinds)
             return known
         depth = self._depths.get(base, 0)
         if depth >= _DEEPEST_PART:

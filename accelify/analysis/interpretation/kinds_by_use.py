@@ -28,6 +28,8 @@ class KindsByUse:
     _of_things: list[tuple[Thing, object, Thing]]
     # Those whose uses and names, so many, show no kind.
     _shows_none: dict[Thing, tuple[int, int]]
+    # Those whose kind has changed, and which of the statements read is not known yet.
+    _turned: set[Thing]
 
     if TYPE_CHECKING:
 
@@ -48,10 +50,17 @@ class KindsByUse:
             if kind == v.OPTIMIZER and self._is_an_own(value):
                 continue
             if kind is not None:
-                value.kind = kind
-                self.changed = True
-                self.reads.nothing_holds()
+                self._turn_into(value, kind)
         self._upgrade_wholes()
+        if self._turned:
+            self.reads.changed_in_place(self._turned)
+            self._turned.clear()
+
+    def _turn_into(self, value: Thing, kind: str) -> None:
+        value.earlier_kinds.append(value.kind)
+        value.kind = kind
+        self._turned.add(value)
+        self.changed = True
 
     def _upgrade_wholes(self) -> None:
         """What is called, and whose parts are models, is a model: `zoo.make(name)` with `net.head.parameters()`."""
@@ -67,10 +76,8 @@ class KindsByUse:
                 continue
             if any(part.kind == v.MODEL for part in named.values()):
                 if whole.kind != v.MODEL:
-                    whole.kind = v.MODEL
+                    self._turn_into(whole, v.MODEL)
                     whole.note("it is called, and a part of it has parameters()")
-                    self.changed = True
-                    self.reads.nothing_holds()
                 for name, part in named.items():
                     self.add(whole.attributes.setdefault(name, set()), {part})
 

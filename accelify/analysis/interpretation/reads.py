@@ -7,7 +7,7 @@ changed where, and only where, one of these is longer than it was.
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Sized
+from collections.abc import Hashable, Set, Sized
 
 from accelify.analysis.values import Mapping, Sequence, Thing, Value
 
@@ -49,6 +49,21 @@ class ReadsOfNodes:
     def nothing_holds(self) -> None:
         """Something changed of which nobody knows who reads it."""
         self._since += 1
+
+    def changed_in_place(self, things: Set[Thing]) -> None:
+        """Some things are of another kind: what reads a set that one of them is in, or a method of it, is run again."""
+        holding: dict[int, bool] = {}
+        for node, (held, _) in self._of.items():
+            for one in held:
+                if type(one) is set:
+                    found = holding.get(id(one))
+                    if found is None:
+                        found = holding[id(one)] = any(
+                            value in things or getattr(value, "receiver", None) in things for value in one
+                        )
+                    if found:
+                        self._valid.pop(node, None)
+                        break
 
     def note(self, held: Sized) -> None:
         """The node reads a set, list or dictionary."""
