@@ -68,7 +68,7 @@ class DeepSpeedPlugin:
         zero3_save_16bit_model: weights are saved in 16 bits, as the model computes with them; default: in float32.
         transformer_moe_cls_names: names of classes, with commas between, whose modules stage 3 gathers as one.
         enable_msamp: not offered, must be False.
-        msamp_opt_level: kept for exchange with the peer.
+        msamp_opt_level: for exchange with Accelerate.
 
     Raises:
         ValueError: a value that cannot be, or that the JSON file has differently.

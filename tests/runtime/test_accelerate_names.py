@@ -47,7 +47,7 @@ def test_a_deepspeed_configuration_is_asked(tmp_path):
         HfDeepSpeedConfig("no/such/file.json")
 
 
-def test_the_peers_name_of_the_error():
+def test_accelerates_name_of_the_error():
     assert DistributedOperationException is RanksDisagreeError
 
 
