@@ -5,7 +5,8 @@
 The scripts are those of Accelerate's wheel (accelerate.test_utils.scripts). A step is one of their functions with one
 set of arguments, or a main program, on one process and on two, each in processes of its own. Under Accelerate's names
 they get the runtime's objects; what only asks what is installed, or makes data, is Accelerate's. With `--accelerate`
-the scripts run as they are. `external_deps` needs datasets, transformers, evaluate and scikit-learn; nothing is downloaded.
+the scripts run as they are. `external_deps` needs datasets, transformers, evaluate and scikit-learn; nothing is
+downloaded.
 """
 
 from __future__ import annotations
