@@ -15,6 +15,7 @@ import argparse
 import importlib
 import importlib.util
 import inspect
+import multiprocessing
 import os
 import re
 import shutil
@@ -110,6 +111,8 @@ def run(
 ) -> str | None:
     """Run one step on this rank: "passed", or why it was left out."""
     os.chdir(folder)
+    # As under a launcher; processes of a fork server would have the workers of loaders come from another.
+    multiprocessing.set_start_method("fork", force=True)
     os.environ["ACCELERATE_USE_CPU"] = "true"
     if name == "test_notebook":
         # Its functions make processes of their own, which must find nothing made.

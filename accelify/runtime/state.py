@@ -403,6 +403,9 @@ class AcceleratorState(PartialState):
 
     engine: Backend
     mixed_precision: str
+    # What the engine was asked for, None where another one trains.
+    deepspeed_plugin: Any = None
+    fsdp_plugin: Any = None
 
     def __init__(self, mixed_precision: str | None = None, cpu: bool = False, **kwargs: Any) -> None:
         process = PartialState(cpu, **kwargs)

@@ -113,6 +113,11 @@ class DeepSpeedPlugin:
             raise ValueError(f"zero_optimization.stage must be 0, 1, 2 or 3, not {self.zero_stage}")
         self._check_offload()
 
+    @property
+    def deepspeed_config(self) -> dict[str, Any]:
+        """DeepSpeed's configuration, with the number of batches per step once the Accelerator is made."""
+        return self.config
+
     def _check_fields(self) -> None:
         if self.zero_stage is not None and as_int(self.zero_stage, "zero_stage") > 3:
             raise ValueError(f"zero_stage must be 0, 1, 2 or 3, not {self.zero_stage!r}")
@@ -194,7 +199,7 @@ class DeepSpeedPlugin:
                 )
 
     def accumulation(self, steps: int) -> int:
-        """Batches per optimizer step.
+        """Batches per optimizer step, which the configuration has from then on.
 
         Args:
             steps: what the script says; 1 says nothing.
@@ -204,6 +209,7 @@ class DeepSpeedPlugin:
         """
         told = lookup(self.config, "gradient_accumulation_steps")
         if told in (None, AUTO):
+            self.config["gradient_accumulation_steps"] = steps
             return steps
         told = as_int(told, "gradient_accumulation_steps", 1)
         if steps not in (1, told):
