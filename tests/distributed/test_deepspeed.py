@@ -368,6 +368,7 @@ def _train_and_save(stage, precision, asynchronous, home):
     from accelify.runtime import load_weights
 
     acc = fresh_accelerator(mixed_precision=precision, deepspeed_plugin=plugin(stage))
+    assert acc.state.deepspeed_plugin.deepspeed_config["gradient_accumulation_steps"] == 1
     torch.manual_seed(0)
     model, frozen = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)), make_model()
     model[0].bias.requires_grad_(False)
