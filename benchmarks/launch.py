@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7, help="rounds")
     parser.add_argument("--fail", action="store_true", help="exit 1 where a limit does not hold")
     args = parser.parse_args()
-    peer = importlib.util.find_spec("accelerate") is not None
+    accelerate = importlib.util.find_spec("accelerate") is not None
     held = True
     with tempfile.TemporaryDirectory() as folder:
         home, script = Path(folder, "home"), Path(folder, "nothing.py")
@@ -98,8 +98,8 @@ def main() -> None:
             "accelify launch": [*ACCELIFY, "launch", "--cpu", "--num_processes", "2", str(script)],
             "torchrun": [*torchrun, str(script)],
         }
-        if peer:
-            # With --cpu alone the peer starts a single process.
+        if accelerate:
+            # With --cpu alone Accelerate starts a single process.
             words = ["launch", "--multi_gpu", "--num_processes", "2", str(script)]
             starts["accelerate launch"] = [*ACCELERATE, *words]
         times = rounds(starts, args.repeats, home)
@@ -110,7 +110,7 @@ def main() -> None:
         )
         for title, words in (("--help", ["--help"]), ("config default", ["config", "default"])):
             commands = {"accelify": [*ACCELIFY, *words]}
-            if peer:
+            if accelerate:
                 commands["accelerate"] = [*ACCELERATE, *words]
             held &= compare(title, rounds(commands, args.repeats, home), {"accelerate": AHEAD})
     if args.fail and not held:

@@ -217,7 +217,7 @@ def converted(options):
 
 
 def accelerate(options):
-    """The peer, told to copy without waiting as the others do."""
+    """Accelerate, set to copy without waiting as the others do."""
     from accelerate import Accelerator
     from accelerate.utils import DataLoaderConfiguration
 
@@ -242,7 +242,7 @@ def fabric_class():
 
 
 def fabric(options):
-    """The other peer."""
+    """Lightning Fabric."""
     import torch
 
     ranks = ranks_here()

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from .data.sharding import BatchSamplerShard as BatchSamplerShard
     from .data.skipping import SkipBatchSampler as SkipBatchSampler
     from .data.skipping import skip_first_batches as skip_first_batches
+    from .files import SAFE_WEIGHTS_INDEX_NAME as SAFE_WEIGHTS_INDEX_NAME
+    from .files import SAFE_WEIGHTS_NAME as SAFE_WEIGHTS_NAME
+    from .files import WEIGHTS_INDEX_NAME as WEIGHTS_INDEX_NAME
+    from .files import WEIGHTS_NAME as WEIGHTS_NAME
     from .files import release_memory as release_memory
     from .guard import DistributedOperationException as DistributedOperationException
     from .guard import RanksDisagreeError as RanksDisagreeError
@@ -113,7 +117,13 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "data.index_streams": ("SeedableRandomSampler",),
     "data.sharding": ("BatchSamplerShard",),
     "guard": ("DistributedOperationException", "RanksDisagreeError"),
-    "files": ("release_memory",),
+    "files": (
+        "SAFE_WEIGHTS_INDEX_NAME",
+        "SAFE_WEIGHTS_NAME",
+        "WEIGHTS_INDEX_NAME",
+        "WEIGHTS_NAME",
+        "release_memory",
+    ),
     "launch.notebook": ("debug_launcher", "notebook_launcher"),
     "helpers": ("LocalSGD", "find_executable_batch_size", "pad_input_tensors"),
     "logging": ("get_logger",),

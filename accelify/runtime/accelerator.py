@@ -137,6 +137,10 @@ class Accelerator(TrainingStep, Saving, Tracking):
         self.profile_handler = options.get("profile")
         self.backend = make_backend(self.process, self.precision, options)
         self.state.distributed_type = self.backend.distributed_type
+        self.state.deepspeed_plugin = (
+            getattr(self.backend, "plugin", None) if "deepspeed" in options else None
+        )
+        self.state.fsdp_plugin = options.get("fsdp")
         self._models: list[torch.nn.Module] = []
         self._optimizers: WeakList[AcceleratedOptimizer] = WeakList()
         self._modelless: list[torch.optim.Optimizer] = []

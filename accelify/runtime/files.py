@@ -167,6 +167,13 @@ def size_in_bytes(size: int | str) -> int:
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
+# Names of what `save_weights` writes: one file, or the index of several.
+SAFE_WEIGHTS_NAME = "model.safetensors"
+SAFE_WEIGHTS_INDEX_NAME = f"{SAFE_WEIGHTS_NAME}.index.json"
+WEIGHTS_NAME = "pytorch_model.bin"
+WEIGHTS_INDEX_NAME = f"{WEIGHTS_NAME}.index.json"
+
+
 def save_weights(weights: dict[str, Any], directory: Path, max_shard_size: int | str, safe: bool) -> None:
     """Write weights into a directory: one file, or several of at most `max_shard_size` and an index."""
     if directory.is_file():

@@ -215,7 +215,7 @@ class DataLoaderConfiguration:
         use_seedable_sampler: replace a RandomSampler by SeedableRandomSampler.
         data_seed: seed of that sampler.
         non_blocking: copies to the device do not wait; those from pinned memory to a GPU never do.
-        use_stateful_dataloader: for exchange with the peer; prepared loaders always have `state_dict`, and
+        use_stateful_dataloader: for exchange with Accelerate; prepared loaders always have `state_dict`, and
             checkpoints their positions.
         replay_workers: a run resumed in the middle of an epoch lets a loader's workers load the first batches of the
             epoch again, so that what they draw for the rest is the same; False: leave those batches out unread.

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Mapping, MutableMapping
+from datetime import timedelta
 from typing import Any
 
 
@@ -28,6 +30,36 @@ def store_of_this_attempt() -> dict[str, Any]:
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), ranks, False)
     return {"store": PrefixStore(f"accelify/attempt_{attempt}", store), "rank": rank, "world_size": ranks}
+
+
+def store_of_this_machine(timeout: timedelta | None = None) -> dict[str, Any]:
+    """Arguments of `init_process_group` for processes that meet at 127.0.0.1; nothing for others.
+
+    torch's store listens on all interfaces and asks nobody for a password; here only this machine can reach it.
+
+    Args:
+        timeout: how long the processes wait for each other; default: torch's.
+    """
+    names = ("RANK", "WORLD_SIZE", "MASTER_PORT")
+    elsewhere = (
+        os.environ.get("MASTER_ADDR") != "127.0.0.1"
+        or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    )
+    if elsewhere or not all(os.environ.get(name, "").isdigit() for name in names):
+        return {}
+    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+    rank, ranks, port = (int(os.environ[name]) for name in names)
+    options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+    if rank == 0:
+        try:
+            listener = socket.create_server(("127.0.0.1", port), backlog=min(ranks, socket.SOMAXCONN))
+        except OSError:
+            return {}  # a store of the script's: torch shares it
+        options["master_listen_fd"] = listener.detach()
+    store = TCPStore("127.0.0.1", port, ranks, rank == 0, **options)
+    # The prefix is torch's own.
+    return {"store": PrefixStore("default_pg", store), "rank": rank, "world_size": ranks}
 
 
 def find_rank(environment: MutableMapping[str, str] | None = None) -> bool:

@@ -33,7 +33,7 @@ class AcceleratedScheduler:
         scheduler: the script's.
         optimizers: the optimizers it steps with.
         step_with_optimizer: False: every call advances once, whatever the optimizers do.
-        split_batches: kept for exchange with the peer; the loaders know by themselves.
+        split_batches: for exchange with Accelerate; the loaders know by themselves.
     """
 
     def __init__(

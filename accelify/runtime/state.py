@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from .gradient_state import GradientState as GradientState
 from .gradient_state import WindowPosition as WindowPosition
-from .rank_environment import find_rank, store_of_this_attempt
+from .rank_environment import find_rank, store_of_this_attempt, store_of_this_machine
 
 if TYPE_CHECKING:
     from .backends.base import Backend
@@ -156,7 +156,7 @@ class PartialState:
             backend = backend or ("nccl" if device.type == "cuda" else "gloo")
             arguments: dict[str, Any] = {"backend": backend, "init_method": init_method, "timeout": timeout}
             if init_method is None:
-                arguments |= store_of_this_attempt()
+                arguments |= store_of_this_attempt() or store_of_this_machine(timeout)
             dist.init_process_group(**{k: v for k, v in arguments.items() if v is not None})
             if dist.get_backend() == "gloo":
                 atexit.register(self._leave_at_exit)
@@ -403,6 +403,9 @@ class AcceleratorState(PartialState):
 
     engine: Backend
     mixed_precision: str
+    # What the engine was asked for, None where another one trains.
+    deepspeed_plugin: Any = None
+    fsdp_plugin: Any = None
 
     def __init__(self, mixed_precision: str | None = None, cpu: bool = False, **kwargs: Any) -> None:
         process = PartialState(cpu, **kwargs)

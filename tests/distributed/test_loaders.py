@@ -233,6 +233,21 @@ def _join_half_used(begun):
         accelerator.backward(model(torch.ones(1, 1)).mean())
 
 
+def _join_nothing():
+    accelerator = fresh_accelerator()
+    with (
+        pytest.raises(
+            ValueError, match="join_uneven_inputs needs the prepared models that are trained in it"
+        ),
+        accelerator.join_uneven_inputs([nn.Linear(1, 1)]),
+    ):
+        pass
+
+
+def test_a_model_that_is_not_prepared_cannot_be_joined():
+    run_ranks(2, _join_nothing, timeout=40)
+
+
 @pytest.mark.parametrize("begun", [True, False])
 def test_models_that_cannot_be_joined_are_refused(begun):
     run_ranks(2, _join_half_used, begun, timeout=40)

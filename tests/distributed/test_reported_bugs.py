@@ -215,3 +215,20 @@ def _wrap_nothing():
 def test_checkpointing_without_blocks_names_the_setting():
     for outcome in try_ranks(2, _wrap_nothing):
         assert "auto_wrap_policy NO_WRAP says that there are none" in outcome.error
+
+
+def _log_images(directory):
+    accelerator = fresh_accelerator(log_with="tensorboard", project_dir=directory)
+    accelerator.init_trackers("run")
+    tracker = accelerator.get_tracker("tensorboard")
+    tracker.log_images({"noise": torch.zeros(2, 3, 4, 4)}, step=1)
+    accelerator.end_training()
+
+
+def test_images_of_every_rank_are_recorded_once(tmp_path):
+    pytest.importorskip("PIL")
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run_ranks(2, _log_images, str(tmp_path))
+    events = accumulator.EventAccumulator(str(tmp_path / "run"))
+    events.Reload()
+    assert [image.step for image in events.Images("noise")] == [1]

@@ -1,9 +1,8 @@
-"""Two hosts: two network namespaces with addresses of their own, joined by one cable that can be pulled."""
+"""Jobs on two hosts: two network namespaces with one cable between them that can be pulled."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from accelify.runtime.launch.machines import interface_of, own_address, reachable
+from tests.launch.hosts import Hosts, two_hosts
 
 LAUNCH = [sys.executable, "-m", "accelify", "launch", "--cpu", "-n", "2", "--num_machines", "2"]
 ROOT = str(Path(__file__).parents[2])
@@ -55,59 +55,10 @@ print("DONE", accelerator.process_index, accelerator.num_processes, progress.ste
 """
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-class Hosts:
-    """Host 0 has 10.98.0.1, host 1 has 10.98.0.2."""
-
-    def __init__(self) -> None:
-        self.names = [f"accelify{os.getpid()}h{number}" for number in (0, 1)]
-        for name in self.names:
-            ip("netns", "add", name)
-            ip("-n", name, "link", "set", "lo", "up")
-        ip(
-            "link",
-            "add",
-            "wire0",
-            "netns",
-            self.names[0],
-            "type",
-            "veth",
-            "peer",
-            "wire1",
-            "netns",
-            self.names[1],
-        )
-        for number, name in enumerate(self.names):
-            ip("-n", name, "addr", "add", f"10.98.0.{number + 1}/24", "dev", f"wire{number}")
-            ip("-n", name, "link", "set", f"wire{number}", "up")
-
-    def cut(self) -> None:
-        ip("-n", self.names[1], "link", "set", "wire1", "down")
-
-    def mend(self) -> None:
-        ip("-n", self.names[1], "link", "set", "wire1", "up")
-
-    def remove(self) -> None:
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
-
 @pytest.fixture
 def hosts() -> Iterator[Hosts]:
-    if not sys.platform.startswith("linux") or not shutil.which("ip") or os.geteuid() != 0:
-        pytest.skip("network namespaces need Linux, the ip tool and root")
-    made = None
-    try:
-        made = Hosts()
+    with two_hosts() as made:
         yield made
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"network namespaces are not allowed here: {error.stderr.decode().strip()}")
-    finally:
-        if made is not None:
-            made.remove()
 
 
 class Job:
@@ -183,7 +134,7 @@ def test_a_host_that_comes_back_resumes_from_the_last_checkpoint(hosts: Hosts, t
     job.wait_for("STEP 12")
     hosts.cut()
     job.wait_for("waiting for it to come back")
-    hosts.mend()
+    hosts.plug_in()
     assert job.end() == [0, 0], job.told()
     resumed = [int(line.split()[1]) for line in job.told().splitlines() if line.startswith("RESUMED")]
     assert len(resumed) == 2

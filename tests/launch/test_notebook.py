@@ -114,3 +114,37 @@ def test_torchs_agent_starts_the_processes(tmp_path: Path, options: str, fails: 
     assert "over" in done.stdout
     for rank in (0, 1):
         assert f"rank {rank} of 2, attempt {last}" in done.stdout
+
+
+ALONE = """\
+import subprocess
+from accelify.runtime import debug_launcher
+
+def train():
+    import os
+    from accelify.runtime import PartialState
+    state = PartialState(cpu=True)
+    if state.is_main_process:
+        files = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+        inodes = {os.readlink(file) for file in files if os.path.islink(file)}
+        for name in ("tcp", "tcp6"):
+            for line in open(f"/proc/net/{name}").read().splitlines()[1:]:
+                words = line.split()
+                # The state 0A is that of a socket that listens.
+                if words[3] == "0A" and f"socket:[{words[9]}]" in inodes:
+                    print("listens at", words[1].partition(":")[0], flush=True)
+    state.wait_for_everyone()
+
+debug_launcher(train, (), num_processes=2)
+"""
+
+
+@pytest.mark.distributed
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux which sockets listen")
+def test_nothing_listens_to_other_machines(tmp_path: Path) -> None:
+    script = tmp_path / "cell.py"
+    script.write_text(ALONE)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    # 127.0.0.1 as Linux writes it.
+    assert set(done.stdout.splitlines()) == {"listens at 0100007F"}

@@ -79,8 +79,8 @@ def test_place_of_the_configuration_file() -> None:
     assert default_path({}) == Path.home() / ".cache/huggingface/accelerate/default_config.yaml"
 
 
-def test_a_file_of_the_peer_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "peer.yaml"
+def test_a_file_of_accelerate_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "theirs.yaml"
     file.write_text(
         "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nmixed_precision: no\n"
         "num_machines: 1\nnum_processes: 4\nuse_cpu: true\nmain_training_function: main\n"
@@ -119,7 +119,7 @@ def test_bad_files_are_told_in_one_sentence(tmp_path: Path, text: str, words: st
 
 
 def test_a_section_that_only_refuses_asks_for_nothing(tmp_path: Path) -> None:
-    """The peer's questions once left `ipex: false` behind an answer "no"."""
+    """Accelerate's questions once left `ipex: false` after an answer "no"."""
     file = tmp_path / "cpu.yaml"
     file.write_text("num_processes: 2\nuse_cpu: true\nipex_config:\n  ipex: false\n")
     assert from_file(file)["num_processes"] == 2
@@ -156,7 +156,7 @@ def test_missing_script_and_module(tmp_path: Path) -> None:
         make_plan(settings, "no_such_module_at_all", [], module=True)
 
 
-PEER_FSDP = """\
+THEIR_FSDP = """\
 compute_environment: LOCAL_MACHINE
 debug: false
 distributed_type: FSDP
@@ -186,7 +186,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_sections_of_the_file_are_overridden_by_flag_and_environment(tmp_path: Path) -> None:
-    config = read_config(str(write(tmp_path, PEER_FSDP)))
+    config = read_config(str(write(tmp_path, THEIR_FSDP)))
     settings = resolve(
         {"fsdp_reshard_after_forward": "false"},
         environment={"ACCELIFY_FSDP_MIN_NUM_PARAMS": "100"},
@@ -219,8 +219,8 @@ def test_a_value_of_an_engine_asks_for_the_engine() -> None:
 @pytest.mark.parametrize(
     ("text", "flags", "words"),
     [
-        (PEER_FSDP, {"zero_stage": 2}, r"--zero_stage belongs to DeepSpeed, and distributed_type in .*, line 3 asks"),
-        (PEER_FSDP.replace("FSDP\ndown", "MULTI_CPU\ndown"), {}, r"fsdp_config in .*, line 5 has values for FSDP"),
+        (THEIR_FSDP, {"zero_stage": 2}, r"--zero_stage belongs to DeepSpeed, and distributed_type in .*, line 3 asks"),
+        (THEIR_FSDP.replace("FSDP\ndown", "MULTI_CPU\ndown"), {}, r"fsdp_config in .*, line 5 has values for FSDP"),
         ("distributed_type: NO\nnum_processes: 2\n", {}, r"line 1 is NO, which means one process, and num_processes"),
         ("distributed_type: MULTI_GPU\nnum_processes: 2\n", {}, "no CUDA device is visible"),
         ("distributed_type: MULTI_GPU\nuse_cpu: true\n", {}, "leave one out"),

@@ -44,11 +44,11 @@ def test_every_public_name_is_in_the_guide():
     assert methods - quiet <= told
 
 
-def test_every_name_of_the_peer_is_in_the_guide():
-    peer = pytest.importorskip("accelerate")
+def test_every_name_of_accelerate_is_in_the_guide():
+    accelerate = pytest.importorskip("accelerate")
     told = {name for name, _ in ROWS}
-    assert {f"Accelerator.{n}" for n in dir(peer.Accelerator) if not n.startswith("_")} <= told
-    parameters = list(inspect.signature(peer.Accelerator).parameters)
+    assert {f"Accelerator.{n}" for n in dir(accelerate.Accelerator) if not n.startswith("_")} <= told
+    parameters = list(inspect.signature(accelerate.Accelerator).parameters)
     assert {f"Accelerator({n})" for n in parameters} <= told
     own = list(inspect.signature(runtime.Accelerator).parameters)
     assert own[: len(parameters)] == parameters

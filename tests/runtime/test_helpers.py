@@ -2,6 +2,7 @@ import json
 import logging
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -143,8 +144,13 @@ def test_wandb_offline(tmp_path):
     accelerator = Accelerator(cpu=True, log_with="wandb", project_dir=tmp_path)
     accelerator.init_trackers("run", {"lr": 0.1}, init_kwargs={"wandb": {"mode": "offline"}})
     accelerator.log({"loss": 1.0}, step=0)
+    tracker = accelerator.get_tracker("wandb")
+    tracker.log_table("samples", columns=["text"], data=[["a"], ["b"]], step=1)
+    tracker.log_images({"noise": [np.zeros((4, 4, 3), dtype=np.uint8)]}, step=2)
     accelerator.end_training()
     assert list(tmp_path.rglob("*.wandb"))
+    assert [p.name.partition("_")[0] for p in tmp_path.rglob("media/table/*")] == ["samples"]
+    assert [p.name.partition("_")[0] for p in tmp_path.rglob("media/images/*")] == ["noise"]
 
 
 def test_mlflow_on_a_local_folder(tmp_path, monkeypatch):
@@ -154,8 +160,16 @@ def test_mlflow_on_a_local_folder(tmp_path, monkeypatch):
     accelerator = Accelerator(cpu=True, log_with="mlflow", project_dir=tmp_path)
     accelerator.init_trackers("run", {"lr": 0.1})
     accelerator.log({"loss": 0.5}, step=2)
+    (tmp_path / "more").mkdir()
+    for name in ("notes.txt", "more/others.txt"):
+        (tmp_path / name).write_text("x")
+    tracker = accelerator.get_tracker("mlflow")
+    tracker.log_artifact(str(tmp_path / "notes.txt"))
+    tracker.log_artifacts(str(tmp_path / "more"), "more")
     run = accelerator.get_tracker("mlflow", unwrap=True).info.run_id
     accelerator.end_training()
+    found = mlflow.artifacts.list_artifacts(run_id=run)
+    assert {entry.path for entry in found} == {"notes.txt", "more"}
     data = mlflow.get_run(run).data
     assert data.metrics["loss"] == 0.5
     assert data.params["lr"] == "0.1"

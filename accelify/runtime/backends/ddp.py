@@ -187,6 +187,10 @@ class DDPBackend(AveragingBackend):
         self.joining = True
         try:
             own: list[Any] = [m for m in models if isinstance(m, DistributedModel)]
+            if not own:
+                raise ValueError(
+                    "join_uneven_inputs needs the prepared models that are trained in it, and got none"
+                )
             with Join(own):
                 for model in own:
                     if model._flat:

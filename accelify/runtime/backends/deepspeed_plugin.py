@@ -68,7 +68,7 @@ class DeepSpeedPlugin:
         zero3_save_16bit_model: weights are saved in 16 bits, as the model computes with them; default: in float32.
         transformer_moe_cls_names: names of classes, with commas between, whose modules stage 3 gathers as one.
         enable_msamp: not offered, must be False.
-        msamp_opt_level: kept for exchange with the peer.
+        msamp_opt_level: for exchange with Accelerate.
 
     Raises:
         ValueError: a value that cannot be, or that the JSON file has differently.
@@ -112,6 +112,11 @@ class DeepSpeedPlugin:
         if self.zero_stage > 3:
             raise ValueError(f"zero_optimization.stage must be 0, 1, 2 or 3, not {self.zero_stage}")
         self._check_offload()
+
+    @property
+    def deepspeed_config(self) -> dict[str, Any]:
+        """DeepSpeed's configuration, with the number of batches per step once the Accelerator is made."""
+        return self.config
 
     def _check_fields(self) -> None:
         if self.zero_stage is not None and as_int(self.zero_stage, "zero_stage") > 3:
@@ -194,7 +199,7 @@ class DeepSpeedPlugin:
                 )
 
     def accumulation(self, steps: int) -> int:
-        """Batches per optimizer step.
+        """Batches per optimizer step, which the configuration has from then on.
 
         Args:
             steps: what the script says; 1 says nothing.
@@ -204,6 +209,7 @@ class DeepSpeedPlugin:
         """
         told = lookup(self.config, "gradient_accumulation_steps")
         if told in (None, AUTO):
+            self.config["gradient_accumulation_steps"] = steps
             return steps
         told = as_int(told, "gradient_accumulation_steps", 1)
         if steps not in (1, told):

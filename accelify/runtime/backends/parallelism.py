@@ -9,7 +9,7 @@ from typing import Any
 from ..sections import as_int, without_prefix
 
 _KEYS = ("tp_size", "dp_shard_size", "dp_replicate_size")
-# What the peer's sections can hold besides; one that changes nothing is no error.
+# What Accelerate's sections can hold besides; one that changes nothing is no error.
 _ELSEWHERE = (
     "cp_size",
     "cp_backend",

@@ -167,7 +167,7 @@ def run(plan: Plan) -> int:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """What the script's processes are told; under the peer's names too, for scripts that use the peer."""
+    """The environment of the script's processes; under Accelerate's names too, for scripts that use Accelerate."""
     told = {"USE_CPU": "true"} if settings["cpu"] else {}
     for name in ("mixed_precision", "gradient_accumulation_steps"):
         if settings[name] is not None:

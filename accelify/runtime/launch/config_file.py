@@ -135,7 +135,7 @@ def check(config: Config) -> None:
 
 
 def _asks_for_something(value: Any) -> bool:
-    """Whether a section has more than refusals in it: the peer's questions leave `ipex: false` behind a "no"."""
+    """Whether a section has more than refusals in it: Accelerate's questions leave `ipex: false` after a "no"."""
     if isinstance(value, dict):
         return any(map(_asks_for_something, value.values()))
     return bool(value) and str(value).lower() not in ("false", "no")
@@ -152,14 +152,14 @@ def _check_section(config: Config, name: str, section: Any) -> None:
         {"gradient_accumulation_steps"} if name == "deepspeed_config" else set()
     )
     for key in section:
-        if key not in known and not _is_of_the_peer(name, str(key), section[key]):
+        if key not in known and not _is_of_accelerate(name, str(key), section[key]):
             raise LaunchError(
                 f"{config.place(name, str(key))}: unknown key {key} in {name}; {_hint(str(key), known)}"
             )
 
 
-def _is_of_the_peer(section: str, key: str, value: Any) -> bool:
-    """A key of the peer's for a way of working that its value leaves off."""
+def _is_of_accelerate(section: str, key: str, value: Any) -> bool:
+    """A key of Accelerate's for a way of working that its value leaves off."""
     off = {
         "parallelism_config": ("cp_size", "sp_size"),
         "fsdp_config": ("fsdp_activation_checkpointing_offload",),

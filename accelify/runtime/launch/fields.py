@@ -23,7 +23,7 @@ class Field:
     """`object` for what can be true, false, a number or a word."""
     default: Any = None
     help: str = ""
-    """Empty for what only files of the peer have: the flag is there, but not on the help page."""
+    """Empty for what only files of Accelerate have: the flag is there, but not on the help page."""
     key: str = ""
     """Key in the configuration file, where it is not the name; "-" where it has none."""
     section: str = ""
@@ -159,12 +159,12 @@ SECTIONS = {
 }
 BY_NAME = {field.name: field for field in (*FIELDS, *SECTION_FIELDS)}
 
-# Keys of the peer's files that ask for nothing here: what they mean holds anyway, or is found out.
+# Keys of Accelerate's files that ask for nothing here: what they mean holds anyway, or is found out.
 IDLE_KEYS = frozenset(
     "compute_environment debug downcast_bf16 enable_cpu_affinity main_training_function same_network tpu_env tpu_name "
     "tpu_use_cluster tpu_use_sudo tpu_vm tpu_zone fp8_config commands command_file".split()
 )
-# Keys of the peer's files for what accelify does not have; an empty value is no harm.
+# Keys of Accelerate's files for what accelify does not have; an empty value is no harm.
 MISSING_KEYS = frozenset("megatron_lm_config mpirun_config ipex_config".split())
 
 

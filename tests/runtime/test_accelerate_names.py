@@ -9,9 +9,14 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from accelify.runtime import (
+    SAFE_WEIGHTS_INDEX_NAME,
+    SAFE_WEIGHTS_NAME,
+    WEIGHTS_INDEX_NAME,
+    WEIGHTS_NAME,
     Accelerator,
     AcceleratorState,
     DistributedOperationException,
+    FullyShardedDataParallelPlugin,
     HfDeepSpeedConfig,
     PartialState,
     RanksDisagreeError,
@@ -47,7 +52,7 @@ def test_a_deepspeed_configuration_is_asked(tmp_path):
         HfDeepSpeedConfig("no/such/file.json")
 
 
-def test_the_peers_name_of_the_error():
+def test_accelerates_name_of_the_error():
     assert DistributedOperationException is RanksDisagreeError
 
 
@@ -82,3 +87,26 @@ def test_overriding_even_batches_of_a_stream_is_warned_of():
 
 def test_a_tensor_for_all_devices():
     assert torch.equal(copy_tensor_to_devices(torch.arange(3)), torch.arange(3))
+
+
+@pytest.mark.parametrize(
+    ("safe", "size", "name"),
+    [
+        (True, "10GB", SAFE_WEIGHTS_NAME),
+        (True, 8, SAFE_WEIGHTS_INDEX_NAME),
+        (False, "10GB", WEIGHTS_NAME),
+        (False, 8, WEIGHTS_INDEX_NAME),
+    ],
+)
+def test_names_of_the_files_of_weights(safe, size, name, tmp_path):
+    accelerator = Accelerator(cpu=True)
+    model = accelerator.prepare(torch.nn.Linear(2, 2))
+    accelerator.save_model(model, tmp_path, max_shard_size=size, safe_serialization=safe)
+    assert (tmp_path / name).is_file()
+
+
+def test_a_state_has_the_plugins_of_its_engine():
+    plugin = FullyShardedDataParallelPlugin()
+    assert Accelerator(cpu=True, fsdp_plugin=plugin).state.fsdp_plugin is plugin
+    state = Accelerator(cpu=True).state
+    assert (state.fsdp_plugin, state.deepspeed_plugin) == (None, None)
