@@ -46,9 +46,10 @@ class DDPBackend(AveragingBackend):
 
     def models(self) -> list[DistributedModel]:
         """The wrapped models still in use, in order of wrapping."""
-        found = [(r, m) for r in self._models if (m := r()) is not None]
-        self._models = [r for r, _ in found]
-        return [m for _, m in found]
+        found = [m for r in self._models if (m := r()) is not None]
+        if len(found) < len(self._models):
+            self._models = [r for r in self._models if r() is not None]
+        return found
 
     def wrap(self, model: torch.nn.Module, evaluation: bool = False) -> torch.nn.Module:
         from ..collectives import broadcast_tensors
@@ -135,13 +136,12 @@ class DDPBackend(AveragingBackend):
             for model in models:
                 model.watch_additions()
         loose = self.loose.snapshot() if sync and self.loose.parameters else None
-        completed = [False] * len(models)
-        with contextlib.ExitStack() as stack:
+        with self._watched(models, before):
             if self.last_scale == 0.0:
-                stack.enter_context(unsigned_zeros(p for m in models for p in m._reduced))
-            if any(marks is not None for marks in before):
-                stack.enter_context(guard.backward(reducers=self._reducers_in_use(models, before)))
-            loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+                with unsigned_zeros(p for m in models for p in m._reduced):
+                    loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+            else:
+                loss.backward(**kwargs)  # type: ignore[no-untyped-call]
             completed = [m.complete_reduction(marks) for m, marks in zip(models, before, strict=True)]
         # While ranks may have left, nobody answers; the join ends by sharing the last rank's model.
         shares = self.handler.broadcast_buffers and not self.joining
@@ -155,6 +155,14 @@ class DDPBackend(AveragingBackend):
             self._share_frozen(models[0].process_group)
         if loose is not None and loose != self.loose.snapshot():
             self.loose.average()
+
+    def _watched(
+        self, models: list[DistributedModel], before: list[Any]
+    ) -> contextlib.AbstractContextManager[Any]:
+        """A backward in which other ranks may be waited for."""
+        if all(marks is None for marks in before):
+            return contextlib.nullcontext()
+        return guard.backward(reducers=self._reducers_in_use(models, before))
 
     def _reducers_in_use(self, models: list[DistributedModel], before: list[Any]) -> tuple[str, ...]:
         """Names of the models whose reducers may all-reduce in a backward."""

@@ -12,6 +12,7 @@ nodes anew then on which the reducer's hooks sit.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -225,7 +226,8 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         """The nodes that the reducer's hooks sit on, as far as their loss would not show in what it has averaged."""
         # Where it waits for all, a part of them that is lost leaves it waiting; unused ones it does not miss.
         count = None if self.find_unused_parameters else 1
-        return [get_gradient_edge(p).node for p in self._trained.parameters[:count]]
+        with contextlib.nullcontext() if torch.is_grad_enabled() else torch.enable_grad():
+            return [_node_of(p) for p in self._trained.parameters[:count]]
 
     def _is_moved(self) -> bool:
         """Whether parameters were on another device, or of another type, since the reducer hung its hooks on them."""
@@ -322,3 +324,9 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         own = [b.data for home in self._buffer_homes for b in home.values() if b is not None]
         if own:
             share_tensors(own, self.process_group, self.broadcast_bucket_size)
+
+
+def _node_of(parameter: torch.Tensor) -> Any:
+    """The node that adds to a parameter's gradient: what `get_gradient_edge` finds, in a fraction of its time."""
+    view: Any = parameter.view_as(parameter)
+    return view.grad_fn.next_functions[0][0]

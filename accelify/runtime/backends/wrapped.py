@@ -14,6 +14,10 @@ from .. import guard
 from .base import Backend
 
 
+# Kinds of values that are no part of a model, whatever they are set in place of.
+_PLAIN = frozenset((bool, int, float, str, types.NoneType, types.MethodType))
+
+
 class ScriptAttributes(torch.nn.Module):
     """A wrapper whose attributes are the script's module's, where it has none of that name; methods are `_routed`.
 
@@ -76,6 +80,10 @@ class ScriptAttributes(torch.nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
+        if name in own and type(value) in _PLAIN:
+            # torch would look first whether it is a part of a model, several times in every step.
+            own[name] = value
+            return
         inner = own.get("_modules", {}).get("module")
         if inner is not None and "_complete" in own and name not in own and not hasattr(type(self), name):
             if any(name in held for held in (vars(inner), inner._modules, inner._parameters, inner._buffers)):

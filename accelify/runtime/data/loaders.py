@@ -33,7 +33,7 @@ from .sharding import (
     SkipBatchSampler,
     WholeBatchShard,
 )
-from .workers import ReadingApart
+from .workers import ReadingApart, may_draw
 
 
 class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
@@ -147,7 +147,8 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         """Have a pass read its samples on random streams of this rank's own, where it reads them here and alone."""
         fetcher = getattr(base, "_dataset_fetcher", None)
         if self.shard is not None and self._sharded and fetcher is not None:
-            if not isinstance(self.original.dataset, IterableDataset):
+            by_index = not isinstance(self.original.dataset, IterableDataset)
+            if by_index and may_draw(fetcher.dataset, fetcher.collate_fn):
                 base._dataset_fetcher = ReadingApart(fetcher, number, PartialState().data_rank, batches)
 
     def position_state(self) -> dict[str, Any]:

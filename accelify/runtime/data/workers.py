@@ -8,7 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.data import get_worker_info
+from torch.utils.data import (
+    ConcatDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+    default_convert,
+    get_worker_info,
+)
 
 
 class WorkersApart:
@@ -72,6 +80,7 @@ class ReadingApart:
         self.fetcher = fetcher
         self.seed = number + rank * 0x9E3779B97F4A7C15
         self.batches = batches
+        self._numpy = _NumpyApart() if "numpy" in sys.modules else None
 
     def __getattr__(self, name: str) -> Any:
         # Loaders that keep a state look into their fetcher.
@@ -81,16 +90,65 @@ class ReadingApart:
 
     def fetch(self, indices: Any) -> Any:
         """The batch of some indices."""
-        numpy = sys.modules.get("numpy")
-        own, drawn = random.getstate(), numpy.random.get_state() if numpy is not None else None
+        own = random.getstate()
+        if self._numpy is not None:
+            self._numpy.enter()
         _seed_host((self.seed + self.batches * 0xBF58476D1CE4E5B9) % 2**63)
         self.batches += 1
         try:
             return self.fetcher.fetch(indices)
         finally:
             random.setstate(own)
-            if numpy is not None:
-                numpy.random.set_state(drawn)
+            if self._numpy is not None:
+                self._numpy.leave()
+
+
+class _NumpyApart:
+    """NumPy's functions on a generator of this object alone. The script's is put aside whole: loading its state again
+    takes longer than many a batch does."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._random: Any = np.random
+        self._other: Any = np.random.MT19937(0)
+        self._own: Any = None
+        self._state: Any = None
+
+    def enter(self) -> None:
+        self._own, self._state = self._random.get_bit_generator(), self._random.get_state(legacy=False)
+        self._random.set_bit_generator(self._other)
+
+    def leave(self) -> None:
+        self._random.set_bit_generator(self._own)
+        # Normal numbers are drawn in pairs, of which the second does not lie in the generator.
+        if self._state["has_gauss"]:
+            self._random.set_state(self._state)
+
+
+def may_draw(dataset: Any, collate_fn: Any) -> bool:
+    """Whether reading a batch may draw random numbers; False: it is torch's own code that does not.
+
+    Args:
+        dataset: what samples are read from by their indices.
+        collate_fn: what makes a batch of them.
+    """
+    return collate_fn not in (default_collate, default_convert) or _item_may_draw(dataset)
+
+
+def _item_may_draw(dataset: Any) -> bool:
+    # Those alone, no kinds of them that a script has made.
+    kind = type(dataset)
+    if kind is TensorDataset:
+        return any(type(tensor) is not torch.Tensor for tensor in dataset.tensors)
+    if kind is Subset:
+        return _item_may_draw(dataset.dataset)
+    if kind is ConcatDataset:
+        return any(map(_item_may_draw, dataset.datasets))
+    if kind is StackDataset:
+        parts = dataset.datasets
+        return any(map(_item_may_draw, parts.values() if isinstance(parts, dict) else parts))
+    return True
 
 
 def _states() -> tuple[Any, ...]:
