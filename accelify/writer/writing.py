@@ -80,11 +80,11 @@ class Written:
             text = text.replace("\r", "\n")
         hidden = masked(text) if OBSOLETE in text else None
         source = text if hidden is None else hidden[0]
-        newline = "\n" if carriage else self.tree.newline if "\n" not in text else "\n"
-        newline = "\r\n" if "\r\n" in text else newline
-        config = cst.PartialParserConfig(default_newline=newline, default_indent=self.work.unit)
+        config = cst.PartialParserConfig(default_indent=self.work.unit)
         try:
             module = with_footers_outside(cst.parse_module(source, config))
+            if "\n" not in source and not carriage:
+                module = module.with_changes(default_newline=self.tree.newline)
             same = module.code == source
             if not same:
                 module = with_lost_blanks(module, self.tree, block)

@@ -661,3 +661,9 @@ def test_an_elif_is_replaced_by_a_statement() -> None:
 )
 def test_the_last_branches_go_with_all_that_is_in_them(gone: tuple[int, ...], after: str) -> None:
     assert applied(CHAIN, lambda tree: [Delete(statement(tree, f"b = {n}")) for n in gone]) == after
+
+
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+def test_lines_are_put_before_the_last_one_that_has_no_end(newline: str) -> None:
+    new = applied(f"a{newline}b", lambda tree: InsertBefore(statement(tree, "b"), ("z()",)))
+    assert new == f"a{newline}z(){newline}b"
