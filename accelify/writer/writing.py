@@ -80,11 +80,13 @@ class Written:
             text = text.replace("\r", "\n")
         hidden = masked(text) if OBSOLETE in text else None
         source = text if hidden is None else hidden[0]
-        config = cst.PartialParserConfig(default_indent=self.work.unit)
         try:
-            module = with_footers_outside(cst.parse_module(source, config))
+            module = with_footers_outside(cst.parse_module(source))
+            # What these lines do not show is as in the rest of the file.
             if "\n" not in source and not carriage:
                 module = module.with_changes(default_newline=self.tree.newline)
+            if not any(map(self._is_indented, block)):
+                module = module.with_changes(default_indent=self.work.unit)
             same = module.code == source
             if not same:
                 module = with_lost_blanks(module, self.tree, block)
@@ -111,6 +113,11 @@ class Written:
         if hidden is not None:
             code = code.replace(hidden[1], OBSOLETE)
         return new, (code.replace("\n", "\r") if carriage else code).encode("utf-8")
+
+    def _is_indented(self, stmt: ast.stmt) -> bool:
+        """Whether a statement has lines that show how far a block is indented."""
+        body = getattr(stmt, "body", None)
+        return isinstance(stmt, ast.Match) or (body is not None and self.tree.own_line(body[0]))
 
     def _check(self) -> None:
         """Complain of edits that could not be made beside the others."""

@@ -667,3 +667,16 @@ def test_the_last_branches_go_with_all_that_is_in_them(gone: tuple[int, ...], af
 def test_lines_are_put_before_the_last_one_that_has_no_end(newline: str) -> None:
     new = applied(f"a{newline}b", lambda tree: InsertBefore(statement(tree, "b"), ("z()",)))
     assert new == f"a{newline}z(){newline}b"
+
+
+@pytest.mark.parametrize("unit", ["\t", "  "])
+@pytest.mark.parametrize("text", ["c", "if c: d"])
+def test_new_blocks_are_indented_as_the_file_is(unit: str, text: str) -> None:
+    head = f"def f():\n{unit}a\nb\n"
+    new = applied(
+        f"{head}{text}\n", lambda t: PutUnder(statement(t, text), statement(t, text), "if m:", ("z()",))
+    )
+    assert new == f"{head}if m:\n{unit}{text}\nelse:\n{unit}z()\n"
+    line = f"{unit}y" if unit == "\t" else "    y"
+    new = applied(f"{head}{text}\n", lambda t: InsertBefore(statement(t, text), ("if z:", line)))
+    assert new == f"{head}if z:\n{unit}y\n{text}\n"
