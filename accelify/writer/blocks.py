@@ -234,7 +234,7 @@ class Blocks(SimpleStatements):
             self.done.add(id(after))
 
     def _lines(self, stmt: ast.stmt, lines: tuple[str, ...]) -> list[Row]:
-        rows = templates.statements(lines, self.tree.indent(stmt), self.unit)
+        rows = templates.statements(lines, self.tree.indent(stmt))
         return [Row(node, new=True) for node in rows]
 
     def _removed(self, block: list[ast.stmt], places: dict[ast.stmt, int], rows: list[Row]) -> set[int]:

@@ -96,26 +96,24 @@ def _parsed(text: str) -> cst.BaseExpression:
     return made.with_changes(lpar=made.lpar[1:], rpar=made.rpar[:-1])
 
 
-def statements(lines: Sequence[str], indent: str = "", unit: str = "    ") -> list[Any]:
+def statements(lines: Sequence[str], indent: str = "") -> list[Any]:
     """The rows that some lines make: statements without what stands above them, and empty lines with comments.
 
     Args:
         lines: the code; one that holds several lines is the script's, which has the indentation of the place already.
         indent: the indentation at which it goes in.
-        unit: one level of the file's indentation.
 
     Raises:
         EditError: when the lines are no statements.
     """
     continued = indent if any("\n" in line for line in lines) else ""
-    return list(_rows("\n".join(lines) + "\n", continued, unit))
+    return list(_rows("\n".join(lines) + "\n", continued))
 
 
 @cache
-def _rows(text: str, indent: str, unit: str) -> tuple[Any, ...]:
-    config = cst.PartialParserConfig(default_newline="\n", default_indent=unit)
+def _rows(text: str, indent: str) -> tuple[Any, ...]:
     try:
-        module = cst.parse_module(text, config)
+        module = cst.parse_module(text)
     except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
         raise EditError(f"`{text.strip()}` is no statement") from error
     rows: list[Any] = list(module.header)

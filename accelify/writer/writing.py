@@ -93,11 +93,13 @@ class Written:
             text = text.replace("\r", "\n")
         hidden = masked(text) if OBSOLETE in text else None
         source = text if hidden is None else hidden[0]
-        newline = "\n" if carriage else self.tree.newline if "\n" not in text else "\n"
-        newline = "\r\n" if "\r\n" in text else newline
-        config = cst.PartialParserConfig(default_newline=newline, default_indent=self.work.unit)
         try:
-            module = with_footers_outside(cst.parse_module(source, config))
+            module = with_footers_outside(cst.parse_module(source))
+            # What these lines do not show is as in the rest of the file.
+            if "\n" not in source and not carriage:
+                module = module.with_changes(default_newline=self.tree.newline)
+            if not any(map(self._is_indented, block)):
+                module = module.with_changes(default_indent=self.work.unit)
             same = module.code == source
             if not same:
                 module = with_lost_blanks(module, self.tree, block)
@@ -125,6 +127,11 @@ class Written:
             code = code.replace(hidden[1], OBSOLETE)
         code = folded.unfolded(code)
         return new, (code.replace("\n", "\r") if carriage else code).encode("utf-8")
+
+    def _is_indented(self, stmt: ast.stmt) -> bool:
+        """Whether a statement has lines that show how far a block is indented."""
+        body = getattr(stmt, "body", None)
+        return isinstance(stmt, ast.Match) or (body is not None and self.tree.own_line(body[0]))
 
     def _check(self) -> None:
         """Complain of edits that could not be made beside the others."""

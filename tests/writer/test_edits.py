@@ -661,3 +661,22 @@ def test_an_elif_is_replaced_by_a_statement() -> None:
 )
 def test_the_last_branches_go_with_all_that_is_in_them(gone: tuple[int, ...], after: str) -> None:
     assert applied(CHAIN, lambda tree: [Delete(statement(tree, f"b = {n}")) for n in gone]) == after
+
+
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+def test_lines_are_put_before_the_last_one_that_has_no_end(newline: str) -> None:
+    new = applied(f"a{newline}b", lambda tree: InsertBefore(statement(tree, "b"), ("z()",)))
+    assert new == f"a{newline}z(){newline}b"
+
+
+@pytest.mark.parametrize("unit", ["\t", "  "])
+@pytest.mark.parametrize("text", ["c", "if c: d"])
+def test_new_blocks_are_indented_as_the_file_is(unit: str, text: str) -> None:
+    head = f"def f():\n{unit}a\nb\n"
+    new = applied(
+        f"{head}{text}\n", lambda t: PutUnder(statement(t, text), statement(t, text), "if m:", ("z()",))
+    )
+    assert new == f"{head}if m:\n{unit}{text}\nelse:\n{unit}z()\n"
+    line = f"{unit}y" if unit == "\t" else "    y"
+    new = applied(f"{head}{text}\n", lambda t: InsertBefore(statement(t, text), ("if z:", line)))
+    assert new == f"{head}if z:\n{unit}y\n{text}\n"
