@@ -29,6 +29,7 @@ from accelify.analysis.files.effect_sites import (
     stops_first,
     updates_namespace,
 )
+from accelify.analysis.files.reading_calls import READING, may_read
 from accelify.analysis.files.writing_calls import (
     OPENING,
     WRITING,
@@ -49,11 +50,6 @@ from accelify.analysis.values import Class, Imported, Thing, Values
 
 _LOOKING_METHODS = LOOKS | LOGGING
 _NOT_RUNNING = LOOKS | WRITING_METHODS | {"save"}
-READING = tuple(
-    "builtins.open io.open gzip.open json.load pickle.load numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_ "
-    "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
-    "os.listdir glob.".split()
-)
 CLOCKS = frozenset(
     {f"time.{name}" for name in ("time", "time_ns", "perf_counter", "monotonic", "process_time", "clock")}
     | {"timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today"}
@@ -154,7 +150,12 @@ class SideEffects:
         # may call itself.
         self._known_calls: dict[tuple[ast.Call, Scope], Effects] = {}
         self._open = 0
+        self._may_read = may_read(script.program)
         self._kept = KeptState(script, self._is_for_all, self._shows)
+
+    def reads(self, scope: Scope) -> bool:
+        """Whether a function of the program reads a file."""
+        return self._may_read and self.of(scope).reads
 
     def of(self, scope: Scope) -> Effects:
         """What a function of the program does, itself and through what it calls."""
