@@ -49,7 +49,7 @@ class Folded:
 def untouched(
     nodes: Iterable[ast.AST], touched: Collection[ast.AST], read: Collection[ast.AST]
 ) -> Iterator[ast.AST]:
-    """The outermost statements and expressions, of some nodes and below them, that lie on one line and stay as they are.
+    """The outermost statements and expressions among some nodes and below them that stay as they are, on one line.
 
     Args:
         nodes: statements.
