@@ -320,7 +320,7 @@ class SideEffects:
             missing = missing or (kind == TERMINAL and stops_first(module, call))
             asked = asked_for(module, scope, call)
             told = asked_to_download(call, name) if kind == DOWNLOADS else None
-            if isinstance(told, ast.Name) and any(a.arg == told.id for a in scope.parameters()):
+            if isinstance(told, ast.Name) and scope.takes(told.id):
                 asked = told.id
             found.sites.append(Site(kind, name or attribute, path, line, missing, asked))
         if name.startswith(LISTING) or attribute in ("glob", "iterdir"):
@@ -346,7 +346,7 @@ class SideEffects:
         elif isinstance(func, ast.Attribute):
             self._receiver(found, module, scope, call, func, name, bool(callees))
         elif isinstance(func, ast.Name) and scope.kind == "function" and not callees:
-            if any(a.arg == func.id for a in scope.parameters()):
+            if scope.takes(func.id):
                 found.tie(f"it calls `{func.id}`, which it is given")
         if not callees and kind is None and name not in _LOOKING and attribute not in _LOOKING_METHODS:
             for argument in [*call.args, *[kw.value for kw in call.keywords]]:
@@ -463,7 +463,7 @@ class SideEffects:
         root = root_name(func)
         if root is None or scope.kind != "function":
             return False
-        return root in scope.locals and all(a.arg != root for a in scope.parameters())
+        return root in scope.locals and not scope.takes(root)
 
     def _place(self, module: Module, node: ast.AST) -> tuple[str, int]:
         tree = module.tree
