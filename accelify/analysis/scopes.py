@@ -80,6 +80,14 @@ class Scope:
         double = [a.kwarg] if a.kwarg else []
         return [*a.posonlyargs, *a.args, *star, *a.kwonlyargs, *double]
 
+    def takes(self, name: str) -> bool:
+        """Whether one of the parameters is called so."""
+        return name in self._parameter_names
+
+    @cached_property
+    def _parameter_names(self) -> frozenset[str]:
+        return frozenset([a.arg for a in self.parameters()])
+
     def defaults(self) -> list[tuple[ast.arg, ast.expr]]:
         """The parameters of a function that have a default, with it."""
         arguments = getattr(self.node, "args", None)

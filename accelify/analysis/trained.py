@@ -175,7 +175,7 @@ class TrainedModels:
             self.qualname(site.func) == "copy.deepcopy"
             and isinstance(given, ast.Name)
             and scope.kind == "function"
-            and any(a.arg == given.id for a in scope.parameters())
+            and scope.takes(given.id)
             and not self.interpreter.callers.get(scope)
             and not any(isinstance(n, ast.Attribute) and n.attr.endswith("parameters") for n in scope.nodes)
         )

@@ -122,7 +122,7 @@ class UniformValues:
                     continue
                 if not self.is_uniform(value, depth + 1):
                     return False
-        if owner.kind == "function" and any(a.arg == name.id for a in owner.parameters()):
+        if owner.kind == "function" and owner.takes(name.id):
             return name.id in _COUNTERS or self._uniform_argument(owner, name.id, depth)
         return True
 

@@ -414,7 +414,7 @@ class _Lowering:
         """Whether a name is assigned a tensor of its own here, that nobody else holds."""
         scope = self.script.scope_of(name)
         owner = scope.resolve(name.id)
-        if owner is not scope or any(a.arg == name.id for a in scope.parameters()):
+        if owner is not scope or scope.takes(name.id):
             return False
         values = [
             s.value

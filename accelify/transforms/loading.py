@@ -19,9 +19,9 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.files.effect_sites import FILES, PICTURES, defaults_of
-from accelify.analysis.files.effects import READING
 from accelify.analysis.files.folders import path_text
 from accelify.analysis.files.loaded import comes_from, loads_of_states
+from accelify.analysis.files.reading_calls import READING
 from accelify.analysis.files.saved_objects import saved_to
 from accelify.analysis.files.writing_calls import WRITING, opens_for_writing
 from accelify.analysis.schedules.training_before import trains_only_behind
@@ -352,7 +352,7 @@ def _paths_read(context: Context, call: ast.Call, name: str) -> frozenset[str]:
             frozenset()
         )  # it takes what a file has held, and the call that reads the file is looked at by itself
     reads = name.startswith(READING) or last.startswith(_READERS)
-    reads = reads or any(context.effects.of(callee).reads for callee in context.script.callees(call))
+    reads = reads or any(context.effects.reads(callee) for callee in context.script.callees(call))
     if opens_for_writing(call, name) is not None:
         return frozenset()
     if name in _ASKING:

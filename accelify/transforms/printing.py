@@ -117,7 +117,7 @@ def _is_stream(context: Context, place: ast.expr) -> bool:
     made = [s.value for s in context.tree.assigns(place.id) if script.scope_of(s).resolve(place.id) is owner]
     stored = [n for n in owner.of_type(ast.Name) if n.id == place.id and isinstance(n.ctx, ast.Store)]
     return (
-        all(a.arg != place.id for a in owner.parameters())
+        not owner.takes(place.id)
         and len(stored) == len(made)
         and (place.id in given or bool(made))
         and all(isinstance(value, ast.Attribute) and _is_stream(context, value) for value in made)

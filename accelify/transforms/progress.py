@@ -169,7 +169,7 @@ def _made_for_bars(context: Context, options: ast.Name) -> ast.expr | None:
     """What a variable holds that is bound once, and read only as the options of bars."""
     script, tree = context.script, context.tree
     owner = script.scope_of(options).resolve(options.id)
-    if owner is None or any(a.arg == options.id for a in owner.parameters()):
+    if owner is None or owner.takes(options.id):
         return None
     uses = [n for n in tree.nodes(ast.Name) if n.id == options.id]
     uses = [n for n in uses if script.scope_of(n).resolve(n.id) is owner]

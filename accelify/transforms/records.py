@@ -316,7 +316,7 @@ def _target(context: Context, loop: BatchLoop, place: Place) -> str:
     scope = context.script.scope_of(loop)
     if place.text != place.root or "." in place.root:
         return place.text
-    parameter = scope.kind == "function" and any(a.arg == place.root for a in scope.parameters())
+    parameter = scope.kind == "function" and scope.takes(place.root)
     own = scope.resolve(place.root) is scope or place.root in scope.globals
     return place.text if own and not parameter else f"{place.text}[:]"
 

@@ -401,7 +401,7 @@ def _divides_by_batch(context: Context, scope: Scope, node: ast.BinOp) -> bool:
     if all(n.id != whole.id for n in walk(node.left) if isinstance(n, ast.Name)):
         return False
     own = scope.owner_class is not None and scope.name.endswith(".forward")
-    if own and any(a.arg == whole.id for a in scope.parameters()):
+    if own and scope.takes(whole.id):
         return not _NO_SAMPLES.search(whole.id)
     interpreter = context.script.interpreter
     held = interpreter.evaluate(interpreter.module_of(scope), scope, whole)

@@ -271,7 +271,7 @@ def _is_told(context: Context, function: ast.expr) -> bool:
     if not isinstance(function, ast.Name) or context.script.qualname(function) is not None:
         return False
     owner = scope.resolve(function.id)
-    return owner is not None and any(a.arg == function.id for a in owner.parameters())
+    return owner is not None and owner.takes(function.id)
 
 
 def _can_be_guarded(context: Context, call: ast.Call) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import libcst as cst
@@ -15,6 +16,7 @@ _NONE = cst.SimpleWhitespace("")
 _COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 
 
+@cache
 def argument(text: str) -> cst.Arg:
     """An argument as it is written: `disable=True`, `*rest`.
 

@@ -40,11 +40,10 @@ class _File:
             found.append((stmt, "\n".join(lines[first - 1 : (stmt.end_lineno or 0) - self._shift])))
         return found
 
-    def changed_since(self, old: _File) -> ast.Module:
-        """The file without its functions and classes that stand as they stood: whether they compile is as before."""
+    def changed_since(self, old: _File) -> list[ast.stmt]:
+        """The statements at the top but for functions and classes that stand there as they stood."""
         known = {text for stmt, text in old.top if isinstance(stmt, _DEFINITIONS)}
-        body = [s for s, text in self.top if not isinstance(s, _DEFINITIONS) or text not in known]
-        return ast.Module(body, [])
+        return [s for s, text in self.top if not isinstance(s, _DEFINITIONS) or text not in known]
 
 
 def check(tree: Tree, before: Sequence[str], after: Sequence[str], names: Sequence[str]) -> None:
@@ -73,7 +72,7 @@ def check(tree: Tree, before: Sequence[str], after: Sequence[str], names: Sequen
         if new is old:
             continue
         try:
-            compile(new.changed_since(old), "<converted>", "exec", dont_inherit=True)
+            compile(ast.Module(new.changed_since(old), []), "<converted>", "exec", dont_inherit=True)
         except SyntaxError:
             if _compiles(old.text):  # else it is no worse than it was
                 raise
@@ -137,8 +136,8 @@ def _check_calls(old: Sequence[_File], new: Sequence[_File]) -> None:
         name
         for one, other in zip(old, new, strict=True)
         if one is not other
-        for name, signature in other.signatures.items()
-        if name in one.signatures and ast.dump(one.signatures[name]) != ast.dump(signature)
+        for name in {getattr(stmt, "name", "") for stmt in other.changed_since(one)} & other.signatures.keys()
+        if name in one.signatures and ast.dump(one.signatures[name]) != ast.dump(other.signatures[name])
     }
     misfits = list(_misfits(new, changed)) if changed else []
     earlier = Counter(name for name, _, _ in _misfits(old, changed)) if misfits else Counter[str]()

@@ -1,4 +1,4 @@
-"""Lines that no edit touches, as one name each while libcst reads and writes those around them.
+"""Code that no edit touches, as one name for each part of it while libcst reads and writes what is around.
 
 It makes some thirty objects of a line, and takes longer for them than all else that is done with it.
 """
@@ -7,56 +7,62 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from accelify.analysis.syntax import Tree, children
 
-_NAME = "_accelify_line_"
+_NAME = "_accelify_part_"
 _NAMES = re.compile(_NAME + r"(\d+)_")
 # Imports are not among them: those that are put in are joined with others.
-_SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Raise, ast.Assert)
-_BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
+_STATEMENTS = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Raise, ast.Assert)
+# What needs parentheses nowhere, as a name does not.
+_EXPRESSIONS = (ast.Call, ast.Attribute, ast.Subscript)
+# In these a name, or a place in the text, means something else.
+_LEFT_OUT = (ast.JoinedStr, ast.pattern)
 
 
 class Folded:
-    """A part of a script with names in the place of some of its statements.
+    """A part of a script with names in the place of some of its nodes.
 
     Args:
         tree: the script.
-        lines: those statements, in source order.
+        nodes: statements and expressions on one line each, none inside another.
         start: where the part begins.
         stop: where it ends.
     """
 
-    def __init__(self, tree: Tree, lines: Iterable[ast.stmt], start: int, stop: int) -> None:
-        self._lines: list[str] = []
+    def __init__(self, tree: Tree, nodes: Iterable[ast.AST], start: int, stop: int) -> None:
+        self._texts: list[str] = []
         parts: list[str] = []
-        for stmt in lines if not tree.mentions(_NAME) else ():
-            begin, end = tree.start(stmt), tree.end(stmt)
-            parts += [tree.data[start:begin].decode("utf-8"), f"{_NAME}{len(self._lines)}_"]
-            self._lines.append(tree.data[begin:end].decode("utf-8"))
+        places = [] if tree.mentions(_NAME) else sorted((tree.start(node), tree.end(node)) for node in nodes)
+        for begin, end in places:
+            parts += [tree.data[start:begin].decode("utf-8"), f"{_NAME}{len(self._texts)}_"]
+            self._texts.append(tree.data[begin:end].decode("utf-8"))
             start = end
         self.text = "".join([*parts, tree.data[start:stop].decode("utf-8")])
 
     def unfolded(self, code: str) -> str:
-        """Code with the lines in the places of their names."""
-        return _NAMES.sub(lambda name: self._lines[int(name[1])], code) if self._lines else code
+        """Code with the texts in the places of their names."""
+        return _NAMES.sub(lambda name: self._texts[int(name[1])], code) if self._texts else code
 
 
-def unchanged_lines(
-    block: Sequence[ast.AST], touched: Collection[ast.AST], whole: Collection[ast.AST]
-) -> Iterator[ast.stmt]:
-    """The simple statements of a block, and of those in it, that lie on one line and stay as they are.
+def untouched(
+    nodes: Iterable[ast.AST], touched: Collection[ast.AST], read: Collection[ast.AST]
+) -> Iterator[ast.AST]:
+    """The outermost statements and expressions among some nodes and below them that stay as they are, on one line.
 
     Args:
-        block: the statements.
+        nodes: statements.
         touched: the nodes in or beside which something changes.
-        whole: statements that are not among them, whatever is touched.
+        read: nodes that are not among them, whatever is touched.
     """
-    for node in block:
-        if not isinstance(node, _SIMPLE):
-            for name in _BLOCKS:
-                yield from unchanged_lines(getattr(node, name, ()), touched, whole)
-        elif node.lineno == node.end_lineno and node not in whole:
-            if node not in touched or not any(child in touched for child in children(node)):
-                yield node
+    for node in nodes:
+        below = children(node)
+        if isinstance(node, _STATEMENTS):
+            foldable = not any(child in touched for child in below)
+        else:
+            foldable = isinstance(node, _EXPRESSIONS) and node not in touched
+        if foldable and node not in read and node.lineno == node.end_lineno:  # type: ignore[attr-defined]
+            yield node
+        elif not isinstance(node, _LEFT_OUT):
+            yield from untouched(below, touched, read)

@@ -12,8 +12,8 @@ from accelify.obsolete_keywords import OBSOLETE, masked
 from accelify.writer.application import Application
 from accelify.writer.edits import Delete, DropElse, Edit, Replace, node_of
 from accelify.writer.errors import EditError
+from accelify.writer.folded import Folded, untouched
 from accelify.writer.footers import with_footers_outside
-from accelify.writer.folded import Folded, unchanged_lines
 from accelify.writer.given_back import with_lost_blanks
 from accelify.writer.rows import block_of_rows, rows_of
 from accelify.writer.templates import expression
@@ -46,7 +46,7 @@ class Written:
         tree: the script.
         edits: what is to be done.
         copied: nodes that are written anew though nothing changes in them, to try the writer out.
-        folds: whether libcst is spared the lines that nothing changes: of them `regions` do not tell then.
+        folds: whether libcst is spared the code that nothing changes: of it `regions` do not tell then.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Written:
         self.tree = tree
         self.work = Application(tree, edits)
         self.work.touch(copied)
-        # Statements of which libcst has to read all: what is written anew, or put elsewhere.
-        self._whole = {*self.work.rewrites, *self.work.joined} | {
-            tree.statement(piece) for edit in self.work.edits for piece in _nodes_of(edit)
-        }
+        # What libcst has to read by itself: what is put in the place of something, or joined with it.
+        self._read: set[ast.AST] = {*self.work.rewrites, *self.work.joined}
+        for piece in (piece for edit in self.work.edits for piece in _nodes_of(edit)):
+            self._read |= {piece, *tree.ancestors(piece)}
         self._folds = folds
         parts: list[bytes] = []
         cursor = size = 0
@@ -83,8 +83,8 @@ class Written:
         self, body: list[ast.stmt], block: list[ast.stmt], start: int, stop: int
     ) -> tuple[cst.Module, bytes]:
         """Some statements at the top of a file, with what stands above them, as they become: a tree and its text."""
-        lines = unchanged_lines(block, self.work.touched, self._whole) if self._folds else ()
-        folded = Folded(self.tree, lines, start, stop)
+        nodes = untouched(block, self.work.touched, self._read) if self._folds else ()
+        folded = Folded(self.tree, nodes, start, stop)
         text = folded.text
         carriage = "\r" in text.replace("\r\n", "") or ("\n" not in text and self.tree.newline == "\r")
         if carriage and "\n" in text:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-
 import pytest
 
+from accelify.analysis.joined import JoinedTree
+from accelify.analysis.syntax import Tree
 from accelify.writer import checks
 from accelify.writer.checks import unbound
 from accelify.writer.errors import EditError
@@ -13,7 +13,7 @@ from accelify.writer.errors import EditError
 
 def check(before: list[str], after: list[str]) -> None:
     names = [f"file{number}.py" for number in range(len(before))]
-    checks.check(before, after, [ast.parse(text) for text in before], names)
+    checks.check(JoinedTree([Tree(text) for text in before]), before, after, names)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,17 @@ def test_a_name_that_was_bound_nowhere_before_may_stay() -> None:
 def test_what_is_no_python_is_not_written() -> None:
     with pytest.raises(SyntaxError):
         check(["x\n"], ["x(\n"])
+
+
+def test_only_what_changed_is_compiled() -> None:
+    wrong = "def f():\n    pass\n\n\nreturn\n"
+    check([f"x = 1\n{wrong}"], [f"x = 2\n{wrong}"])  # it is no worse than it was
+    before = "def f():\n    return 1\n\n\ndef g():\n    return 1\n"
+    check(["y\n", before], ["y\n", before.replace("1\n\n", "2\n\n")])
+    with pytest.raises(SyntaxError):
+        check(["y\n", before], ["y\n", before.replace("return 1\n\n", "break\n\n")])
+    with pytest.raises(SyntaxError):
+        check(["y\n", before], ["y\n", f"{before}return\n"])
 
 
 FUNCTION = "def f(a, b=1):\n    pass\n"

@@ -38,7 +38,7 @@ def named_before(script: ScriptModel, stmt: ast.stmt) -> ast.Name | None:
         if other is not inner and script.scope_of(other).resolve(name.id) is owner
     ]
     told = [o for o in others if _is_option(o.value) and script.tree.parent(o) is script.tree.parent(stmt)]
-    parameter = owner is scope and any(a.arg == name.id for a in scope.parameters())
+    parameter = owner is scope and scope.takes(name.id)
     parameter = parameter and script.tree.parent(stmt) is scope.node
     if len(told) < len(others) or len(others) > 1 or parameter == bool(told):
         return None

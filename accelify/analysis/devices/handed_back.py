@@ -21,7 +21,7 @@ def handed_back(function: Scope) -> str | None:
     for node in function.of_type(ast.Return):
         found.add(_moved(node.value, function.self_name()))
     name = found.pop() if len(found) == 1 else None
-    if name is None or all(a.arg != name for a in function.parameters()):
+    if name is None or not function.takes(name):
         return None
     for node in function.of_type(ast.Assign, ast.AugAssign, ast.For, ast.With):
         if name in stored_in(node) and not (

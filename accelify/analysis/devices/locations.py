@@ -360,7 +360,7 @@ class Locations:
     def _is_list(self, name: ast.Name) -> bool:
         """Whether a variable of a function only ever is a list that the function makes itself."""
         owner = self.script.scope_of(name).resolve(name.id)
-        if owner is None or any(a.arg == name.id for a in owner.parameters()):
+        if owner is None or owner.takes(name.id):
             return False
         stored = [n for n in owner.of_type(ast.Name) if n.id == name.id]
         made = [s for s in self.tree.assigns(name.id) if self.script.scope_of(s).resolve(name.id) is owner]

@@ -29,6 +29,7 @@ from accelify.analysis.files.effect_sites import (
     stops_first,
     updates_namespace,
 )
+from accelify.analysis.files.reading_calls import READING, may_read
 from accelify.analysis.files.writing_calls import (
     OPENING,
     WRITING,
@@ -49,11 +50,6 @@ from accelify.analysis.values import Class, Imported, Thing, Values
 
 _LOOKING_METHODS = LOOKS | LOGGING
 _NOT_RUNNING = LOOKS | WRITING_METHODS | {"save"}
-READING = tuple(
-    "builtins.open io.open gzip.open json.load pickle.load numpy.load numpy.loadtxt numpy.genfromtxt pandas.read_ "
-    "torch.load h5py.File yaml.load yaml.safe_load os.system subprocess. joblib.load scipy.io.loadmat PIL.Image.open "
-    "os.listdir glob.".split()
-)
 CLOCKS = frozenset(
     {f"time.{name}" for name in ("time", "time_ns", "perf_counter", "monotonic", "process_time", "clock")}
     | {"timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today"}
@@ -154,7 +150,12 @@ class SideEffects:
         # may call itself.
         self._known_calls: dict[tuple[ast.Call, Scope], Effects] = {}
         self._open = 0
+        self._may_read = may_read(script.program)
         self._kept = KeptState(script, self._is_for_all, self._shows)
+
+    def reads(self, scope: Scope) -> bool:
+        """Whether a function of the program reads a file."""
+        return self._may_read and self.of(scope).reads
 
     def of(self, scope: Scope) -> Effects:
         """What a function of the program does, itself and through what it calls."""
@@ -319,7 +320,7 @@ class SideEffects:
             missing = missing or (kind == TERMINAL and stops_first(module, call))
             asked = asked_for(module, scope, call)
             told = asked_to_download(call, name) if kind == DOWNLOADS else None
-            if isinstance(told, ast.Name) and any(a.arg == told.id for a in scope.parameters()):
+            if isinstance(told, ast.Name) and scope.takes(told.id):
                 asked = told.id
             found.sites.append(Site(kind, name or attribute, path, line, missing, asked))
         if name.startswith(LISTING) or attribute in ("glob", "iterdir"):
@@ -345,7 +346,7 @@ class SideEffects:
         elif isinstance(func, ast.Attribute):
             self._receiver(found, module, scope, call, func, name, bool(callees))
         elif isinstance(func, ast.Name) and scope.kind == "function" and not callees:
-            if any(a.arg == func.id for a in scope.parameters()):
+            if scope.takes(func.id):
                 found.tie(f"it calls `{func.id}`, which it is given")
         if not callees and kind is None and name not in _LOOKING and attribute not in _LOOKING_METHODS:
             for argument in [*call.args, *[kw.value for kw in call.keywords]]:
@@ -462,7 +463,7 @@ class SideEffects:
         root = root_name(func)
         if root is None or scope.kind != "function":
             return False
-        return root in scope.locals and all(a.arg != root for a in scope.parameters())
+        return root in scope.locals and not scope.takes(root)
 
     def _place(self, module: Module, node: ast.AST) -> tuple[str, int]:
         tree = module.tree

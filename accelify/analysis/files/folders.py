@@ -284,7 +284,7 @@ def _filled(pattern: str, given: list[str]) -> str | None:
 def _only_value(script: ScriptModel, name: ast.Name) -> ast.expr | None:
     """What a name holds that is bound once, or that one assignment above has given its value here."""
     scope = script.scope_of(name).resolve(name.id) if script.tree.assigns(name.id) else None
-    if scope is None or any(a.arg == name.id for a in scope.parameters()):
+    if scope is None or scope.takes(name.id):
         return None
     stores = [n for n in script.tree.writes(name.id) if script.scope_of(n).resolve(n.id) is scope]
     stmt = script.tree.parent(stores[0]) if len(stores) == 1 else None

@@ -286,7 +286,7 @@ class Containers:
         """Whether a variable is bound to an element of a container, or a parameter is handed one."""
         if (scope, name) in self._taken_out:
             return True
-        if not far or all(a.arg != name for a in scope.parameters()):
+        if not far or not scope.takes(name):
             return False
         for call in self.script.callers(scope):
             for given, parameter in handed_to(call, scope):

@@ -284,7 +284,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
             held = self._from_stars(module, name, {module})
             if held:
                 return held
-        if owner.kind == "function" and any(a.arg == name for a in owner.parameters()) and self.settled():
+        if owner.kind == "function" and owner.takes(name) and self.settled():
             return {self._parameter(module, owner, name)}
         return set()
 

@@ -246,7 +246,7 @@ class BatchDegrees:
         kinds = {w.kind for w in held if isinstance(w, Thing)}
         if kinds & {v.BATCH, v.OUTPUT, v.MODEL, v.PARAMETERS}:
             return bool(kinds & {v.BATCH, v.OUTPUT})
-        if scope.kind == "function" and any(a.arg == name.id for a in scope.parameters()):
+        if scope.kind == "function" and scope.takes(name.id):
             return True
         made = [self._given(s, name.id)[1] for s in scope.of_type(ast.Assign)]
         return any(self._is_of_batch(value, place, far + 1) for value in made if value is not None)

@@ -293,7 +293,7 @@ class CurvedMeans:
         scope = frame.scope
         if scope.resolve(name.id) is not scope:
             return []
-        handed = any(a.arg == name.id for a in scope.parameters())
+        handed = scope.takes(name.id)
         stmts = self._written(name, frame)
         if handed:
             return [frame.given[name.id]] if not stmts and name.id in frame.given else []

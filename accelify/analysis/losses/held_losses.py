@@ -118,7 +118,7 @@ class HeldLosses:
     def _of_name(self, name: ast.Name, key: str | None, module: Module, scope: Scope, far: int) -> list[Held]:
         """What a function puts into a container under a name, or under a key of it: at once, or bit by bit."""
         owner = scope.resolve(name.id)
-        if owner is None or any(a.arg == name.id for a in owner.parameters()):
+        if owner is None or owner.takes(name.id):
             return []
         found: list[Held] = []
         for stmt in owner.nodes:

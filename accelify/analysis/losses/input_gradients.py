@@ -126,7 +126,7 @@ class InputGradients:
         )
         if around is not None:
             return made or name in target_names(around.target)
-        made = made or any(a.arg == name for a in scope.parameters())
+        made = made or scope.takes(name)
         return made and scope.kind == "function" and runs_in(self.script, call, self._loops)
 
     def _is_cleared(self, node: ast.AST, own: frozenset[str], seen: frozenset[Scope]) -> bool:

@@ -66,7 +66,7 @@ def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope
 def _is_kept(script: ScriptModel, name: ast.Name, held: Values, module: Module, scope: Scope) -> bool:
     """Whether a variable is set before the loop over batches in which it is read, or in the module's own lines."""
     owner = scope.resolve(name.id)
-    if owner is None or owner.kind == "class" or any(a.arg == name.id for a in owner.parameters()):
+    if owner is None or owner.kind == "class" or owner.takes(name.id):
         return False
     if any(isinstance(w, Thing) and w.kind in _OF_BATCHES for w in held) or module not in script.modules:
         return False

@@ -181,7 +181,7 @@ class LossReductions:
                 answer = one if anew else together(answer, one) if added else either(answer, one)
         if divided and answer == SUM:
             return MEAN
-        if not bound and any(a.arg == name for a in owner.parameters()):
+        if not bound and owner.takes(name):
             return UNCLEAR
         return answer if bound else self._element(node, place, depth)
 
@@ -235,7 +235,7 @@ class LossReductions:
             return anywhere
         reaching = made_of(tree, node)
         if owner.kind != "module":
-            taken = any(a.arg == node.id for a in owner.parameters())
+            taken = owner.takes(node.id)
             return reaching if reaching or taken else anywhere
         own = next((a for a in [node, *tree.ancestors(node)] if isinstance(tree.parent(a), ast.Module)), None)
         last = next((i for i, stmt in enumerate(body) if stmt is own), -1)

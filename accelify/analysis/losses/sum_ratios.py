@@ -79,7 +79,7 @@ class SumRatios:
 
     def _handed(self, name: ast.Name, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
         """What calls hand over under a parameter's name, those of criteria among them, with where they stand."""
-        if scope.kind != "function" or all(a.arg != name.id for a in scope.parameters()):
+        if scope.kind != "function" or not scope.takes(name.id):
             return
         for call, caller in self.calls_of(scope).items():
             yield from ((given, caller) for given, taken in handed_to(call, scope) if taken == name.id)

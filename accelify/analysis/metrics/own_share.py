@@ -575,7 +575,7 @@ class OwnShare:
         if scope not in self._inner:
             return False
         if isinstance(slot.owner, Scope) and slot.owner is scope:
-            return self._changes(stmt, slot) and any(a.arg == slot.root for a in scope.parameters())
+            return self._changes(stmt, slot) and scope.takes(slot.root)
         return True
 
     def _decide(self, stmt: ast.If | ast.While, held: Held) -> None:

@@ -107,7 +107,7 @@ def _given_to(script: ScriptModel, name: ast.Name) -> list[ast.expr]:
         if not values:
             return []
         given += values
-    if any(a.arg == name.id for a in scope.parameters()):
+    if scope.takes(name.id):
         return [] if given else arguments_for(script, name)
     return given
 

@@ -43,7 +43,7 @@ def copied_parameters(script: ScriptModel, function: Scope) -> set[str]:
         given = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None
         if not isinstance(call, ast.Call) or not isinstance(given, ast.Name):
             continue
-        if all(a.arg != given.id for a in function.parameters()) or not is_run_only(script, function, call):
+        if not function.takes(given.id) or not is_run_only(script, function, call):
             continue
         stmt = tree.parent(call)
         again = isinstance(stmt, ast.Assign) and any(

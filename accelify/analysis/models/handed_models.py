@@ -21,7 +21,7 @@ def parameter_of(scope: Scope, node: ast.expr) -> str:
     """The parameter that an expression stands for, where the function gives it no other value; "" for others."""
     if not isinstance(node, ast.Name) or node.id == scope.self_name() or scope.resolve(node.id) is not scope:
         return ""
-    given = any(a.arg == node.id for a in scope.parameters())
+    given = scope.takes(node.id)
     return node.id if given and not is_stored(scope, node.id) else ""
 
 

@@ -89,7 +89,7 @@ def _of_class(
 def _kept_under(callee: Scope, name: str) -> set[str]:
     """The attributes in which a method keeps what it is given by a name, or with others by `**models`."""
     own, rest = callee.self_name(), getattr(getattr(callee.node, "args", None), "kwarg", None)
-    given = name if any(a.arg == name for a in callee.parameters()) or rest is None else rest.arg
+    given = name if callee.takes(name) or rest is None else rest.arg
     found: set[str] = set()
     for node in callee.nodes:
         if isinstance(node, ast.Assign) and _is_of(node.value, given):

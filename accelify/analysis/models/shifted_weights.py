@@ -83,7 +83,7 @@ def _is_own(script: ScriptModel, prepared: Set[Thing], node: ast.expr, scope: Sc
     if far > _DEEPEST:
         return False
     if isinstance(node, ast.Name):
-        if any(a.arg == node.id for a in scope.parameters()):
+        if scope.takes(node.id):
             return any(
                 _is_own(script, prepared, given, script.scope_of(call), far + 1)
                 for call in script.callers(scope)

@@ -120,7 +120,7 @@ def _handed_on(call: ast.Call, scope: Scope, asked: str, outer: Scope) -> str:
     """The parameter of the function around a call that is handed on as what is asked for; or ""."""
     given = next((argument for argument, name in handed_to(call, scope) if name == asked), None)
     named = given.id if isinstance(given, ast.Name) and asked else ""
-    return named if any(a.arg == named for a in outer.parameters()) and not is_stored(outer, named) else ""
+    return named if outer.takes(named) and not is_stored(outer, named) else ""
 
 
 def _is_without(call: ast.Call, scope: Scope, asked: str) -> bool:

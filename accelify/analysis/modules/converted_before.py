@@ -35,6 +35,6 @@ def calls_without(script: ScriptModel) -> Module | None:
         if any(isinstance(a, ast.Starred) or (dotted(a) or "").endswith(NAME) for a in given):
             continue
         for callee in in_order(script.callees(call)):
-            if any(a.arg == NAME for a in callee.parameters()):
+            if callee.takes(NAME):
                 return script.interpreter.module_of(callee)
     return None

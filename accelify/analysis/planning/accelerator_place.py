@@ -162,7 +162,7 @@ class AcceleratorPlace(ConstructorArguments):
                 if not hasattr(builtins, name):
                     found.append(name)
                 continue
-            if owner.kind == "function" and any(a.arg == name for a in owner.parameters()):
+            if owner.kind == "function" and owner.takes(name):
                 continue
             stores = [
                 n

@@ -256,7 +256,7 @@ class Reach:
             return f"{shown} is a class of torch's kind, whose objects do not keep it"
         if home.kind == "class" and takes_arguments_early(class_value(self.script, home)):
             return f"{shown} takes what it is made of before its `__init__` does"
-        if any(a.arg == NAME for a in function.parameters()):
+        if function.takes(NAME):
             return f"{shown} has a parameter of that name"
         if elsewhere := self.script.called_from_elsewhere(function):
             self.elsewhere |= dict.fromkeys(elsewhere)

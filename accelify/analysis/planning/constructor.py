@@ -267,7 +267,7 @@ class ConstructorArguments:
         heads = {name.split(".")[0] for name in names}
         if self_of(scope) in heads:
             return False  # what an object keeps
-        return all(any(a.arg == head for a in scope.parameters()) for head in heads)
+        return all(scope.takes(head) for head in heads)
 
     def _names_a_device(self) -> bool:
         """Whether the script reads a device, wherever it comes from."""

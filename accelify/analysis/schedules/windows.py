@@ -221,7 +221,7 @@ def from_caller(script: ScriptModel, node: ast.expr) -> ast.expr | None:
         if not isinstance(node, ast.Name):
             return node
         scope = script.scope_of(node).resolve(node.id)
-        if scope is None or scope.kind != "function" or all(a.arg != node.id for a in scope.parameters()):
+        if scope is None or scope.kind != "function" or not scope.takes(node.id):
             return node
         names = [a.arg for a in scope.parameters()]
         index = names.index(node.id) - (1 if scope.self_name() is not None else 0)

@@ -51,7 +51,7 @@ def is_none(script: ScriptModel, node: ast.expr, scope: Scope, far: int = 0) -> 
 def _is_left_none(script: ScriptModel, name: str, function: Scope, far: int) -> bool:
     """Whether a variable of a function holds None whatever calls: `if weight is not None: w = torch.tensor(weight)`."""
     tree = script.interpreter.module_of(function).tree
-    taken = any(a.arg == name for a in function.parameters())
+    taken = function.takes(name)
     if taken and _given(script, function, name, far) != {None}:
         return False
     made = False

@@ -41,7 +41,7 @@ def is_made_within(tree: Tree, scope: Scope, name: str, changes: Iterable[ast.ex
     rest = getattr(getattr(scope.node, "args", None), "kwarg", None)
     if rest is not None and rest.arg == name and not parts:
         pass  # `**fields`: a dictionary of its own
-    elif any(a.arg == name for a in scope.parameters()):
+    elif scope.takes(name):
         if not all(_is_copied_before(tree, change, name, parts) for change in changes):
             return False
     for node in scope.nodes:
