@@ -211,3 +211,37 @@ def test_a_job_whose_ranks_all_wait_long_in_a_backward(seconds, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert len(set(done.stdout.split("\n")) - {""}) == 1
+
+
+SAME_PLACE = """
+import sys, torch
+from accelify.runtime import Accelerator
+a = Accelerator(cpu=True)
+m = a.prepare(torch.nn.Linear(64, 64, bias=False))
+weight = a.unwrap_model(m).weight
+for step in range(10):
+    torch.nn.init.constant_(weight, float(sys.argv[2]) + step)
+    a.save_state(sys.argv[1], asynchronous=step % 2 == 1)
+a.wait_for_saving()
+a.load_state(sys.argv[1])
+values = a.gather(weight.detach().unique())
+a.print("values", *values.unique().tolist())
+"""
+
+
+def test_two_jobs_that_save_at_one_place(tmp_path):
+    """The later one's replaces the earlier one's; it is always whole, and the same for all ranks."""
+    (tmp_path / "train.py").write_text(SAME_PLACE)
+    jobs = [
+        subprocess.Popen(
+            [sys.executable, "-m", "accelify", "launch", "--cpu", "-n", "2", "train.py", str(tmp_path / "c"), first],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for first in ("0", "1000")
+    ]  # fmt: skip
+    for job in jobs:
+        output, errors = job.communicate(timeout=200)
+        assert job.returncode == 0, errors
+        (line,) = [line for line in output.splitlines() if line.startswith("values")]
+        assert len(line.split()) == 2, line
+        assert float(line.split()[1]) % 1000 < 10
