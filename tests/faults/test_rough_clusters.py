@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -213,35 +214,26 @@ def test_a_job_whose_ranks_all_wait_long_in_a_backward(seconds, tmp_path):
     assert len(set(done.stdout.split("\n")) - {""}) == 1
 
 
-SAME_PLACE = """
-import sys, torch
-from accelify.runtime import Accelerator
-a = Accelerator(cpu=True)
-m = a.prepare(torch.nn.Linear(64, 64, bias=False))
-weight = a.unwrap_model(m).weight
-for step in range(10):
-    torch.nn.init.constant_(weight, float(sys.argv[2]) + step)
-    a.save_state(sys.argv[1], asynchronous=step % 2 == 1)
-a.wait_for_saving()
-a.load_state(sys.argv[1])
-values = a.gather(weight.detach().unique())
-a.print("values", *values.unique().tolist())
-"""
+def _saved_at_one_place(place, first):
+    accelerator = fresh_accelerator()
+    model = accelerator.prepare(nn.Linear(64, 64, bias=False))
+    weight = accelerator.unwrap_model(model).weight
+    if first is None:
+        accelerator.load_state(place)
+        return weight.unique().tolist()
+    for step in range(10):
+        nn.init.constant_(weight, first + step)
+        accelerator.save_state(place, asynchronous=step % 2 == 1)
+    accelerator.wait_for_saving()
+    return None
 
 
 def test_two_jobs_that_save_at_one_place(tmp_path):
-    """The later one's replaces the earlier one's; it is always whole, and the same for all ranks."""
-    (tmp_path / "train.py").write_text(SAME_PLACE)
-    jobs = [
-        subprocess.Popen(
-            [sys.executable, "-m", "accelify", "launch", "--cpu", "-n", "2", "train.py", str(tmp_path / "c"), first],
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for first in ("0", "1000")
-    ]  # fmt: skip
-    for job in jobs:
-        output, errors = job.communicate(timeout=200)
-        assert job.returncode == 0, errors
-        (line,) = [line for line in output.splitlines() if line.startswith("values")]
-        assert len(line.split()) == 2, line
-        assert float(line.split()[1]) % 1000 < 10
+    """The later one's replaces the earlier one's, and is whole."""
+    place = str(tmp_path / "c")
+    with ThreadPoolExecutor() as jobs:
+        list(jobs.map(lambda first: run_ranks(2, _saved_at_one_place, place, first), (0.0, 1000.0)))
+    (value,), same = run_ranks(2, _saved_at_one_place, place, None)
+    assert value in (9.0, 1009.0)
+    assert same == [value]
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
