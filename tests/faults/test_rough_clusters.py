@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -211,3 +212,28 @@ def test_a_job_whose_ranks_all_wait_long_in_a_backward(seconds, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert len(set(done.stdout.split("\n")) - {""}) == 1
+
+
+def _saved_at_one_place(place, first):
+    accelerator = fresh_accelerator()
+    model = accelerator.prepare(nn.Linear(64, 64, bias=False))
+    weight = accelerator.unwrap_model(model).weight
+    if first is None:
+        accelerator.load_state(place)
+        return weight.unique().tolist()
+    for step in range(10):
+        nn.init.constant_(weight, first + step)
+        accelerator.save_state(place, asynchronous=step % 2 == 1)
+    accelerator.wait_for_saving()
+    return None
+
+
+def test_two_jobs_that_save_at_one_place(tmp_path):
+    """The later one's replaces the earlier one's, and is whole."""
+    place = str(tmp_path / "c")
+    with ThreadPoolExecutor() as jobs:
+        list(jobs.map(lambda first: run_ranks(2, _saved_at_one_place, place, first), (0.0, 1000.0)))
+    (value,), same = run_ranks(2, _saved_at_one_place, place, None)
+    assert value in (9.0, 1009.0)
+    assert same == [value]
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
