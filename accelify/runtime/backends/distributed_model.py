@@ -152,15 +152,15 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
     def _run_ddp_forward(self, *args: Any, **kwargs: Any) -> Any:
         self._armed = self._armed or (torch.is_grad_enabled() and self.require_backward_grad_sync)
         GradientState().loaders.meet((args, kwargs))
-        route = self._route
+        run = self._route or self._run_module
         # What the method calls itself must not be taken for another routed call.
         self._route = None
         # torch's compiler takes no buckets smaller than torch's first one.
         if self._flat or self.bucket_bytes_cap < dist._DEFAULT_FIRST_BUCKET_BYTES:  # type: ignore[attr-defined]
-            return (route or self._run_module)(*args, **kwargs)
+            return run(*args, **kwargs)
         # By this a compiler sees where buckets end, and cuts its graph there: they are reduced during the backward.
         with self._inside_ddp_forward():
-            return (route or self._run_module)(*args, **kwargs)
+            return run(*args, **kwargs)
 
     def _run_module(self, *args: Any, **kwargs: Any) -> Any:
         return self._precision.run(self.module, *args, **kwargs)
