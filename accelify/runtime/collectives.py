@@ -48,6 +48,11 @@ def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> list[torch.T
     """Every rank's tensor; shapes must agree."""
     mine = _to_group(tensor)
     process = PartialState()
+    # On a device, asking for the tensor's bytes would wait for it.
+    if process.data_ranks == process.num_processes and process.device.type == "cpu":
+        small = guard.gather_small(operation, mine)
+        if small is not None:
+            return small
     parts = [torch.empty_like(mine) for _ in range(process.data_ranks)]
     with guard.collective(operation, tensor):
         dist.all_gather(parts, mine, group=process.data_group)

@@ -1,8 +1,9 @@
 """No silent hang: ranks that disagree on a collective, or that are gone, end the run with an error that says so.
 
-Before every collective of the runtime, ranks exchange sixteen bytes: how many collectives there were, and a digest of
+Before every collective of the runtime, ranks exchange a few bytes: how many collectives there were, and a digest of
 this one's operation, shapes and types. Where they differ, every rank raises an error with what each was about to do,
-and where in the script. A training step of DDP has no such collective, so it costs nothing there; but it is counted.
+and where in the script. A small tensor that is gathered travels in the same message. A training step of DDP has no
+such collective, so it costs nothing there; but it is counted.
 
 A rank that waits looks now and then what became of the others, and raises where it is proved that one will not come:
 it ended or raised, or it is in a pass that is averaged over ranks and that this rank has not come to. That another
@@ -20,26 +21,27 @@ import hashlib
 import json
 import os
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from .script_lines import line_of, script_line
 
 # A wait is looked into after this many seconds, again and again; with many ranks less often, for the store's sake.
 _PATIENCE = 1.0
 _RANKS_A_SECOND = 100
 # After so long a waiting rank says once whom it waits for.
 _TELL = 60.0
+# Bytes of a small tensor in that message, and of all ranks' together.
+_ROOM = 4096
+_ROOM_OF_ALL = 65536
 MODES = ("on", "warn", "off")
-_PACKAGE = str(Path(__file__).parent)
-_LIBRARIES = (sysconfig.get_path("stdlib"), os.path.dirname(torch.__file__), "<frozen ")
 BACKWARD = "a backward pass"
 AVERAGE = "average of gradients"
 _PEER_WORDS = (
@@ -58,11 +60,6 @@ class RanksDisagreeError(RuntimeError):
 
 # Hugging Face Accelerate's name for it.
 DistributedOperationException = RanksDisagreeError
-
-
-def script_line() -> str:
-    """Where in the script the runtime was called."""
-    return _line_of(sys._getframe(1))
 
 
 def describe(item: Any) -> str:
@@ -98,8 +95,10 @@ class Guard:
         with contextlib.suppress(Exception):
             store = dist.distributed_c10d._get_default_store()
             self.store = dist.PrefixStore("accelify", store)  # type: ignore[attr-defined]
-        self._mine = torch.empty(2, dtype=torch.int64)
-        self._all = [torch.empty(2, dtype=torch.int64) for _ in range(ranks)]
+        # With warnings alone ranks may go on with tensors of different sizes.
+        self.room = 0 if warns else min(_ROOM, _ROOM_OF_ALL // ranks) // 8 * 8
+        self._mine = torch.zeros(2 + self.room // 8, dtype=torch.int64)
+        self._all = [torch.empty_like(self._mine) for _ in range(ranks)]
         self._interval = _PATIENCE * max(1.0, ranks / _RANKS_A_SECOND)
         # The state in which a rank was seen last.
         self._seen: dict[int, dict[str, Any]] = {}
@@ -128,15 +127,25 @@ class Guard:
         Raises:
             RanksDisagreeError: they do not agree, or a rank is gone.
         """
+        self._agree(f"{operation} of {', '.join(map(describe, what))}" if what else operation)
+
+    def _agree(self, told: str, sent: str = "") -> None:
         self.count += 1
-        told = f"{operation} of {', '.join(map(describe, what))}" if what else operation
-        digest = hashlib.blake2b(told.encode(), digest_size=8).digest()
+        digest = hashlib.blake2b((told + sent).encode(), digest_size=8).digest()
         self._mine[0] = self.count
         self._mine[1] = int.from_bytes(digest, "little", signed=True)
         self._exchange(self._all, self._mine, told)
         self.passes = 0
-        if any(not torch.equal(other, self._mine) for other in self._all):
+        if any(not torch.equal(other[:2], self._mine[:2]) for other in self._all):
             self._raise_disagreement(told)
+
+    def gather(self, operation: str, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """`enter`, and every rank's tensor, which has to lie in the host's memory and fit into `room`."""
+        own = tensor.contiguous().reshape(-1).view(torch.uint8)
+        self._mine[2:].view(torch.uint8)[: len(own)] = own
+        self._agree(f"{operation} of {describe(tensor)}", sent=" in this message")
+        parts = [other[2:].view(torch.uint8)[: len(own)].clone() for other in self._all]
+        return [part.view(tensor.dtype).view(tensor.shape) for part in parts]
 
     def _raise_disagreement(self, told: str) -> None:
         here = f"{told} at {script_line()}, its collective number {self.count}".encode()
@@ -258,7 +267,7 @@ class Guard:
             lasts = time.monotonic() - running[0]
             if lasts < _PATIENCE:
                 continue
-            told = f"{running[2]} at {_line_of(sys._current_frames().get(self._main))}"
+            told = f"{running[2]} at {line_of(sys._current_frames().get(self._main))}"
             if self.running is not running:
                 continue
             self._publish("running", told, running[1], running[3])
@@ -355,7 +364,7 @@ class Guard:
             last = trace
             while last is not None and last.tb_next is not None:
                 last = last.tb_next
-            place = f" at {_line_of(last.tb_frame)}" if last is not None else ""
+            place = f" at {line_of(last.tb_frame)}" if last is not None else ""
             self._publish("raised", f"{kind.__name__}: {str(error)[:300]}{place}")
         self._hook(kind, error, trace)
 
@@ -367,24 +376,6 @@ class Guard:
                 if state["what"] in ("raised", "left behind"):
                     return
         self._publish("ended", "its script")
-
-
-def _is_of_the_script(frame: FrameType) -> bool:
-    name = frame.f_code.co_filename
-    return not (name.startswith((_PACKAGE, *_LIBRARIES)) or f"{os.sep}site-packages{os.sep}" in name)
-
-
-def _line_of(frame: FrameType | None) -> str:
-    """The innermost line of the script, seen from a frame in it or in what it called."""
-    outer = frame
-    while outer is not None and not _is_of_the_script(outer):
-        outer = outer.f_back
-    frame = outer or frame
-    return (
-        "an unknown line"
-        if frame is None
-        else f"{os.path.relpath(frame.f_code.co_filename)}:{frame.f_lineno}"
-    )
 
 
 _guards: list[Guard] = []
@@ -465,6 +456,15 @@ def enter(operation: str, *what: Any) -> None:
     """See `Guard.enter`; with one process nothing happens."""
     if _guards:
         _guards[0].enter(operation, *what)
+
+
+def gather_small(operation: str, tensor: torch.Tensor) -> list[torch.Tensor] | None:
+    """Every rank's tensor, where it is small and on the host; None: it needs a collective of its own."""
+    if not _guards or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        return None
+    if not 0 < tensor.nbytes <= _guards[0].room or tensor.is_conj() or tensor.is_neg():
+        return None
+    return _guards[0].gather(operation, tensor)
 
 
 @contextlib.contextmanager

@@ -131,9 +131,10 @@ class OpenPasses(list[Any]):
 
     def of_loss(self) -> Any:
         """The pass whose batch a backward pass begins for; None where none is open."""
-        met, self._spent = {id(entry): entry for entry in self._met}, True
+        self._spent = True
         if len(self) < 2:
             return self._of_losses.note(self[0] if self else None, self)
+        met = {id(entry): entry for entry in self._met}
         if len(met) == 1:
             (proved,) = met.values()
             if self.index_of(proved) is not None:

@@ -67,7 +67,8 @@ class TrainingStep(Exchange):
             return
         factor = self._share_weight(reduction)
         divisor = loss_divisor(self.gradient_state)
-        self._observe(loss, factor / divisor)
+        if observers.backward_observers:
+            self._observe(loss, factor / divisor)
         self.backend.last_scale = factor / divisor
         if factor != 1.0:
             loss = loss * factor

@@ -1,24 +1,32 @@
 """Shares put together are the original's batches, whatever their sizes."""
 
 import pickle
+import random
 import warnings
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import (
     BatchSampler,
+    ConcatDataset,
     RandomSampler,
     SequentialSampler,
+    StackDataset,
+    Subset,
     SubsetRandomSampler,
+    TensorDataset,
     WeightedRandomSampler,
+    default_collate,
 )
 
 from accelify.runtime import BatchSamplerShard, IterableDatasetShard, SeedableRandomSampler, SkipBatchSampler
 from accelify.runtime.data.index_streams import IndexStream, sent_groups
 from accelify.runtime.data.sharding import WholeBatchShard, share_sizes
+from accelify.runtime.data.workers import ReadingApart, may_draw
 
 
 @given(st.integers(0, 100), st.integers(1, 9))
@@ -287,3 +295,54 @@ def test_an_own_sampler_is_drawn_when_the_loader_asks(split):
         assert seen == [([(2 * i, i)], i == 5) for i in range(6)]
     else:
         assert seen == [([(4 * i, i), (4 * i + 1, i)], i == 2) for i in range(3)]
+
+
+class Augmented(TensorDataset):
+    """Of the script: draws."""
+
+    def __getitem__(self, i):
+        return (super().__getitem__(i)[0] * random.random(),)
+
+
+def _collated(samples):
+    return torch.stack(samples)
+
+
+@pytest.mark.parametrize(
+    ("make", "collate_fn", "draws"),
+    [
+        (lambda x: TensorDataset(x), default_collate, False),
+        (lambda x: TensorDataset(x), _collated, True),
+        (lambda x: Augmented(x), default_collate, True),
+        (lambda x: ConcatDataset([TensorDataset(x), TensorDataset(x)]), default_collate, False),
+        (lambda x: ConcatDataset([TensorDataset(x), Augmented(x)]), default_collate, True),
+        (lambda x: Subset(TensorDataset(x), [1, 0]), default_collate, False),
+        (lambda x: Subset(Augmented(x), [1, 0]), default_collate, True),
+        (lambda x: StackDataset(one=TensorDataset(x), two=Augmented(x)), default_collate, True),
+        (lambda x: StackDataset(TensorDataset(x), TensorDataset(x)), default_collate, False),
+    ],
+)
+def test_only_torchs_reading_is_known_to_draw_nothing(make, collate_fn, draws):
+    assert may_draw(make(torch.zeros(4, 2)), collate_fn) == draws
+
+
+class _Fetcher:
+    def fetch(self, indices):
+        return [(random.random(), float(np.random.rand()), float(np.random.randn())) for _ in indices]
+
+
+@pytest.mark.parametrize("normals", [0, 1])
+def test_reading_apart_leaves_the_scripts_streams_where_they_are(normals):
+    """The second number of a pair of normal ones waits outside of NumPy's generator."""
+
+    def drawn(batches):
+        random.seed(5)
+        np.random.seed(5)
+        np.random.randn(normals)
+        read = [ReadingApart(_Fetcher(), 7, 1, done).fetch([0, 1]) for done in batches]
+        return read, random.random(), np.random.randn(3).tolist(), np.random.rand()
+
+    alone, read = drawn([]), drawn([0, 1])
+    assert read[1:] == alone[1:]
+    assert read[0] == drawn([0, 1])[0]
+    assert read[0][0] != read[0][1]

@@ -160,17 +160,12 @@ class DDPBackend(AveragingBackend):
         self, models: list[DistributedModel], before: list[Any]
     ) -> contextlib.AbstractContextManager[Any]:
         """A backward in which other ranks may be waited for."""
-        if all(marks is None for marks in before):
+        waiting = [m for m, marks in zip(models, before, strict=True) if marks is not None]
+        if not waiting:
             return contextlib.nullcontext()
-        return guard.backward(reducers=self._reducers_in_use(models, before))
-
-    def _reducers_in_use(self, models: list[DistributedModel], before: list[Any]) -> tuple[str, ...]:
-        """Names of the models whose reducers may all-reduce in a backward."""
-        return tuple(
-            model._trained.told
-            for model, marks in zip(models, before, strict=True)
-            if marks is not None and model._armed and not (model._flat or model._sync_next)
-        )
+        # Those whose reducers may all-reduce.
+        reducing = [m._trained.told for m in waiting if m._armed and not (m._flat or m._sync_next)]
+        return guard.backward(reducers=tuple(reducing))
 
     def _share_frozen(self, group: Any) -> None:
         """Give every rank rank 0's statistics of models that only run: in training mode batches change them, too."""

@@ -9,12 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
-import shutil
-import sys
-import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -32,67 +27,13 @@ from .deepspeed_config import Script, resolved
 from .deepspeed_files import only_data
 from .deepspeed_model import DeepSpeedModel
 from .deepspeed_norms import keep_statistics
+from .deepspeed_package import load_deepspeed, tell_of_locks
 from .deepspeed_plugin import DeepSpeedPlugin, DummyOptim, DummyScheduler, scheduler_of, when_scheduler_comes
 from .deepspeed_training import Training
 from .deepspeed_weights import is_divided, load_whole, note_full_values, whole_state
 
 _TAG = "deepspeed"
 _FACTS = "accelify-deepspeed.json"
-
-
-def load_deepspeed(device: torch.device) -> Any:
-    """The deepspeed package, made to work on `device`.
-
-    Raises:
-        ImportError: it is not installed, in one line.
-        ValueError: it was imported by the script for another device.
-    """
-    if "deepspeed" not in sys.modules:
-        os.environ.setdefault("DS_ACCELERATOR", device.type)
-    _find_ninja()
-    try:
-        import deepspeed
-    except ModuleNotFoundError as error:
-        if error.name != "deepspeed":
-            raise
-        raise ImportError(
-            'the DeepSpeed engine needs deepspeed, which is not installed: pip install "accelify[deepspeed]"'
-        ) from None
-    # torch's names for these are new; told once a call, it would fill the screen.
-    warnings.filterwarnings(
-        "ignore", r"`torch\.distributed\.\w+` is deprecated. Please use", FutureWarning, r"torch\.distributed"
-    )
-    logging.getLogger("DeepSpeed").setLevel(os.environ.get("DEEPSPEED_LOG_LEVEL", "error").upper())
-    from deepspeed.accelerator import get_accelerator
-
-    used = get_accelerator().device_name()
-    if used != device.type:
-        raise ValueError(
-            f"deepspeed works on {used} and this run on {device.type}: import accelify before deepspeed, or set "
-            f"DS_ACCELERATOR={device.type}"
-        )
-    return deepspeed
-
-
-def _find_ninja() -> None:
-    """DeepSpeed compiles its operations with ninja, which pip puts beside Python, where PATH need not lead."""
-    beside = os.path.dirname(sys.executable)
-    if shutil.which("ninja") is None and shutil.which("ninja", path=beside) is not None:
-        os.environ["PATH"] = os.pathsep.join([beside, os.environ.get("PATH", "")])
-
-
-def _tell_of_locks() -> None:
-    """Say what is waited for, since DeepSpeed waits without a word: also for a process that was killed long ago."""
-    home = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path.home() / ".cache" / "torch_extensions")
-    for lock in (*home.glob("deepspeed*/lock"), *home.glob("*/deepspeed*/lock")):
-        with contextlib.suppress(OSError):
-            # A short one is another rank's that looks whether there is something to compile.
-            if time.time() - lock.stat().st_mtime < 60:
-                continue
-        PartialState().print(
-            "accelify: DeepSpeed waits for another process that compiles its operations; where none does, since it "
-            f"was killed, delete {lock}"
-        )
 
 
 class DeepSpeedBackend(Backend):
@@ -104,7 +45,7 @@ class DeepSpeedBackend(Backend):
         super().__init__(process, precision, options)
         self.plugin = _only_plugin(options["deepspeed"])
         self.deepspeed = load_deepspeed(process.device)
-        _tell_of_locks()
+        tell_of_locks()
         self.plugin.check_precision(precision.name)
         from deepspeed.accelerator import get_accelerator
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import operator
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -38,6 +39,10 @@ SYNC_IN_FORWARD = (
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
     else "broadcast_buffers"
 )
+
+# Looked at for every part of a model in every step, which takes less time without a frame of Python for each.
+_is_trained = operator.attrgetter("requires_grad")
+_values_of = operator.methodcaller("values")
 
 
 class DistributedModel(ScriptAttributes, DistributedDataParallel):
@@ -152,15 +157,15 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
     def _run_ddp_forward(self, *args: Any, **kwargs: Any) -> Any:
         self._armed = self._armed or (torch.is_grad_enabled() and self.require_backward_grad_sync)
         GradientState().loaders.meet((args, kwargs))
-        route = self._route
+        run = self._route or self._run_module
         # What the method calls itself must not be taken for another routed call.
         self._route = None
         # torch's compiler takes no buckets smaller than torch's first one.
         if self._flat or self.bucket_bytes_cap < dist._DEFAULT_FIRST_BUCKET_BYTES:  # type: ignore[attr-defined]
-            return (route or self._run_module)(*args, **kwargs)
+            return run(*args, **kwargs)
         # By this a compiler sees where buckets end, and cuts its graph there: they are reduced during the backward.
         with self._inside_ddp_forward():
-            return (route or self._run_module)(*args, **kwargs)
+            return run(*args, **kwargs)
 
     def _run_module(self, *args: Any, **kwargs: Any) -> Any:
         return self._precision.run(self.module, *args, **kwargs)
@@ -194,21 +199,21 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         modules = list(module.modules())
         self._buffer_homes = [m._buffers for m in modules if m._buffers]
         self._known = list(module.parameters())
-        self._pattern = [p.requires_grad for p in self._known]
+        self._pattern = list(map(_is_trained, self._known))
         self._homes: list[dict[str, Any]] = [
             home for m in modules for home in (m._parameters, m._modules) if home
         ]
-        # Referenced, so that what comes in the place of a part has another id.
-        self._parts = [part for home in self._homes for part in home.values()]
-        self._part_ids = list(map(id, self._parts))
+        self._parts = list(chain.from_iterable(map(_values_of, self._homes)))
 
     def _is_changed(self) -> bool:
         """Whether a weight was frozen, thawed or replaced, or a layer was, since that was looked at."""
-        return self._pattern != [p.requires_grad for p in self._known] or self._is_replaced()
+        return self._pattern != list(map(_is_trained, self._known)) or self._is_replaced()
 
     def _is_replaced(self) -> bool:
         """Whether a weight or a layer was, since that was looked at."""
-        return self._part_ids != list(map(id, chain.from_iterable(home.values() for home in self._homes)))
+        if sum(map(len, self._homes)) != len(self._parts):
+            return True
+        return not all(map(operator.is_, self._parts, chain.from_iterable(map(_values_of, self._homes))))
 
     def watch_additions(self) -> None:
         """Look from now on whether a backward adds to one gradient several times. A static graph allows for that."""

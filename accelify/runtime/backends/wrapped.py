@@ -13,7 +13,6 @@ import torch.distributed as dist
 from .. import guard
 from .base import Backend
 
-
 # Kinds of values that are no part of a model, whatever they are set in place of.
 _PLAIN = frozenset((bool, int, float, str, types.NoneType, types.MethodType))
 
