@@ -26,11 +26,12 @@ from accelify.analysis.files.effect_sites import (
     Site,
     is_printed,
 )
-from accelify.analysis.files.effects import READING, Effects
+from accelify.analysis.files.effects import Effects
 from accelify.analysis.files.folders import makings
 from accelify.analysis.files.free_names import free_name_of
 from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.log_files import BEGUN_LOGS, begins_log, by_default
+from accelify.analysis.files.reading_calls import READING
 from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.modules.own_main import calls_of_other_mains

@@ -261,10 +261,9 @@ class _Moves:
                 return self.script.things(node)
             stores = [
                 n
-                for n in walk(loop)
-                if isinstance(n, ast.Name)
-                and n.id == node.id
-                and isinstance(n.ctx, ast.Store)
+                for n in self.tree.writes(node.id)
+                if isinstance(n.ctx, ast.Store)
+                and self.tree.is_within(n, {loop})
                 and self.tree.is_before(n, self.tree.statement(node))
             ]
             if id(loop) in known and stores and all(self._takes_of_batch(loop, n) for n in stores):

@@ -10,10 +10,10 @@ from accelify.analysis.files.asked_paths import (
     reads_by_name,
 )
 from accelify.analysis.files.effect_sites import LISTING
-from accelify.analysis.files.effects import READING
 from accelify.analysis.files.folders import folder_made, makes_folder
 from accelify.analysis.files.listed_beside import is_listed_beside
 from accelify.analysis.files.listed_later import ListedLater
+from accelify.analysis.files.reading_calls import READING
 from accelify.analysis.files.writing_calls import opens_for_writing
 from accelify.analysis.statements.done import calls_done
 from accelify.analysis.syntax import text_of, walk

@@ -36,9 +36,9 @@ def grown_models(script: ScriptModel) -> set[Thing]:
 def _grows(script: ScriptModel, cls: Class, known: dict[Class, bool]) -> bool:
     if cls not in known:
         known[cls] = any(
-            _adds_layers(script, cls.module, method)
-            and bool(script.interpreter.callers.get(method))
+            bool(script.interpreter.callers.get(method))
             and not is_making(script, method)
+            and _adds_layers(script, cls.module, method)
             for method in cls.scope.children.values()
             if method.self_name() is not None
         )
