@@ -125,11 +125,13 @@ def _together(one: Conversion, other: Conversion) -> Conversion | None:
     text = merged(one.source.text, one.new_text, other.new_text)
     if text is None:
         return None
+    from accelify.analysis.syntax import Tree
     from accelify.writer.checks import check
     from accelify.writer.errors import EditError
 
     try:
-        check([one.source.text], [text], [one.source.tree], [str(one.source.path)])
+        tree = Tree(one.source.text, str(one.source.path), one.source.tree)
+        check(tree, [tree.text], [text], [str(one.source.path)])
     except (EditError, SyntaxError, ValueError):
         return None
     return replace(
