@@ -1,0 +1,115 @@
+"""What a loop goes over."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from accelify.domains.placement import ROUND_ROWS, SAME, SHARD, Kind, Placement, same
+from accelify.heap.containers import array_of, container, element, elements, fill_of, put
+from accelify.heap.values import Class, Container, Instance, Iterable, Value, constant
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+BATCH = "#batch"
+
+
+class Iteration:
+    """Finds what the elements of a value are, and whether the rounds over it are shared out."""
+
+    def __init__(self, engine: Interpreter) -> None:
+        self.engine = engine
+        self.run = engine.run
+
+    def over(self, value: Value, node: ast.AST) -> Iterable:
+        """A value as what a loop goes over."""
+        for ref in value.refs:
+            if isinstance(ref, Iterable):
+                return ref
+            if isinstance(ref, Instance):
+                return self._over_instance(ref, value, node)
+            if isinstance(ref, Container):
+                return self._over_container(ref, value, node)
+            if isinstance(ref, Class):
+                return Iterable(Value(), shared=False)
+        place = value.place
+        rounds = SAME if place.kind is Kind.SAME or value.type == BATCH else place
+        return Iterable(element(self.run, value, node), shared=False, rounds=rounds)
+
+    def _over_container(self, ref: Container, value: Value, node: ast.AST) -> Iterable:
+        fill = fill_of(ref)
+        item = element(self.run, value, node)
+        if fill:
+            return Iterable(item, shared=True, rounds=same(1) if fill == "rounds" else array_of(value))
+        known = elements(self.run, value)
+        if ref.type == "dict":
+            return Iterable(Value(type="builtins.str"), shared=False)
+        return Iterable(item, shared=False, elements=tuple(known or ()))
+
+    def _over_instance(self, ref: Instance, value: Value, node: ast.AST) -> Iterable:
+        if ref.kind == "loader":
+            return self.over_loader(ref, node)
+        for method in ("__iter__", "__getitem__"):
+            function = self.engine.attributes.method(ref, method)
+            if function is not None:
+                args = [Value(refs=(ref,)), *([Value()] if method == "__getitem__" else [])]
+                given = self.engine.calls.call_function(function, args, {}, node)
+                if method == "__getitem__":
+                    return Iterable(given, shared=False)
+                if given.refs and ref not in given.refs:
+                    return self.over(given, node)
+                step = self.engine.attributes.method(ref, "__next__")
+                if step is not None:
+                    return Iterable(self.engine.calls.call_function(step, args, {}, node), shared=False)
+        wrapped = self.run.read(ref, "#over")
+        if wrapped is not None:
+            return self.over(wrapped, node)
+        return Iterable(Value(value.place, value.why), shared=False)
+
+    def over_loader(self, ref: Instance, node: ast.AST) -> Iterable:
+        """A loader: what one batch is to a rank."""
+        if not ref.prepared:
+            return Iterable(Value(type=BATCH), shared=False)
+        if self.run.split:
+            why = self.run.reason(node, f"this rank's share of each batch of `{self.run.segment(node)}`")
+            return Iterable(Value(SHARD, why, type=BATCH), shared=False)
+        why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`")
+        return Iterable(Value(ROUND_ROWS, why, type=BATCH), shared=True, rounds=same(1))
+
+    def enumerated(self, value: Value, node: ast.AST) -> Iterable:
+        """`enumerate`: the counter of a loop whose rounds are shared out counts those of one rank."""
+        inner = self.over(value, node)
+        counter = Value(type="builtins.int")
+        if inner.shared:
+            counter = Value(same(1), self.run.reason(node, "counts the rounds of each process"), type="builtins.int")
+        return Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds)
+
+    def zipped(self, values: Sequence[Value], node: ast.AST) -> Iterable:
+        """`zip`: shared out where one of them is."""
+        parts = [self.over(value, node) for value in values]
+        shared = next((part for part in parts if part.shared), None)
+        rounds = shared.rounds if shared else SAME
+        return Iterable(self._pair([part.item for part in parts]), shared is not None, rounds)
+
+    def counted(self, args: Sequence[Value], node: ast.AST) -> Iterable:
+        """`range`: as many rounds as its bound says."""
+        bounds = [array_of(value) for value in args]
+        bound = next((place for place in bounds if not place.is_same), SAME)
+        value = next((value for value in args if not array_of(value).is_same), Value())
+        if bound.kind is Kind.SAME and bound.degree == 1:
+            why = self.run.reason(node, "counts the rounds of each process", value)
+            return Iterable(Value(same(1), why, type="builtins.int"), shared=True, rounds=bound)
+        item = Value(bound if bound.kind is Kind.SAME else SAME, value.why, type="builtins.int")
+        return Iterable(item, shared=False, rounds=bound)
+
+    def _pair(self, values: Sequence[Value]) -> Value:
+        made = container(self.run, "tuple")
+        for number, value in enumerate(values):
+            put(self.run, made, value, number)
+        self.run.store.set(made, "#known", constant(len(values)))
+        return Value(refs=(made,), type="tuple")
+
+
+__all__ = ["BATCH", "Iteration", "Placement"]

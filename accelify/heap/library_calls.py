@@ -1,0 +1,337 @@
+"""Calls of library functions: what their rows in the knowledge say; by default a function of all arguments."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from accelify.domains.placement import (
+    CLOCK,
+    ROUND,
+    SAME,
+    Kind,
+    Placement,
+    function,
+    linear,
+    own,
+    reduced,
+    wide,
+)
+from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value, worst
+from accelify.heap.values import NONE, UNSET, Bound, Container, Instance, Library, Value, constant
+from accelify.knowledge import Argument, Row
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+Args = Sequence[Value]
+Keywords = Mapping[str, Value]
+TENSOR = "torch.Tensor"
+_REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
+
+
+class LibraryCalls:
+    """Makes calls of what is not in the project."""
+
+    def __init__(self, engine: Interpreter) -> None:
+        self.engine = engine
+        self.run = engine.run
+        # What calls made of their arguments in place: by call, by the argument's number, -1 for the receiver.
+        self.mutated: dict[ast.AST, dict[int, Value]] = {}
+        self._transfers: dict[str, Callable[[Row, Args, Keywords, ast.AST], Value]] = {
+            "same": lambda row, args, keywords, node: Value(type=row.returns),
+            "pure": self._function,
+            "rows": self._function,
+            "linear": self._function,
+            "reduce": self._function,
+            "identity": self._identity,
+            "loss": self._loss,
+            "cat": self._put_together,
+            "size": self._size,
+            "draw": self._draw,
+            "clock": self._clock,
+            "own": self._own,
+            "mix": self._mix,
+            "iterates": self._iterates,
+            "new": self._new,
+            "none": lambda row, args, keywords, node: NONE,
+            "read": self._function,
+            **dict.fromkeys(_REDUCTIONS, self._reduction),
+        }
+
+    def call(self, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        """A call of a function or class of a library by its dotted name."""
+        knowledge = self.run.knowledge
+        row = knowledge.row(knowledge.canonical(name))
+        if row is None or row.transfer == "unknown":
+            return self.unknown(Value(refs=(Library(name),)), args, keywords, node)
+        return self._by_row(row, name, args, keywords, node)
+
+    def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        """A call of a method of something that is not of the project."""
+        instance = next(iter(receiver.of(Instance)), None)
+        if name == "backward" and (instance is None or instance.kind == "object"):
+            self.run.meet("backward", node, "backward", [receiver], detail="plain")
+            return NONE
+        if instance is not None and instance.kind in ("optimizer", "scheduler", "scaler") and name == "step":
+            kind = "schedule" if instance.kind == "scheduler" else "step"
+            self.run.meet(kind, node, f"{instance.kind}.step", args, detail="prepared" if instance.prepared else "plain")
+            return NONE
+        type_ = self._type_of(receiver, instance)
+        row = self.run.knowledge.method(type_ or None, name)
+        if row is None or row.transfer == "unknown":
+            return self._unknown_method(receiver, instance, name, args, keywords, node)
+        return self._by_row(row, name, [receiver, *args], keywords, node, receiver=True)
+
+    def _type_of(self, receiver: Value, instance: Instance | None) -> str:
+        if instance is not None:
+            return instance.type
+        if receiver.type == "#batch" or not receiver.type:
+            return TENSOR if not receiver.place.is_same or receiver.type else ""
+        return receiver.type
+
+    def object_called(self, ref: Instance, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        """A call of an object of a library's class: a module, a loss, a metric, a transform."""
+        row = self.run.knowledge.method(ref.type or None, "__call__")
+        if row is not None and row.transfer != "unknown":
+            return self._by_row(row, ref.type.rpartition(".")[2], [Value(refs=(ref,)), *args], keywords, node, receiver=True)
+        if ref.kind == "loss":
+            remembered = self.run.read(ref, "reduction")
+            word = remembered.const if remembered is not None and isinstance(remembered.const, str) else "mean"
+            return self._lost(word, args, keywords, node)
+        if ref.kind == "module":
+            inner = [value for value in args if value.of(Container)]
+            places = [array_of(value) for value in [*args, *keywords.values()]]
+            del inner
+            return self.run.made(node, function(places, rowwise=True), *args, type_=TENSOR)
+        return self._unknown_method(Value(refs=(ref,)), ref, "__call__", args, keywords, node)
+
+    # Rows
+
+    def _by_row(
+        self, row: Row, name: str, args: Args, keywords: Keywords, node: ast.AST, receiver: bool = False
+    ) -> Value:
+        shift = int(receiver)
+        if row.effect:
+            shown = [value for one in row.content for value in self._argument(one, args, keywords, shift)]
+            paths = [value for one in row.path for value in self._argument(one, args, keywords, shift)]
+            self.run.meet(row.effect, node, name, shown, paths[0] if paths else None)
+        result = self._transfers[row.transfer](row, args, keywords, node)
+        if row.mutates:
+            self._mutate(row, result, args, keywords, node, shift)
+        if row.returns and not result.type and result.const is UNSET:
+            result = Value(result.place, result.why, result.refs, row.returns, token=None)
+        return result
+
+    def _argument(self, one: Argument, args: Args, keywords: Keywords, shift: int) -> list[Value]:
+        if one.every:
+            return [*args[shift:], *keywords.values()]
+        if one.receiver:
+            return list(args[:1]) if shift else []
+        if one.name is not None and one.name in keywords:
+            return [keywords[one.name]]
+        if one.position is not None and one.position + shift < len(args):
+            return [args[one.position + shift]]
+        return []
+
+    def _mutate(
+        self, row: Row, result: Value, args: Args, keywords: Keywords, node: ast.AST, shift: int
+    ) -> None:
+        places = [array_of(value) for value in [*args, *keywords.values()]]
+        place = function(places, rowwise=True)
+        if place.is_same:
+            return
+        why = self.run.reason(node, f"`{self.run.segment(node)}`", *args, *keywords.values())
+        for one in row.mutates:
+            number = -1 if one.receiver else one.position
+            for value in self._argument(one, args, keywords, shift):
+                for ref in value.of(Container):
+                    put(self.run, ref, Value(place, why), filling="rounds")
+                if not value.refs and number is not None and value.place.is_same:
+                    self.mutated.setdefault(node, {})[number] = Value(place, why, type=value.type)
+
+    def _function(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        operands = [*args, *keywords.values()]
+        places = [array_of(value) for value in operands]
+        rowwise = row.transfer in ("rows", "linear") or (row.transfer == "reduce" and not self._over_rows(row, args, keywords))
+        place = function(places, rowwise=rowwise, linearly=row.transfer == "linear")
+        made = self.run.made(node, place, *operands, type_=row.returns)
+        if row.transfer == "linear" and operands and operands[0].of(Container):
+            # An array of what rounds put into a list: its sum and mean are still those of the list.
+            return Value(made.place, made.why, tuple(operands[0].of(Container)), made.type)
+        if row.transfer == "linear" and operands:
+            return Value(made.place, operands[0].why or made.why, (), made.type, token=operands[0].token, delta=operands[0].delta)
+        return made
+
+    def _identity(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        if not args:
+            return NONE
+        first = args[0]
+        return first if first.refs or not row.returns else Value(first.place, first.why, first.refs, first.type or row.returns)
+
+    def _axis(self, row: Row, args: Args, keywords: Keywords) -> Value | None:
+        if row.axis is None:
+            return None
+        shift = int(bool(row.name) and self._is_method(row))
+        found = self._argument(row.axis, args, keywords, shift)
+        return found[0] if found else None
+
+    def _is_method(self, row: Row) -> bool:
+        owner = row.name.rpartition(".")[0].rpartition(".")[2]
+        return owner == "?" or owner[:1].isupper() or owner in ("ndarray",)
+
+    def _over_rows(self, row: Row, args: Args, keywords: Keywords) -> bool:
+        axis = self._axis(row, args, keywords)
+        if axis is None or axis.const is None:
+            return True
+        known = elements(self.run, axis)
+        numbers = [value.const for value in known] if known is not None else [axis.const]
+        return any(not isinstance(number, int) or isinstance(number, bool) or number == 0 for number in numbers)
+
+    def _reduction(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        if not args:
+            return Value(type=row.returns)
+        over_rows = self._over_rows(row, args, keywords)
+        if row.transfer in ("max", "min") and len(args) > 1 and row.axis is None:
+            return self._function(row, args, keywords, node)
+        place = reduced_value(args[0], row.transfer, over_rows)
+        operands = [value for value in [*args, *keywords.values()] if value is not args[0]]
+        rest = function((array_of(value) for value in operands), rowwise=True)
+        if not rest.is_same:
+            place = function((place, rest))
+        return self.run.made(node, place, *args, type_=row.returns or args[0].type)
+
+    def _loss(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        given = keywords.get("reduction")
+        word = given.const if given is not None and isinstance(given.const, str) else "mean"
+        return self._lost(word, args, {k: v for k, v in keywords.items() if k != "reduction"}, node)
+
+    def _lost(self, word: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        operands = [*args, *keywords.values()]
+        place = function((array_of(value) for value in operands), rowwise=True)
+        if word != "none":
+            place = reduced(place, word)
+        return self.run.made(node, place, *operands, type_=TENSOR)
+
+    def _put_together(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        operands = [*args, *keywords.values()]
+        place = function((array_of(value) for value in operands), rowwise=True)
+        made = self.run.made(node, place, *operands, type_=row.returns)
+        refs = tuple(args[0].of(Container)) if args and any(fill_of(ref) for ref in args[0].of(Container)) else ()
+        return Value(made.place, made.why, refs, made.type)
+
+    def _size(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        if not args:
+            return Value()
+        base = args[0]
+        axis = args[1].const if len(args) > 1 else keywords["dim"].const if "dim" in keywords else None
+        if axis is None and row.name.endswith("size"):
+            return Value(base.place, base.why, type="#shape")
+        if axis is not None and axis is not UNSET and axis != 0:
+            return Value(type="builtins.int")
+        place = reduced_value(base, "count")
+        return self.run.made(node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples")
+
+    def _draw(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        places = [array_of(value) for value in [*args, *keywords.values()]]
+        place = function(places, rowwise=True)
+        text = f"`{self.run.segment(node)}` draws random numbers"
+        if self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND):
+            place = Placement(Kind.ROUND, rows=place.rows)
+        return self.run.made(node, place, *args, type_=row.returns, text=text)
+
+    def _clock(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        return Value(CLOCK, self.run.reason(node, "the time"), type=row.returns)
+
+    def _own(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        return Value(own("broadcast"), self.run.reason(node, f"`{self.run.segment(node)}` differs between ranks"), type=row.returns)
+
+    def _mix(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        operands = [*args, *keywords.values()]
+        place = function(array_of(value) for value in operands)
+        text = f"`{self.run.segment(node)}` mixes rows of the batch"
+        if place.kind is Kind.ROUND:
+            place = Placement(Kind.ROUND, rows=True)
+        elif place.kind is Kind.WIDE:
+            place = wide(None, rows=True)
+        return self.run.made(node, place, *operands, type_=row.returns, text=text)
+
+    def _iterates(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        made = Instance(None, row.returns or row.name, row.kind or "bar")
+        over = args[0] if args else keywords.get("iterable")
+        if over is not None:
+            self.run.store.set(made, "#over", over)
+        return Value(refs=(made,))
+
+    def _new(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        type_ = row.returns or (row.name if "*" not in row.name else "")
+        made = Instance(None, type_ or self.run.segment(getattr(node, "func", node)), row.kind or "object")
+        made.loops = self.run.shared_loops()
+        if "reduction" in keywords:
+            self.run.store.set(made, "reduction", keywords["reduction"])
+        bag = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
+        if bag and row.kind not in ("module", "loss", "optimizer", "scheduler", "loader"):
+            furthest = worst(bag)
+            return Value(array_of(furthest), furthest.why, (made,), type_)
+        return Value(refs=(made,), type=type_)
+
+    # What has no row
+
+    def unknown(self, called: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        """A call of something of which nothing is known: a function of all that it gets."""
+        operands = [value for value in [*args, *keywords.values()] if value is not called]
+        places = [array_of(value) for value in operands]
+        name = self._name(called, node)
+        place = function([*places, called.place])
+        if place.is_same:
+            self.run.assume(f"{name} gives the same on every rank", node)
+            return Value()
+        text = f"`{name}`, of which nothing is known"
+        for value in operands:
+            for ref in value.of(Container):
+                put(self.run, ref, Value(place, self.run.reason(node, text, *operands)), filling="rounds")
+        made = self.run.made(node, place, *operands, called, text=text)
+        return made if place.kind is not Kind.ROUND else Value(ROUND, made.why)
+
+    def _unknown_method(
+        self, receiver: Value, instance: Instance | None, name: str, args: Args, keywords: Keywords, node: ast.AST
+    ) -> Value:
+        """An unknown method of an object: the object takes in what it gets, and may give it back."""
+        operands = [*args, *keywords.values()]
+        places = [array_of(value) for value in operands]
+        if instance is not None:
+            bag = self.run.read(instance, "#bag")
+            refs = bag.of(Container) if bag is not None else []
+            taken = [value for value, place in zip(operands, places, strict=True) if not place.is_same]
+            if taken and not refs and instance.kind in ("object", "metric", "table"):
+                refs = [Container("bag", instance.loops)]
+                self.run.store.set(instance, "#bag", Value(refs=(refs[0],)))
+            for value in taken:
+                for ref in refs[:1]:
+                    put(self.run, ref, value.placed(array_of(value)), filling="rounds")
+            if refs:
+                return self._of_bag(instance, Value(refs=(refs[0],)), name, node)
+        place = function([receiver.place, *places])
+        if place.is_same:
+            return Value(type=receiver.type if receiver.type == TENSOR else "")
+        return self.run.made(node, place, receiver, *operands, text=f"`{self.run.segment(node)}`")
+
+    def _of_bag(self, instance: Instance, bag: Value, name: str, node: ast.AST) -> Value:
+        place = array_of(bag)
+        if place.is_same:
+            return Value()
+        inner = element(self.run, bag, node)
+        text = f"`{self.run.segment(node)}`, of what each process put in"
+        return Value(place if place.kind is not Kind.SHARD else own("gathered before"), self.run.reason(node, text, inner))
+
+    def _name(self, called: Value, node: ast.AST) -> str:
+        for ref in called.refs:
+            if isinstance(ref, Library):
+                return ref.name
+            if isinstance(ref, Bound) and isinstance(ref.method, str):
+                return ref.method
+        return self.run.segment(getattr(node, "func", node))
+
+
+

@@ -1,0 +1,215 @@
+"""The state of one abstract run: the store, the path that is taken, what was met, and how far it goes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from accelify.domains.placement import SAME, Placement
+from accelify.domains.reasons import Reason
+from accelify.heap.store import Store
+from accelify.heap.values import Guard, Key, ModuleRef, Ref, Value
+from accelify.knowledge import Knowledge
+
+_LONGEST_SEGMENT = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that can be seen outside of one rank, or that ranks do together, where the script does it.
+
+    `kind` is an effect (KIND.OPERATION of the knowledge), or one of collective, backward, step, leave; `shown` are the
+    values that it shows or writes, `path` the file or folder; `guards` what it stands under; `shared` says that it
+    stands in a loop whose rounds are shared out.
+    """
+
+    kind: str
+    module: ModuleRef
+    node: ast.AST
+    name: str
+    shown: tuple[Value, ...] = ()
+    path: Value | None = None
+    guards: tuple[Guard, ...] = ()
+    shared: bool = False
+    detail: str = ""
+
+    @property
+    def line(self) -> int:
+        """Its line, from 1."""
+        return getattr(self.node, "lineno", 0)
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop that is being gone through; `number` is its own, `collectives` those met in it in this round."""
+
+    number: int
+    shared: bool
+    meets: bool = False
+
+
+@dataclass
+class Run:
+    """One abstract run.
+
+    Args:
+        knowledge: the tables.
+        split: whether each process takes a share of every batch (`--batch-size total`), rather than batches of its own.
+        budget: how many operations may be gone through before what is left is said to be unread.
+    """
+
+    knowledge: Knowledge
+    split: bool = False
+    budget: int = 2_000_000
+    store: Store = field(default_factory=Store)
+    events: list[Event] = field(default_factory=list)
+    assumptions: dict[str, Reason] = field(default_factory=dict)
+    unread: dict[str, Reason] = field(default_factory=dict)
+    guards: list[Guard] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    modules: list[ModuleRef] = field(default_factory=list)
+    calls: list[tuple[ast.AST, int]] = field(default_factory=list)
+    recording: bool = True
+    steps: int = 0
+    _loops_made: int = 0
+    _lines: dict[ModuleRef, list[str]] = field(default_factory=dict)
+
+    @property
+    def module(self) -> ModuleRef:
+        """The module whose code is gone through now."""
+        return self.modules[-1]
+
+    def spend(self) -> bool:
+        """Take one operation from the budget; False when nothing is left of it."""
+        self.steps += 1
+        return self.steps < self.budget
+
+    # Reasons
+
+    def segment(self, node: ast.AST) -> str:
+        """The text of a node, cut to fit into a sentence."""
+        module = self.module
+        lines = self._lines.get(module)
+        if lines is None:
+            lines = self._lines[module] = module.text.split("\n")
+        line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+        if not 0 < line <= len(lines):
+            return ""
+        end = getattr(node, "end_col_offset", None) if getattr(node, "end_lineno", 0) == line else None
+        text = lines[line - 1].encode()[column:end].decode(errors="replace").strip()
+        if end is None:
+            text += " ..."
+        return text if len(text) <= _LONGEST_SEGMENT else f"{text[:_LONGEST_SEGMENT - 3]}..."
+
+    def reason(self, node: ast.AST, text: str, *values: Value | Reason | None) -> Reason:
+        """Why, at a node: the parents are the reasons of those values that have one, the furthest from the same first."""
+        parents = [
+            value if isinstance(value, Reason) else value.why
+            for value in sorted(values, key=_distance)
+            if value is not None and (isinstance(value, Reason) or not value.place.is_same)
+        ]
+        found = tuple(parent for parent in parents if parent is not None)
+        return Reason(text, self.module.path, getattr(node, "lineno", 0), found)
+
+    def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
+        """A value that an operation made of others; a reason is put together only where it will be asked for."""
+        if place.is_same:
+            return Value(SAME, type=type_)
+        return Value(place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_)
+
+    def assume(self, text: str, node: ast.AST) -> None:
+        """Note what the proof of something rests on."""
+        if text not in self.assumptions:
+            self.assumptions[text] = Reason(text, self.module.path, getattr(node, "lineno", 0))
+
+    def leave_unread(self, text: str, node: ast.AST) -> None:
+        """Note what was not gone through."""
+        self.unread.setdefault(text, Reason(text, self.module.path, getattr(node, "lineno", 0)))
+
+    # The path
+
+    @contextmanager
+    def under(self, guard: Guard | None) -> Iterator[None]:
+        """Go through something under a condition."""
+        if guard is not None:
+            self.guards.append(guard)
+        try:
+            yield
+        finally:
+            if guard is not None:
+                self.guards.pop()
+
+    def divergent(self) -> Reason | None:
+        """Why not all ranks may come here, None where all do."""
+        return next((guard.why for guard in self.guards), None)
+
+    def in_shared_loop(self) -> bool:
+        """Whether the rounds of a loop around are shared out."""
+        return any(loop.shared for loop in self.loops)
+
+    def shared_loops(self) -> tuple[int, ...]:
+        """The loops around whose rounds are shared out, outer ones first."""
+        return tuple(loop.number for loop in self.loops if loop.shared)
+
+    @contextmanager
+    def loop(self, shared: bool) -> Iterator[Loop]:
+        """Go through a loop's body."""
+        self._loops_made += 1
+        loop = Loop(self._loops_made, shared)
+        self.loops.append(loop)
+        try:
+            yield loop
+        finally:
+            self.loops.pop()
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Go through something without recording what is met."""
+        before, self.recording = self.recording, False
+        try:
+            yield
+        finally:
+            self.recording = before
+
+    def meet(
+        self,
+        kind: str,
+        node: ast.AST,
+        name: str,
+        shown: Iterable[Value] = (),
+        path: Value | None = None,
+        *,
+        guards: Iterable[Guard] = (),
+        detail: str = "",
+    ) -> None:
+        """Record an event at a node."""
+        if kind in ("collective", "backward", "step"):
+            for loop in self.loops:
+                loop.meets = True
+        if self.recording:
+            found = (*self.guards, *guards)
+            self.events.append(
+                Event(kind, self.module, node, name, tuple(shown), path, found, self.in_shared_loop(), detail)
+            )
+
+    # Variables and fields
+
+    def read(self, owner: Ref, name: str) -> Value | None:
+        """What stands in a slot; within a loop with a token, where nothing was written to it in this round yet."""
+        value = owner.fields.get(name)
+        if value is None or not self.loops or self.store.touched_in_round(owner, name):
+            return value
+        token: Key = (owner, name)
+        return value if value.token == token and value.delta is None else _with_token(value, token)
+
+
+def _with_token(value: Value, token: Key) -> Value:
+    return Value(value.place, value.why, value.refs, value.type, value.const, token, None)
+
+
+def _distance(value: Value | Reason | None) -> int:
+    if value is None or isinstance(value, Reason):
+        return 0
+    return {"own": 1, "main": 2, "linear": 3, "clock": 4, "round": 5}.get(value.place.kind, 6)

@@ -1,0 +1,170 @@
+"""What each kind of event of an abstract run requires of its values and of the way to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accelify.domains.placement import Kind, Placement
+from accelify.domains.reasons import Reason
+from accelify.heap.containers import array_of
+from accelify.heap.run import Event
+from accelify.heap.values import UNSET, Container, Value
+from accelify.obligations.obligation import Obligation, Status
+
+_SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
+_WRITTEN = frozenset({"file.write", "file.append", "network.send", "state.write"})
+_ONCE = frozenset({"folder.delete", "file.delete", "file.move", "tracker.start", "tracker.end", "process.run", "wait.input"})
+_MEETING = frozenset({"collective", "backward", "step"})
+_WORDS = {
+    "terminal.write": "printed",
+    "log.write": "logged",
+    "bar.show": "shown in a bar",
+    "tracker.log": "logged to a tracker",
+    "figure.show": "drawn",
+    "file.write": "written to a file",
+    "file.append": "appended to a file",
+    "network.send": "sent",
+    "state.write": "saved",
+}
+
+
+def obligations_of(event: Event) -> Iterator[Obligation]:
+    """What one event requires, each with what was found."""
+    if event.kind in _SHOWN or event.kind in _WRITTEN:
+        yield _once(event)
+        yield _content(event)
+        if event.path is not None:
+            yield _path(event)
+    elif event.kind in _ONCE or (event.kind == "folder.make" and not _exists_ok(event)):
+        yield _once(event)
+    elif event.kind == "folder.make" and event.path is not None:
+        yield _path(event)
+    elif event.kind == "leave":
+        why = next((guard.why for guard in event.guards if guard.kind == "divergent"), None)
+        if why is not None:
+            yield _made(event, "all ranks", Status.NAMED, "some ranks leave a loop in which all meet", why)
+    elif event.kind in _MEETING:
+        yield _meeting(event)
+        if event.kind == "backward":
+            yield _loss(event)
+    elif event.kind == "schedule" and event.detail == "plain" and event.shared:
+        yield _made(event, "rounds", Status.NAMED, "the schedule counts the rounds of each process, 1/N of the original's")
+
+
+def _made(event: Event, demand: str, status: Status, found: str = "", reason: Reason | None = None) -> Obligation:
+    column = getattr(event.node, "col_offset", 0) + 1
+    return Obligation(event.kind, demand, event.module.path, event.line, column, status, found, reason)
+
+
+def _once(event: Event) -> Obligation:
+    kinds = {guard.kind for guard in event.guards}
+    if "main" in kinds or event.kind == "bar.show":
+        return _made(event, "once", Status.PROVED)
+    why = next((guard.why for guard in event.guards), None)
+    return _made(event, "once", Status.NAMED, f"`{event.name}` is done by every process", why if "others" in kinds else None)
+
+
+def _exists_ok(event: Event) -> bool:
+    import ast
+
+    node = event.node
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    return any(
+        word.arg == "exist_ok" and isinstance(word.value, ast.Constant) and word.value.value for word in keywords
+    )
+
+
+def _content(event: Event) -> Obligation:
+    divergent = next((guard.why for guard in event.guards if guard.kind == "divergent"), None)
+    worst = Status.PROVED, "", None
+    for value in event.shown:
+        for place, why in _places(value):
+            found = _shown(event, place, why)
+            if _order(found[0]) > _order(worst[0]):
+                worst = found
+    if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
+        status = Status.LOOP if event.shared else Status.NAMED
+        worst = status, f"{_WORDS.get(event.kind, event.kind)} where ranks part", divergent
+    return _made(event, "content", *worst)
+
+
+def _order(status: Status) -> int:
+    return list(Status).index(status)
+
+
+def _places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | None]]:
+    """The placements of a value, and of what lies in it."""
+    containers = value.of(Container)
+    if not containers or depth > 3:
+        yield array_of(value), value.why
+        return
+    yield value.place, value.why
+    for ref in containers:
+        fill = ref.fields.get("#fill")
+        for name, inner in list(ref.fields.items()):
+            if name.startswith("["):
+                if fill is not None and not array_of(inner).is_same:
+                    yield array_of(Value(refs=(ref,))), inner.why
+                else:
+                    yield from _places(inner, depth + 1)
+
+
+def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, str, Reason | None]:
+    words = _WORDS.get(event.kind, event.kind)
+    if place.is_same:
+        return Status.PROVED, "", None
+    if place.kind is Kind.CLOCK:
+        return Status.ASSUMED, f"{words}: a time", why
+    if place.kind is Kind.MAIN:
+        return Status.PROVED, "", None
+    in_loop = event.shared and place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
+    if in_loop:
+        return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
+    return Status.NAMED, f"{words}: {_what(place)}", why
+
+
+def _what(place: Placement) -> str:
+    if place.kind is Kind.LINEAR:
+        return "of the main process's share; its sum or mean over the ranks is the original's"
+    if place.kind is Kind.SAME and place.degree == 1:
+        return "counts the rounds of each process, 1/N of the original's"
+    if place.kind is Kind.ROUND:
+        return "of the main process's last batch"
+    if place.kind is Kind.SHARD:
+        return "of the main process's share of the rows"
+    if place.kind is Kind.EXTREME:
+        return "the main process's largest or smallest, not that of all"
+    return f"not the original's{', unless it is ' + place.needs if place.needs else ''}"
+
+
+def _path(event: Event) -> Obligation:
+    assert event.path is not None
+    place = array_of(event.path)
+    if place.kind is Kind.CLOCK:
+        return _made(event, "path", Status.ASSUMED, "a name by the clock", event.path.why)
+    if place.is_uniform or place.kind in (Kind.MAIN, Kind.ROUND, Kind.LINEAR):
+        return _made(event, "path", Status.PROVED)
+    return _made(event, "path", Status.NAMED, "the path differs between ranks", event.path.why)
+
+
+def _meeting(event: Event) -> Obligation:
+    guard = next(iter(event.guards), None)
+    if guard is None:
+        return _made(event, "all ranks", Status.PROVED)
+    return _made(event, "all ranks", Status.NAMED, f"`{event.name}` is not reached by all ranks", guard.why)
+
+
+def _loss(event: Event) -> Obligation:
+    value = event.shown[0] if event.shown else Value()
+    place = array_of(value)
+    if event.detail == "plain" and not place.is_same:
+        return _made(event, "loss", Status.NAMED, "gradients are not averaged over the ranks: a plain backward", value.why)
+    right = place.kind in (Kind.ROUND, Kind.SAME) or (
+        place.kind is Kind.LINEAR and place.degree == (1 if event.detail == "sum" else 0)
+    )
+    if right:
+        return _made(event, "loss", Status.PROVED)
+    return _made(event, "loss", Status.NAMED, f"the loss is {_what(place)}", value.why)
+
+
+__all__ = ["UNSET", "obligations_of"]
