@@ -83,7 +83,6 @@ def accelerator_method(
     if name == "save":
         path = args[1] if len(args) > 1 else keywords.get("f")
         run.meet("file.write", node, "accelerator.save", [first], path, guards=[_main(run, node)])
-        run.meet("collective", node, "accelerator.save")
         return NONE
     if name in _GATHERS:
         run.meet("collective", node, f"accelerator.{name}")

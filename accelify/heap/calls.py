@@ -295,7 +295,7 @@ class Calls:
 
     def _result(self, frame: Frame, falls_through: bool) -> Value:
         found: Value | None = None
-        divergent = next((why for _, why in frame.returned if why is not None), None)
+        divergent = next((guard for _, guard in frame.returned if guard is not None), None)
         returned = [value for value, _ in frame.returned]
         if falls_through and returned and divergent is not None:
             returned.append(NONE)

@@ -14,6 +14,7 @@ from accelify.heap.values import (
     NONE,
     OTHERS_FLAG,
     RANK,
+    SOME_FLAG,
     UNSET,
     Container,
     Function,
@@ -169,6 +170,8 @@ class Expressions:
         rest = [value for value in values if value.type not in (MAIN_FLAG, OTHERS_FLAG)]
         if flags == {MAIN_FLAG} and isinstance(node.op, ast.And) and all(v.place.is_uniform for v in rest):
             return Value(own(), self.run.reason(node, "only the main process"), type=MAIN_FLAG)
+        if flags == {MAIN_FLAG} and isinstance(node.op, ast.Or) and all(v.place.is_uniform for v in rest):
+            return Value(own(), self.run.reason(node, "not on every rank"), type=SOME_FLAG)
         refs = tuple(dict.fromkeys(ref for value in values for ref in value.refs))
         made = self.run.made(node, function(array_of(value) for value in values), *values)
         return Value(made.place, made.why, refs, next((v.type for v in values if v.type), ""))
@@ -186,8 +189,9 @@ class Expressions:
                     return constant(_COMPARED[type(node.ops[0])](left.const, right.const))
                 except TypeError:
                     pass
-            if isinstance(node.ops[0], ast.Is | ast.IsNot) and right.const is None:
-                if left.refs and left.const is UNSET:
+            if isinstance(node.ops[0], ast.Is | ast.IsNot) and right.const is None and not left.optional:
+                # What was computed from a batch is there.
+                if left.const is UNSET and (left.refs or not left.place.is_uniform):
                     return constant(isinstance(node.ops[0], ast.IsNot))
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
                 return Value(type="builtins.bool") if left.place.is_uniform else self._of(node, values)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 
-from accelify.domains.placement import Kind
 from accelify.heap.calls import Calls
 from accelify.heap.expressions import Expressions
 from accelify.heap.iteration import Iteration
@@ -16,7 +15,7 @@ from accelify.heap.names import Attributes, Names
 from accelify.heap.run import Run
 from accelify.heap.statements import Loops, Statements
 from accelify.heap.store import join
-from accelify.heap.values import MAIN_FLAG, OTHERS_FLAG, Guard, Ref, Value
+from accelify.heap.values import MAIN_FLAG, OTHERS_FLAG, SOME_FLAG, UNSET, Guard, Ref, Value
 from accelify.knowledge import Knowledge
 
 
@@ -56,9 +55,9 @@ class Interpreter:
         if test.type in (MAIN_FLAG, OTHERS_FLAG):
             assert test.why is not None
             return Guard("main" if (test.type == MAIN_FLAG) == taken else "others", test.why)
+        if test.type == SOME_FLAG:
+            return Guard("some" if taken else "others", test.why) if test.why is not None else None
         if test.place.is_uniform or any(guard.kind == "main" for guard in self.run.guards):
-            return None
-        if test.place.kind is Kind.MAIN:
             return None
         text = f"`{self.run.segment(node)}` can be true on one rank only"
         return Guard("divergent", self.run.reason(node, text, test))
@@ -66,8 +65,6 @@ class Interpreter:
     def choose(self, node: ast.IfExp, one: Callable[[], Value], other: Callable[[], Value], scope: Ref) -> Value:
         """A conditional expression."""
         test = self.evaluate(node.test, scope)
-        from accelify.heap.values import UNSET
-
         if test.const is not UNSET and not test.refs:
             return one() if test.const else other()
         guard = self.guard(test, node.test)
@@ -75,7 +72,7 @@ class Interpreter:
             left = one()
         with self.run.under(self.guard(test, node.test, taken=False)):
             right = other()
-        found = join(left, right, guard.why if guard is not None else None)
+        found = join(left, right, guard)
         assert found is not None
         return found
 

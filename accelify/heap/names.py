@@ -123,13 +123,21 @@ class Attributes:
         receiver = Value(refs=(ref,))
         if ref.prepared and ref.wrapped is not None and ref.kind != "loader":
             inner = ref.wrapped.of(Instance)
-            if inner and name not in ("forward",):
-                return self._of_instance(inner[0], name, node)
+            if inner and (found := self._of_wrapped(inner[0], name, node)) is not None:
+                return found
         if ref.cls is not None:
             value = self._in_class(ref.cls, name)
             if value is not None:
                 return self._bound(value, receiver, node)
         return Value(refs=(Bound(receiver, name),))
+
+    def _of_wrapped(self, ref: Instance, name: str, node: ast.AST) -> Value | None:
+        """An attribute that a prepared object has from the script's own one, None for one of a library's class."""
+        value = self.run.read(ref, name)
+        if value is None and ref.cls is not None:
+            value = self._in_class(ref.cls, name)
+            return self._bound(value, Value(refs=(ref,)), node) if value is not None else None
+        return value
 
     def _in_class(self, cls: Class, name: str) -> Value | None:
         for one in cls.line_up():

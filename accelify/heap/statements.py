@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import Kind, accumulated, added, own
-from accelify.domains.reasons import Reason
 from accelify.heap.containers import element, elements, put
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
@@ -24,10 +23,10 @@ class Frame:
 
     def __init__(self, guards: int) -> None:
         self.guards = guards
-        self.returned: list[tuple[Value, Reason | None]] = []
+        self.returned: list[tuple[Value, Guard | None]] = []
         self.yielded: Value | None = None
         self.yielded_shared = False
-        self.left: list[tuple[Written, Reason | None]] = []
+        self.left: list[tuple[Written, Guard | None]] = []
 
 
 class Statements:
@@ -38,7 +37,7 @@ class Statements:
         self.run = engine.run
         self.frames: list[Frame] = []
         # For each loop around: the writes on the ways out of its rounds.
-        self.rounds: list[list[tuple[Written, Reason | None]]] = []
+        self.rounds: list[list[tuple[Written, Guard | None]]] = []
         self._handlers: dict[type[ast.stmt], Callable[[Any, Ref], Flow | None]] = {
             getattr(ast, name[1:]): getattr(self, name)
             for name in dir(self)
@@ -192,7 +191,7 @@ class Statements:
         if self.frames:
             frame = self.frames[-1]
             guards = self.run.guards[frame.guards :]
-            frame.returned.append((value.plain(), guards[0].why if guards else None))
+            frame.returned.append((value.plain(), guards[0] if guards else None))
         return Flow(False, {"return": None})
 
     def _Raise(self, stmt: ast.Raise, scope: Ref) -> Flow:  # noqa: N802
@@ -226,31 +225,30 @@ class Statements:
                 flow = go()
             results.append((flow, self.run.store.undo(), guard))
         guard = next((guard for _, _, guard in results if guard is not None), None)
-        why = guard.why if guard is not None else None
         reached = [(written, under) for flow, written, under in results if flow.reached]
         exits: dict[str, Guard | None] = {}
         for flow, written, _ in results:
             for kind, rest in flow.exits.items():
                 exits[kind] = exits.get(kind) or rest or (reached[0][1] if reached and not flow.reached else None)
             if reached and not flow.reached and flow.exits:
-                self._keep_for_later(next(iter(flow.exits)), written, why)
+                self._keep_for_later(next(iter(flow.exits)), written, guard)
         ends = [written for written, _ in reached] or [written for _, written, _ in results]
         first = ends[0]
         for other in ends[1:]:
-            first = self.run.store.merged(first, other, why)
+            first = self.run.store.merged(first, other, guard)
         self.run.store.write_all(first)
         return Flow(bool(reached), exits)
 
-    def _keep_for_later(self, kind: str, written: Written, why: Reason | None) -> None:
+    def _keep_for_later(self, kind: str, written: Written, guard: Guard | None) -> None:
         if kind == "return" and self.frames:
-            self.frames[-1].left.append((written, why))
+            self.frames[-1].left.append((written, guard))
         elif kind in ("break", "continue") and self.rounds:
-            self.rounds[-1].append((written, why))
+            self.rounds[-1].append((written, guard))
 
-    def take_back(self, left: list[tuple[Written, Reason | None]]) -> None:
+    def take_back(self, left: list[tuple[Written, Guard | None]]) -> None:
         """Put together what the ways that left early had written with what is there now."""
-        for written, why in left:
-            self.run.store.write_all(self.run.store.merged({}, written, why))
+        for written, guard in left:
+            self.run.store.write_all(self.run.store.merged({}, written, guard))
 
     def _Match(self, stmt: ast.Match, scope: Ref) -> Flow:  # noqa: N802
         subject = self.engine.evaluate(stmt.subject, scope)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from accelify.domains.placement import Placement, joined, own
+from accelify.domains.placement import MAIN, Placement, joined, own
 from accelify.domains.reasons import Reason
-from accelify.heap.values import UNSET, Key, Ref, Value
+from accelify.heap.values import UNSET, Guard, Key, Ref, Value
 
 Written = dict[Key, Value | None]
 
@@ -73,29 +73,29 @@ class Store:
         finally:
             self._journals, self._rounds = journals, rounds
 
-    def merged(self, one: Written, other: Written, divergent: Reason | None) -> Written:
-        """What two ways from here leave together; `divergent` says why ranks may go different ones."""
+    def merged(self, one: Written, other: Written, guard: Guard | None) -> Written:
+        """What two ways from here leave together; `guard` is what ranks that may go different ones stand under."""
         together: Written = {}
         for key in dict.fromkeys([*one, *other]):
             now = key[0].fields.get(key[1])
-            together[key] = join(one.get(key, now), other.get(key, now), divergent)
+            together[key] = join(one.get(key, now), other.get(key, now), guard)
         return together
 
 
-def join(left: Value | None, right: Value | None, divergent: Reason | None = None) -> Value | None:
-    """What a slot holds after two ways to it."""
+def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:
+    """What a slot holds after two ways to it; `guard` is what the ranks stood under that went different ones."""
     if left is None or right is None:
         known = left or right
-        if known is None or divergent is None or known.refs:
+        if known is None or guard is None or known.refs:
             return known
-        return known.placed(own("decided by all ranks together"), divergent)
+        return _parted(known, guard)
     if left is right or left == right:
         return left
-    refs = tuple(dict.fromkeys([*left.refs, *right.refs]))
+    refs = left.refs if left.refs == right.refs else tuple(dict.fromkeys([*left.refs, *right.refs]))
     same_constant = left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)
-    place, why = _place(left, right, divergent if not same_constant else None)
+    place, why = _place(left, right, None if same_constant else guard)
     token, delta = None, None
-    if left.token is not None and left.token == right.token and divergent is None:
+    if left.token is not None and left.token == right.token and guard is None:
         token = left.token
         deltas = [value.delta for value in (left, right) if value.delta is not None]
         delta = joined(*deltas) if len(deltas) == 2 else deltas[0] if deltas else None
@@ -103,17 +103,30 @@ def join(left: Value | None, right: Value | None, divergent: Reason | None = Non
         place,
         why,
         refs,
-        left.type if left.type == right.type else left.type or right.type if None in (left.const, right.const) else "",
+        left.type if left.type == right.type or right.const is None else right.type if left.const is None else "",
         left.const if same_constant else UNSET,
         token,
         delta,
+        left.optional or right.optional or (left.const is None) != (right.const is None),
     )
 
 
-def _place(left: Value, right: Value, divergent: Reason | None) -> tuple[Placement, Reason | None]:
-    if divergent is not None and not (left.refs or right.refs):
-        return own("decided by all ranks together"), divergent
+def _parted(value: Value, guard: Guard) -> Value:
+    """A value that ranks have which went one way, and others do not."""
+    if guard.kind == "divergent":
+        return value.placed(own("decided by all ranks together"), guard.why)
+    return value.placed(MAIN, guard.why) if value.place.is_same else value
+
+
+def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, Reason | None]:
+    if guard is not None and not (left.refs or right.refs):
+        if guard.kind == "divergent":
+            return own("decided by all ranks together"), guard.why
+        parted = left if not left.place.is_same else right
+        return (MAIN, guard.why) if parted.place.is_same else (parted.place, parted.why)
+    if left.place == right.place:
+        return left.place, left.why or right.why
     place = joined(left.place, right.place)
     if place == left.place:
-        return place, left.why or (right.why if place == right.place else None)
+        return place, left.why
     return place, right.why if place == right.place else (right.why or left.why)

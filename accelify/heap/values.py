@@ -18,6 +18,8 @@ class _Unset(Enum):
 UNSET = _Unset.UNSET
 # What a value says of the rank that has it: `is_main_process` and its opposite.
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
+# True on the main process, and on the others where something that is the same on all ranks says so.
+SOME_FLAG = "#some"
 
 
 class Ref:
@@ -188,6 +190,8 @@ class Value:
     const: Any = UNSET
     token: Key | None = None
     delta: Placement | None = None
+    # Whether it is None on some ways.
+    optional: bool = False
 
     def placed(self, place: Placement, why: Reason | None = None) -> Value:
         """The same value elsewhere: no constant, no token."""
@@ -208,7 +212,7 @@ NONE = Value(const=None)
 @dataclass(frozen=True, slots=True)
 class Guard:
     """What a piece of code stands under: `divergent` (some ranks may come there and others not), `main` (only the main
-    process does), `others` (all but it)."""
+    process does), `others` (all but it), `some` (the main process does, the others where all ranks agree on it)."""
 
     kind: str
     why: Reason
