@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 
+from accelify.domains.placement import Kind
 from accelify.heap.calls import Calls
 from accelify.heap.expressions import Expressions
 from accelify.heap.iteration import Iteration
@@ -57,6 +58,9 @@ class Interpreter:
             return Guard("main" if (test.type == MAIN_FLAG) == taken else "others", test.why)
         if test.type == SOME_FLAG:
             return Guard("some" if taken else "others", test.why) if test.why is not None else None
+        if test.place.kind is Kind.SAME and test.place.degree != 0 and self.run.in_shared_loop():
+            text = f"`{self.run.segment(node)}`"
+            return Guard("counted", self.run.reason(node, text, test))
         if test.place.is_uniform or any(guard.kind == "main" for guard in self.run.guards):
             return None
         text = f"`{self.run.segment(node)}` can be true on one rank only"

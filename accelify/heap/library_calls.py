@@ -19,7 +19,7 @@ from accelify.domains.placement import (
     wide,
 )
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value, worst
-from accelify.heap.values import NONE, UNSET, Bound, Container, Instance, Library, Value, constant
+from accelify.heap.values import NONE, UNSET, Bound, Container, Guard, Instance, Library, Value, constant
 from accelify.knowledge import Argument, Row
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
 TENSOR = "torch.Tensor"
+# Calls that keep the loggers of the processes quiet that make them.
+_SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 
 
@@ -62,6 +64,7 @@ class LibraryCalls:
 
     def call(self, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a function or class of a library by its dotted name."""
+        self._silenced(name)
         knowledge = self.run.knowledge
         row = knowledge.row(knowledge.canonical(name))
         if row is None or row.transfer == "unknown":
@@ -70,19 +73,26 @@ class LibraryCalls:
 
     def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a method of something that is not of the project."""
+        self._silenced(name)
         instance = next(iter(receiver.of(Instance)), None)
         if name == "backward" and (instance is None or instance.kind == "object"):
             self.run.meet("backward", node, "backward", [receiver], detail="plain")
             return NONE
         if instance is not None and instance.kind in ("optimizer", "scheduler", "scaler") and name == "step":
             kind = "schedule" if instance.kind == "scheduler" else "step"
-            self.run.meet(kind, node, f"{instance.kind}.step", args, detail="prepared" if instance.prepared else "plain")
+            length = self.run.read(instance, "#length")
+            detail = "prepared" if instance.prepared else "own rounds" if length is not None else "plain"
+            self.run.meet(kind, node, f"{instance.kind}.step", args, detail=detail)
             return NONE
         type_ = self._type_of(receiver, instance)
         row = self.run.knowledge.method(type_ or None, name)
         if row is None or row.transfer == "unknown":
             return self._unknown_method(receiver, instance, name, args, keywords, node)
         return self._by_row(row, name, [receiver, *args], keywords, node, receiver=True)
+
+    def _silenced(self, name: str) -> None:
+        if name in _SILENCING and any(guard.kind == "others" for guard in self.run.guards):
+            self.run.logs_once = True
 
     def _type_of(self, receiver: Value, instance: Instance | None) -> str:
         if instance is not None:
@@ -116,7 +126,10 @@ class LibraryCalls:
         if row.effect:
             shown = [value for one in row.content for value in self._argument(one, args, keywords, shift)]
             paths = [value for one in row.path for value in self._argument(one, args, keywords, shift)]
-            self.run.meet(row.effect, node, name, shown, paths[0] if paths else None)
+            guards = []
+            if row.effect == "log.write" and self.run.logs_once:
+                guards.append(Guard("main", self.run.reason(node, "the loggers of the other processes are silent")))
+            self.run.meet(row.effect, node, name, shown, paths[0] if paths else None, guards=guards)
         result = self._transfers[row.transfer](row, args, keywords, node)
         if row.mutates:
             self._mutate(row, result, args, keywords, node, shift)
@@ -270,6 +283,11 @@ class LibraryCalls:
         made.loops = self.run.shared_loops()
         if "reduction" in keywords:
             self.run.store.set(made, "reduction", keywords["reduction"])
+        if row.kind == "scheduler":
+            counted = [v for v in [*args, *keywords.values()] if array_of(v).kind is Kind.SAME and not array_of(v).is_same]
+            if counted:
+                # A length in rounds of each process, as its steps are.
+                self.run.store.set(made, "#length", counted[0])
         bag = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
         if bag and row.kind not in ("module", "loss", "optimizer", "scheduler", "loader"):
             furthest = worst(bag)

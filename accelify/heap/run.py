@@ -72,6 +72,8 @@ class Run:
     modules: list[ModuleRef] = field(default_factory=list)
     calls: list[tuple[ast.AST, int]] = field(default_factory=list)
     recording: bool = True
+    # Whether all processes but the main one have silenced their loggers.
+    logs_once: bool = False
     steps: int = 0
     _loops_made: int = 0
     _lines: dict[ModuleRef, list[str]] = field(default_factory=dict)
@@ -140,10 +142,6 @@ class Run:
         finally:
             if guard is not None:
                 self.guards.pop()
-
-    def divergent(self) -> Reason | None:
-        """Why not all ranks may come here, None where all do."""
-        return next((guard.why for guard in self.guards), None)
 
     def in_shared_loop(self) -> bool:
         """Whether the rounds of a loop around are shared out."""

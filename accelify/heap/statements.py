@@ -59,7 +59,7 @@ class Statements:
             if not flow.reached:
                 break
             for guard in flow.exits.values():
-                if guard is not None:
+                if guard is not None and guard.kind != "counted":
                     self.run.guards.append(guard)
                     pushed += 1
         if pushed:
@@ -227,9 +227,11 @@ class Statements:
         guard = next((guard for _, _, guard in results if guard is not None), None)
         reached = [(written, under) for flow, written, under in results if flow.reached]
         exits: dict[str, Guard | None] = {}
-        for flow, written, _ in results:
+        for flow, written, under in results:
             for kind, rest in flow.exits.items():
-                exits[kind] = exits.get(kind) or rest or (reached[0][1] if reached and not flow.reached else None)
+                # What is left of the block stands under what the ranks stand under that stay.
+                after = (reached[0][1] or under) if reached and not flow.reached else None
+                exits[kind] = exits.get(kind) or rest or after
             if reached and not flow.reached and flow.exits:
                 self._keep_for_later(next(iter(flow.exits)), written, guard)
         ends = [written for written, _ in reached] or [written for _, written, _ in results]
@@ -323,7 +325,7 @@ class Statements:
             guard = self.engine.guard(test, stmt.test)
             with self.run.under(guard):
                 flow = self.block(stmt.body, scope)
-            if guard is not None:
+            if guard is not None and guard.kind != "counted":
                 flow.exits["break"] = flow.exits.get("break") or guard
             return flow
 
@@ -408,7 +410,7 @@ class Loops:
         """A loop in which ranks meet, and which some of them may leave before the others."""
         for kind in ("break", "return"):
             guard = flow.exits.get(kind)
-            if guard is not None and loop.meets:
+            if guard is not None and guard.kind != "counted" and loop.meets:
                 self.run.meet("leave", node, kind, guards=[guard])
 
 

@@ -84,6 +84,8 @@ class Store:
 
 def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:
     """What a slot holds after two ways to it; `guard` is what the ranks stood under that went different ones."""
+    if guard is not None and guard.kind == "counted":
+        guard = None
     if left is None or right is None:
         known = left or right
         if known is None or guard is None or known.refs:

@@ -212,7 +212,8 @@ NONE = Value(const=None)
 @dataclass(frozen=True, slots=True)
 class Guard:
     """What a piece of code stands under: `divergent` (some ranks may come there and others not), `main` (only the main
-    process does), `others` (all but it), `some` (the main process does, the others where all ranks agree on it)."""
+    process does), `others` (all but it), `some` (the main process does, the others where all ranks agree on it), `counted` (all ranks do, by a count of the
+    rounds of each)."""
 
     kind: str
     why: Reason

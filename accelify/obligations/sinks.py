@@ -45,6 +45,10 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             yield _made(event, "all ranks", Status.NAMED, "some ranks leave a loop in which all meet", why)
     elif event.kind in _MEETING:
         yield _meeting(event)
+        counted = next((guard.why for guard in event.guards if guard.kind == "counted"), None)
+        if event.kind == "step" and counted is not None:
+            text = "an optimizer steps by a count of the rounds of each process, which are 1/N of the original's"
+            yield _made(event, "rounds", Status.NAMED, text, counted)
         if event.kind == "backward":
             yield _loss(event)
     elif event.kind == "schedule" and event.detail == "plain" and event.shared:
@@ -60,8 +64,7 @@ def _once(event: Event) -> Obligation:
     kinds = {guard.kind for guard in event.guards}
     if "main" in kinds or event.kind == "bar.show":
         return _made(event, "once", Status.PROVED)
-    why = next((guard.why for guard in event.guards), None)
-    return _made(event, "once", Status.NAMED, f"`{event.name}` is done by every process", why if "others" in kinds else None)
+    return _made(event, "once", Status.NAMED, f"`{event.name}` is done by every process")
 
 
 def _exists_ok(event: Event) -> bool:
@@ -117,9 +120,10 @@ def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, 
         return Status.ASSUMED, f"{words}: a time", why
     if place.kind is Kind.MAIN:
         return Status.PROVED, "", None
-    in_loop = event.shared and place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
-    if in_loop:
+    if event.shared and place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD):
         return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
+    if place.kind is Kind.ROUND:
+        return Status.LOOP, f"{words} after the training loop, of the main process's last batch", why
     return Status.NAMED, f"{words}: {_what(place)}", why
 
 
@@ -128,8 +132,6 @@ def _what(place: Placement) -> str:
         return "of the main process's share; its sum or mean over the ranks is the original's"
     if place.kind is Kind.SAME and place.degree == 1:
         return "counts the rounds of each process, 1/N of the original's"
-    if place.kind is Kind.ROUND:
-        return "of the main process's last batch"
     if place.kind is Kind.SHARD:
         return "of the main process's share of the rows"
     if place.kind is Kind.EXTREME:
@@ -148,7 +150,7 @@ def _path(event: Event) -> Obligation:
 
 
 def _meeting(event: Event) -> Obligation:
-    guard = next(iter(event.guards), None)
+    guard = next((guard for guard in event.guards if guard.kind != "counted"), None)
     if guard is None:
         return _made(event, "all ranks", Status.PROVED)
     return _made(event, "all ranks", Status.NAMED, f"`{event.name}` is not reached by all ranks", guard.why)
