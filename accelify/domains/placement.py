@@ -6,22 +6,25 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
 
     SAME(d)    equal on all ranks; the original's is N**d times it. d is None where no power of N leads to it
     SHARD      rows: the original's are those of all ranks, one after the other
-    ROUND      of this rank's iteration of a loop whose rounds are shared out; any function of it is one of the
-               original's rounds too. `rows` says that it has the batch's rows
-    WIDE(s)    of the iterations of all ranks together, equal on all ranks; `degree` is the exponent of samples
-               (a sum or a count 1, a mean 0)
+    ROUND(d)   of this rank's iteration of a loop whose rounds are shared out, which is one of the original's; the
+               original's is N**d times it. d is None where no power of N leads to it. `rows` says that it has the
+               batch's rows
+    WIDE(d)    of the iterations of all ranks together, equal on all ranks: N**d times the mean over those iterations
+               (a sum or a count 1, a mean 0). With `rows` the rows of all of them, one after the other (d is 0)
     LINEAR(d)  the original's is N**d times the average over the ranks
     PARTS(d)   the values of all ranks in a row; their mean is SAME(d)
-    EXTREME    the largest or smallest over the ranks is the original's
-    MAIN       only the main process has it
+    EXTREME    the largest or smallest over the ranks is the original's; `needs` says which, where that is known
+    MAIN       only the main process has it, and it is the original's
     CLOCK      a time, which differs between any two runs
     OWN        no relation to the original's is known
+
+`even` says of ROUND and WIDE that it is a count of samples, the same in every round (batches are of one size).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -48,6 +51,7 @@ class Placement:
     degree: int | None = 0
     rows: bool = False
     needs: str = ""
+    even: bool = False
 
     @property
     def is_same(self) -> bool:
@@ -57,7 +61,7 @@ class Placement:
     @property
     def is_uniform(self) -> bool:
         """Whether all ranks have the same value, the original's or not."""
-        return self.kind in (Kind.SAME, Kind.WIDE, Kind.PARTS)
+        return self.kind in _UNIFORM
 
 
 SAME = Placement(Kind.SAME)
@@ -69,6 +73,8 @@ MAIN = Placement(Kind.MAIN)
 CLOCK = Placement(Kind.CLOCK)
 OWN = Placement(Kind.OWN)
 UNRELATED = Placement(Kind.SAME, None)
+_UNIFORM = frozenset({Kind.SAME, Kind.WIDE, Kind.PARTS})
+_TOGETHER = "put together first"
 
 
 def same(degree: int | None) -> Placement:
@@ -78,7 +84,12 @@ def same(degree: int | None) -> Placement:
 
 def linear(degree: int | None) -> Placement:
     """The original's is N**degree times the average."""
-    return own("put together first") if degree is None else Placement(Kind.LINEAR, degree)
+    return own(_TOGETHER) if degree is None else Placement(Kind.LINEAR, degree)
+
+
+def of_round(degree: int | None, rows: bool = False) -> Placement:
+    """Of this rank's iteration, the original's being N**degree times it."""
+    return Placement(Kind.ROUND, degree, rows)
 
 
 def wide(degree: int | None, rows: bool = False) -> Placement:
@@ -91,83 +102,117 @@ def own(needs: str = "") -> Placement:
     return Placement(Kind.OWN, needs=needs)
 
 
-# What takes part in an operation without a say, then what decides alone, the strongest first.
-_DECIDING = (Kind.OWN, Kind.MAIN, Kind.EXTREME, Kind.PARTS)
-
-
 def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bool = False) -> Placement:
     """What a function of several values is.
 
     Args:
         places: those of its arguments.
         rowwise: a row of the result depends on the same row of the arguments.
-        linearly: it is linear in its arguments, and row by row.
+        linearly: it is row by row, and linear in those of its arguments that are not SAME(0), without a change of sign.
     """
-    found = list(dict.fromkeys(place for place in places if not place.is_same))
-    if not found:
+    given = [place for place in places if not place.is_same]
+    if not given:
         return SAME
+    found = list(dict.fromkeys(given))
     kinds = {place.kind for place in found}
-    for kind in _DECIDING:
-        if kind in kinds:
-            first = next(place for place in found if place.kind is kind)
-            if kind in (Kind.OWN, Kind.MAIN) or (linearly and len(found) == 1):
-                return first
-            return own("put together first")
-    if Kind.CLOCK in kinds:
-        return CLOCK
-    if kinds == {Kind.SAME}:
-        degrees = {place.degree for place in found}
-        return found[0] if linearly and len(degrees) == 1 else UNRELATED
-    rows = any(place.rows for place in found) and (rowwise or linearly)
+    if Kind.OWN in kinds:
+        return next(place for place in found if place.kind is Kind.OWN)
+    if kinds & {Kind.MAIN, Kind.CLOCK}:
+        return _of_one_process(kinds)
+    alike = found[0] if linearly and len(found) == 1 else None
+    if alike is not None and (len(given) == 1 or alike.kind not in (Kind.EXTREME, Kind.WIDE, Kind.ROUND)):
+        return alike
     rest = kinds - {Kind.SAME}
+    scaled = Kind.SAME in kinds
+    rows = any(place.rows for place in found) and (rowwise or linearly)
+    even = not scaled and all(place.even for place in found)
     if rest == {Kind.ROUND}:
-        return Placement(Kind.ROUND, rows=rows)
+        return _of_rounds(found, rows, linearly and not scaled, even)
     if rest == {Kind.WIDE}:
-        if rows:
-            return WIDE_ROWS
-        degrees = {place.degree for place in found if place.kind is Kind.WIDE}
-        return wide(degrees.pop() if linearly and len(degrees) == 1 else None)
-    if rest == {Kind.SHARD} and Kind.SAME not in kinds:
+        return _of_all_rounds(found, rows, linearly and not scaled, even)
+    if rest <= _UNIFORM:
+        return UNRELATED
+    if rest == {Kind.SHARD} and not scaled:
         return SHARD if rowwise or linearly else own("gathered first")
-    if rest == {Kind.LINEAR} and Kind.SAME not in kinds:
-        degrees = {place.degree for place in found}
-        return found[0] if linearly and len(degrees) == 1 else own("put together first")
-    if rest == {Kind.ROUND, Kind.LINEAR}:
-        # A running total with this round's addition is a running total.
-        return next(place for place in found if place.kind is Kind.LINEAR) if linearly else own("put together first")
-    return own("put together first")
+    return own(_TOGETHER)
+
+
+def _of_one_process(kinds: set[Kind]) -> Placement:
+    if kinds == {Kind.MAIN}:
+        return MAIN
+    return CLOCK if Kind.MAIN not in kinds else own(_TOGETHER)
+
+
+def _of_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
+    degrees = {place.degree for place in found}
+    exact = degrees == {0} or (linearly and len(degrees) == 1)
+    return Placement(Kind.ROUND, degrees.pop() if exact else None, rows, even=even)
+
+
+def _of_all_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
+    if rows:
+        return WIDE_ROWS if all(place == WIDE_ROWS for place in found) else wide(None, rows=True)
+    degrees = {place.degree for place in found}
+    exact = linearly and len(degrees) == 1 and not any(place.rows for place in found)
+    return Placement(Kind.WIDE, degrees.pop() if exact else None, even=even)
 
 
 def added(left: Placement, right: Placement) -> Placement:
-    """The sum or difference of two values."""
-    if left.kind is right.kind is Kind.SAME and left.degree != right.degree and 0 in (left.degree, right.degree):
-        # `step + 1` of a count of this rank's rounds: a constant beside it does not change what it counts.
-        return left if right.degree == 0 else right
-    if Kind.SAME in (left.kind, right.kind) and Kind.LINEAR in (left.kind, right.kind):
-        part, other = (left, right) if left.kind is Kind.LINEAR else (right, left)
-        return part if other.degree in (0, part.degree) else own("put together first")
-    return function((left, right), linearly=True)
+    """The sum or difference of two values, neither of which is known to be nothing."""
+    if left.kind is Kind.SAME:
+        left, right = right, left
+    if right.kind is not Kind.SAME:
+        return function((left, right), linearly=left.kind is not Kind.EXTREME)
+    if left.kind in (Kind.SAME, Kind.LINEAR, Kind.ROUND, Kind.PARTS):
+        return left if left.degree == right.degree else _without_degree(left)
+    if left.kind is Kind.WIDE and right.degree is not None and left.degree is not None:
+        return left if left.degree == -right.degree else _without_degree(left)
+    return left if right.is_same else function((left, right), linearly=True)
+
+
+def _without_degree(place: Placement) -> Placement:
+    """The same value times or plus something that does not go with the powers of N."""
+    if place.kind is Kind.LINEAR:
+        return own(_TOGETHER)
+    return UNRELATED if place.kind is Kind.PARTS else replace(place, degree=None)
 
 
 def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
     """The product of two values, or with `sign` -1 the quotient: exponents add, or subtract."""
-    if left.kind in (Kind.SAME, Kind.LINEAR) and right.kind is Kind.SAME:
-        make = same if left.kind is Kind.SAME else linear
-        return make(_sum(left.degree, right.degree, sign))
-    if right.kind is Kind.LINEAR and left.kind is Kind.SAME and sign > 0:
-        return linear(_sum(left.degree, right.degree, 1))
-    if left.kind is right.kind is Kind.WIDE and not (left.rows or right.rows):
-        return wide(_sum(left.degree, right.degree, sign))
-    if Kind.WIDE in (left.kind, right.kind) and {left.kind, right.kind} == {Kind.WIDE, Kind.SAME}:
-        part, other = (left, right) if left.kind is Kind.WIDE else (right, left)
-        if part.rows:
-            return WIDE_ROWS
-        return part if other.degree == 0 and (sign > 0 or left is part) else wide(None)
-    if right.is_same and left.kind is Kind.SHARD:
-        return left
-    if left.is_same and right.kind is Kind.SHARD and sign > 0:
-        return right
+    kinds = {left.kind, right.kind}
+    rows = left.rows or right.rows
+    if right.kind is Kind.SAME and left.kind in (Kind.SAME, Kind.LINEAR, Kind.PARTS):
+        return _scaled(left, right, sign)
+    if left.kind is Kind.SAME and right.kind in (Kind.LINEAR, Kind.PARTS) and sign > 0:
+        return _scaled(right, left, sign)
+    if Kind.ROUND in kinds and kinds <= {Kind.ROUND, Kind.SAME}:
+        even = all(place.even or place.is_same for place in (left, right))
+        return Placement(Kind.ROUND, _sum(left.degree, right.degree, sign), rows, even=even)
+    if Kind.WIDE in kinds and kinds <= {Kind.WIDE, Kind.SAME} and not rows:
+        return _of_means(left, right, sign)
+    if Kind.EXTREME in kinds and SAME in (left, right) and (sign > 0 or right.is_same):
+        # The sign of the factor is not known: it may turn the largest into the smallest.
+        return Placement(Kind.EXTREME)
     return function((left, right), rowwise=True)
+
+
+def _scaled(place: Placement, factor: Placement, sign: int) -> Placement:
+    degree = _sum(place.degree, factor.degree, sign)
+    return _without_degree(place) if degree is None else replace(place, degree=degree)
+
+
+def _of_means(left: Placement, right: Placement, sign: int) -> Placement:
+    """A product or quotient of means over rounds: of a product only where one factor is the same in all rounds."""
+    even = all(place.even or place.is_same for place in (left, right))
+    fixed = [place.even or place.kind is Kind.SAME for place in (left, right)]
+    if not (fixed[1] or (fixed[0] and sign > 0)):
+        return wide(None)
+    # N**e times the original's is the mean over rounds times N**-e.
+    degrees = [
+        None if place.degree is None else -place.degree if place.kind is Kind.SAME else place.degree
+        for place in (left, right)
+    ]
+    return Placement(Kind.WIDE, _sum(degrees[0], degrees[1], sign), even=even)
 
 
 def _sum(left: int | None, right: int | None, sign: int) -> int | None:
@@ -182,92 +227,104 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         operation: its name.
         over_rows: whether rows go into it, or only what lies within each.
     """
+    linearly = operation in ("sum", "mean")
     if not over_rows:
-        return function((place,), rowwise=True, linearly=operation in ("sum", "mean"))
+        return function((place,), rowwise=True, linearly=linearly)
     samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
+    if operation == "count" and place.rows and place.kind in (Kind.ROUND, Kind.WIDE):
+        return Placement(place.kind, int(place.kind is Kind.WIDE), even=True)
     if place.kind is Kind.ROUND:
-        return ROUND
+        return of_round(place.degree if linearly or place.degree == 0 else None)
     if place.kind is Kind.WIDE:
         if place.rows:
-            return wide(samples if operation not in ("max", "min", "any", "all") else 0)
-        return place if samples is not None else wide(None)
+            return wide(samples if place.degree == 0 else None)
+        return wide(place.degree if linearly else None)
     if place.kind is Kind.SHARD:
         if samples is not None:
             return linear(samples)
-        return Placement(Kind.EXTREME) if operation in ("max", "min", "any", "all") else own("gathered first")
-    if place.kind is Kind.PARTS and place.degree is not None:
-        return same(place.degree - (operation != "mean")) if operation in ("mean", "sum") else own()
-    return function((place,), linearly=operation in ("sum", "mean"))
+        extreme = {"max": "max", "any": "max", "min": "min", "all": "min"}.get(operation)
+        return Placement(Kind.EXTREME, needs=extreme) if extreme else own("gathered first")
+    if place.kind is Kind.EXTREME:
+        return place if operation == place.needs else own(_TOGETHER)
+    if place.kind is Kind.PARTS and linearly:
+        return same(_sum(place.degree, int(operation == "sum"), -1))
+    return function((place,), linearly=linearly)
 
 
-def accumulated(head: Placement, delta: Placement, shared: bool) -> Placement:
+def accumulated(head: Placement | None, delta: Placement, shared: bool) -> Placement:
     """A value that a loop adds something to in each round, after the loop.
 
     Args:
-        head: before the loop.
+        head: before the loop; None where it was nothing (zero).
         delta: what one round adds.
         shared: whether the rounds of the loop are shared out among the ranks.
     """
     total = delta
-    if shared:
-        if delta.kind in (Kind.SAME, Kind.LINEAR) and delta.degree is not None:
-            total = Placement(delta.kind, delta.degree + 1)
-        elif delta.kind is Kind.ROUND:
-            total = linear(1)
+    if delta.kind is Kind.EXTREME:
+        total = own("put together in each round")
+    elif shared:
+        if delta.kind is Kind.SAME:
+            total = same(_sum(delta.degree, 1, 1))
+        elif delta.kind in (Kind.LINEAR, Kind.ROUND):
+            total = linear(_sum(delta.degree, 1, 1))
         elif delta.kind is Kind.WIDE:
-            total = same(None if delta.degree is None else 1 - delta.degree)
-        elif delta.kind in (Kind.SHARD, Kind.PARTS, Kind.EXTREME):
+            total = same(_sum(1, delta.degree, -1)) if not delta.rows else UNRELATED
+        elif delta.kind is Kind.PARTS:
+            total = UNRELATED
+        elif delta.kind is not Kind.CLOCK:
             total = own("put together in each round")
-    return total if head.is_same or head == total else added(head, total)
+    return total if head is None else added(head, total)
 
 
 def joined(left: Placement, right: Placement) -> Placement:
     """What a value is after two ways to it, where all ranks went the same one."""
     if left == right:
         return left
-    if left.is_same or right.is_same:
-        return right if left.is_same else left
-    if left.kind is right.kind:
-        if left.kind is Kind.SAME:
-            return UNRELATED
-        if left.kind is Kind.ROUND:
-            return ROUND
-        if left.kind is Kind.WIDE:
-            return wide(None)
-    if Kind.ROUND in (left.kind, right.kind) and Kind.SAME in (left.kind, right.kind):
-        return ROUND
-    first = left if left.kind in (Kind.OWN, Kind.MAIN) else right
-    return first if first.kind in (Kind.OWN, Kind.MAIN) else own("put together first")
+    if left.kind is right.kind and left.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE):
+        return Placement(left.kind, left.degree if left.degree == right.degree else None, left.rows and right.rows)
+    for kind in (Kind.OWN, Kind.CLOCK):
+        if kind in (left.kind, right.kind):
+            return left if left.kind is kind else right
+    for one, other in ((left, right), (right, left)):
+        if other.kind is Kind.SAME and one.kind in (Kind.ROUND, Kind.WIDE):
+            return Placement(one.kind, 0 if one.degree == other.degree == 0 else None)
+        if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME) or one == linear(0)):
+            return one
+    return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)
 
 
 def all_reduced(place: Placement, operation: str) -> Placement:
     """A value reduced over the ranks with `sum`, `mean`, `max` or `min`."""
+    more = {"sum": 1, "mean": 0}.get(operation)
     if place.kind is Kind.ROUND:
-        return wide({"sum": 1, "mean": 0}.get(operation), place.rows and operation in ("sum", "mean"))
+        return wide(None if more is None else _sum(more, place.degree, -1))
     if place.kind in (Kind.SAME, Kind.LINEAR):
-        if operation == "mean":
-            return same(place.degree)
-        if operation == "sum":
-            return same(None if place.degree is None else place.degree - 1)
+        if more is not None:
+            return same(_sum(place.degree, more, -1))
         return place if place.kind is Kind.SAME else UNRELATED
-    if place.kind is Kind.EXTREME and operation in ("max", "min"):
-        return SAME
-    return place if place.kind in (Kind.WIDE, Kind.CLOCK) else UNRELATED
+    if place.kind is Kind.EXTREME:
+        return SAME if operation == place.needs else UNRELATED
+    if place.kind is Kind.WIDE:
+        return place if not more else wide(_sum(place.degree, 1, 1)) if not place.rows else wide(None, rows=True)
+    return place if place.kind is Kind.CLOCK else UNRELATED
 
 
 def gathered(place: Placement) -> Placement:
     """The values, or the rows, of all ranks one after the other."""
     if place.kind is Kind.ROUND:
-        return WIDE_ROWS
+        return wide(0 if place.degree == 0 else None, rows=True)
     if place.kind is Kind.SHARD:
         return SAME
     if place.kind in (Kind.SAME, Kind.LINEAR):
         return Placement(Kind.PARTS, place.degree)
-    return UNRELATED if place.kind in (Kind.OWN, Kind.MAIN, Kind.EXTREME) else place
+    if place.kind is Kind.WIDE:
+        return wide(None, place.rows)
+    return place if place.kind is Kind.CLOCK else UNRELATED
 
 
 def broadcast(place: Placement) -> Placement:
     """The main process's value on all ranks."""
-    if place.kind in (Kind.OWN, Kind.MAIN, Kind.CLOCK):
+    if place.kind in (Kind.MAIN, Kind.CLOCK) or place == own("broadcast"):
+        # Of what differs between any two runs, such as a name made up at random, the main process's is as good.
         return SAME
     return place if place.is_uniform else UNRELATED
