@@ -271,7 +271,7 @@ class LibraryCalls:
         return self.run.made(node, place, *operands, type_=row.returns, text=text)
 
     def _iterates(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        made = Instance(None, row.returns or row.name, row.kind or "bar")
+        made = self.run.allocate((node, row.name), lambda: Instance(None, row.returns or row.name, row.kind or "bar"))
         over = args[0] if args else keywords.get("iterable")
         if over is not None:
             self.run.store.set(made, "#over", over)
@@ -279,7 +279,8 @@ class LibraryCalls:
 
     def _new(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         type_ = row.returns or (row.name if "*" not in row.name else "")
-        made = Instance(None, type_ or self.run.segment(getattr(node, "func", node)), row.kind or "object")
+        type_name = type_ or self.run.segment(getattr(node, "func", node))
+        made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
         made.loops = self.run.shared_loops()
         if "reduction" in keywords:
             self.run.store.set(made, "reduction", keywords["reduction"])

@@ -175,7 +175,7 @@ class Statements:
     def _ClassDef(self, stmt: ast.ClassDef, scope: Ref) -> None:  # noqa: N802
         bases = tuple(self.engine.evaluate(base, scope) for base in stmt.bases)
         made = Class(stmt, self.run.module, stmt.name, bases)
-        body = Scope(self.run.module, scope)
+        body = Scope(self.run.module, scope, is_class=True)
         self.block(stmt.body, body)
         for name, value in list(body.fields.items()):
             self.run.store.set(made, name, value)
@@ -352,7 +352,7 @@ class Loops:
         flow: Flow = Flow()
         written: Written = {}
         deltas: dict[Key, Value | None] = {}
-        with run.loop(over.shared) as loop:
+        with run.loop(node, over.shared) as loop:
             for number in range(_MOST_PASSES):
                 events = len(run.events)
                 run.store.begin(of_round=False)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from accelify.domains.placement import MAIN, Placement, joined, own
 from accelify.domains.reasons import Reason
-from accelify.heap.values import UNSET, Guard, Key, Ref, Value
+from accelify.heap.values import UNSET, Container, Guard, Key, Ref, Scope, Value
 
 Written = dict[Key, Value | None]
 
@@ -18,6 +18,10 @@ class Store:
     def __init__(self) -> None:
         # Each level has what stood in a slot before the first write to it on that level.
         self._journals: list[Written] = []
+        # Grows with every write that a later call of a function could see.
+        self.clock = 0
+        # For each call that is being gone through: the objects that it has read.
+        self.reads: list[set[Ref]] = []
         # The levels at which the rounds of loops began.
         self._rounds: list[int] = []
 
@@ -29,10 +33,34 @@ class Store:
         """Write, or with None take away."""
         if self._journals:
             self._journals[-1].setdefault((owner, name), owner.fields.get(name))
+        if not isinstance(owner, Scope) and owner.fields.get(name) != value:
+            self._seen(owner, value)
         if value is None:
             owner.fields.pop(name, None)
         else:
             owner.fields[name] = value
+
+    def _seen(self, owner: Ref, value: Value | None) -> None:
+        """A write to an object: others see it, but for one to a container that only the call knows which made it."""
+        if _is_seen(owner):
+            self.clock += 1
+            owner.version = self.clock
+            for ref in value.refs if value is not None else ():
+                if isinstance(ref, Container):
+                    ref.escaped = True
+
+    def note(self, owner: Ref, value: Value | None) -> None:
+        """A read: of the object, and of the containers that are found there."""
+        if not self.reads or isinstance(owner, Scope):
+            return
+        reads = self.reads[-1]
+        reads.add(owner)
+        for ref in value.refs if value is not None else ():
+            if isinstance(ref, Container) and ref not in reads:
+                for name, inner in ref.fields.items():
+                    if name.startswith("["):
+                        self.note(ref, inner)
+                reads.add(ref)
 
     def begin(self, of_round: bool = False) -> None:
         """From here on writes can be undone; `of_round` says that a round of a loop begins."""
@@ -48,6 +76,10 @@ class Store:
     def undo(self) -> Written:
         """Take back all writes since the last `begin`, and give what they had left."""
         journal = self._journals.pop()
+        for owner, _ in journal:
+            if not isinstance(owner, Scope) and _is_seen(owner):
+                self.clock += 1
+                owner.version = self.clock
         if self._rounds and self._rounds[-1] == len(self._journals):
             self._rounds.pop()
         left = {key: key[0].fields.get(key[1]) for key in journal}
@@ -80,6 +112,10 @@ class Store:
             now = key[0].fields.get(key[1])
             together[key] = join(one.get(key, now), other.get(key, now), guard)
         return together
+
+
+def _is_seen(owner: Ref) -> bool:
+    return not isinstance(owner, Container) or owner.escaped
 
 
 def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:
