@@ -33,6 +33,17 @@ _SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 
 
+_REDUCING = frozenset({"reduction", "size_average", "reduce"})
+
+
+def _by_flags(keywords: Keywords) -> str:
+    """How a loss is reduced by torch's older flags."""
+    reduce, average = keywords.get("reduce"), keywords.get("size_average")
+    if reduce is not None and reduce.const is False:
+        return "none"
+    return "sum" if average is not None and average.const is False else "mean"
+
+
 class LibraryCalls:
     """Makes calls of what is not in the project."""
 
@@ -217,8 +228,8 @@ class LibraryCalls:
 
     def _loss(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         given = keywords.get("reduction")
-        word = given.const if given is not None and isinstance(given.const, str) else "mean"
-        return self._lost(word, args, {k: v for k, v in keywords.items() if k != "reduction"}, node)
+        word = given.const if given is not None and isinstance(given.const, str) else _by_flags(keywords)
+        return self._lost(word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node)
 
     def _lost(self, word: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
@@ -282,8 +293,8 @@ class LibraryCalls:
         type_name = type_ or self.run.segment(getattr(node, "func", node))
         made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
         made.loops = self.run.shared_loops()
-        if "reduction" in keywords:
-            self.run.store.set(made, "reduction", keywords["reduction"])
+        if row.kind == "loss":
+            self.run.store.set(made, "reduction", keywords.get("reduction", constant(_by_flags(keywords))))
         if row.kind == "scheduler":
             counted = [v for v in [*args, *keywords.values()] if array_of(v).kind is Kind.SAME and not array_of(v).is_same]
             if counted:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
-from accelify.domains.placement import own
 from accelify.heap.values import Library, ModuleRef, Ref, Value
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ class Modules:
         sub = self._module(f"{module.name}.{name}")
         if sub is not None:
             return Value(refs=(sub,))
-        return Value(own("known"), None, refs=())
+        return Value(refs=(Library(f"{module.name}.{name}"),))
 
     def _absolute(self, stmt: ast.ImportFrom) -> str:
         base = stmt.module or ""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import Kind, accumulated, added, own
+from accelify.domains.placement import ROUND, Kind, accumulated, added, own
 from accelify.heap.containers import element, elements, put
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
@@ -279,7 +279,8 @@ class Statements:
 
         guard = None
         if self.run.in_shared_loop() and stmt.handlers:
-            guard = Guard("divergent", self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises"))
+            why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
+            guard = Guard("divergent", why, ROUND)
         ways = [(guard, lambda handler=handler: handled(handler)) for handler in stmt.handlers]
         result = self.fork((None, whole), *ways) if ways else whole()
         if stmt.finalbody:

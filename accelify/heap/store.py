@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from accelify.domains.placement import MAIN, Placement, joined, own
+from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
 from accelify.domains.reasons import Reason
-from accelify.heap.values import UNSET, Container, Guard, Key, Ref, Scope, Value
+from accelify.heap.values import UNSET, Container, Guard, Key, Ref, Scope, Value, newest_scope
 
 Written = dict[Key, Value | None]
 
@@ -22,6 +22,8 @@ class Store:
         self.clock = 0
         # For each call that is being gone through: the objects that it has read.
         self.reads: list[set[Ref]] = []
+        # The newest scope when each level began.
+        self._made: list[int] = []
         # The levels at which the rounds of loops began.
         self._rounds: list[int] = []
 
@@ -31,10 +33,15 @@ class Store:
 
     def set(self, owner: Ref, name: str, value: Value | None) -> None:
         """Write, or with None take away."""
-        if self._journals:
-            self._journals[-1].setdefault((owner, name), owner.fields.get(name))
-        if not isinstance(owner, Scope) and owner.fields.get(name) != value:
-            self._seen(owner, value)
+        if isinstance(owner, Scope):
+            if self._journals and owner.serial <= self._made[-1]:
+                self._journals[-1].setdefault((owner, name), owner.fields.get(name))
+        else:
+            before = owner.fields.get(name)
+            if self._journals:
+                self._journals[-1].setdefault((owner, name), before)
+            if before != value:
+                self._seen(owner, value)
         if value is None:
             owner.fields.pop(name, None)
         else:
@@ -67,15 +74,22 @@ class Store:
         if of_round:
             self._rounds.append(len(self._journals))
         self._journals.append({})
+        self._made.append(newest_scope())
 
     def touched_in_round(self, owner: Ref, name: str) -> bool:
         """Whether something was written there since the round of the innermost loop began."""
+        if not self._rounds:
+            return True
+        first = self._rounds[-1]
+        if isinstance(owner, Scope) and owner.serial > self._made[first]:
+            return True
         key = (owner, name)
-        return any(key in journal for journal in self._journals[self._rounds[-1] :]) if self._rounds else True
+        return any(key in journal for journal in self._journals[first:])
 
     def undo(self) -> Written:
         """Take back all writes since the last `begin`, and give what they had left."""
         journal = self._journals.pop()
+        self._made.pop()
         for owner, _ in journal:
             if not isinstance(owner, Scope) and _is_seen(owner):
                 self.clock += 1
@@ -98,19 +112,24 @@ class Store:
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Write for good, whatever way through the script is gone now: what a module does when it is imported."""
-        journals, rounds = self._journals, self._rounds
-        self._journals, self._rounds = [], []
+        outer = self._journals, self._rounds, self._made
+        self._journals, self._rounds, self._made = [], [], []
         try:
             yield
         finally:
-            self._journals, self._rounds = journals, rounds
+            self._journals, self._rounds, self._made = outer
 
     def merged(self, one: Written, other: Written, guard: Guard | None) -> Written:
         """What two ways from here leave together; `guard` is what ranks that may go different ones stand under."""
         together: Written = {}
         for key in dict.fromkeys([*one, *other]):
             now = key[0].fields.get(key[1])
-            together[key] = join(one.get(key, now), other.get(key, now), guard)
+            under = guard
+            if guard is not None and guard.place.kind is Kind.ROUND and (key not in one or key not in other):
+                if not self.touched_in_round(*key):
+                    # On the one way it has the value of the round before.
+                    under = Guard(guard.kind, guard.why)
+            together[key] = join(one.get(key, now), other.get(key, now), under)
         return together
 
 
@@ -149,6 +168,10 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
     )
 
 
+def _is_of_round(place: Placement) -> bool:
+    return place.is_same or place.kind is Kind.ROUND
+
+
 def _parted(value: Value, guard: Guard) -> Value:
     """A value that ranks have which went one way, and others do not."""
     if guard.kind == "divergent":
@@ -159,6 +182,9 @@ def _parted(value: Value, guard: Guard) -> Value:
 def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, Reason | None]:
     if guard is not None and not (left.refs or right.refs):
         if guard.kind == "divergent":
+            if guard.place.kind is Kind.ROUND and all(_is_of_round(value.place) for value in (left, right)):
+                # A choice by this rank's round, between values of this round, is one of the original's rounds too.
+                return ROUND, left.why or right.why or guard.why
             return own("decided by all ranks together"), guard.why
         parted = left if not left.place.is_same else right
         return (MAIN, guard.why) if parted.place.is_same else (parted.place, parted.why)

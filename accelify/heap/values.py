@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import count
 from typing import Any
 
-from accelify.domains.placement import SAME, Placement
+from accelify.domains.placement import OWN, SAME, Placement
 from accelify.domains.reasons import Reason
 
 
@@ -58,18 +59,28 @@ class ModuleRef(Ref):
         self.state = "new"
 
 
+_serials = count(1)
+
+
 class Scope(Ref):
     """The variables of one call of a function, of a class's body or of a comprehension."""
 
-    __slots__ = ("globals", "is_class", "module", "nonlocals", "outer")
+    __slots__ = ("globals", "is_class", "module", "nonlocals", "outer", "serial")
 
     def __init__(self, module: ModuleRef, outer: Ref | None, is_class: bool = False) -> None:
         super().__init__()
+        # Scopes are numbered as they are made: what was made after a way began is of that way alone.
+        self.serial = next(_serials)
         self.is_class = is_class
         self.module = module
         self.outer = outer
         self.globals: frozenset[str] = frozenset()
         self.nonlocals: frozenset[str] = frozenset()
+
+
+def newest_scope() -> int:
+    """A number that all scopes made from now on are above."""
+    return next(_serials)
 
 
 class Function(Ref):
@@ -222,10 +233,11 @@ NONE = Value(const=None)
 class Guard:
     """What a piece of code stands under: `divergent` (some ranks may come there and others not), `main` (only the main
     process does), `others` (all but it), `some` (the main process does, the others where all ranks agree on it), `counted` (all ranks do, by a count of the
-    rounds of each)."""
+    rounds of each). `place` is that of the condition."""
 
     kind: str
     why: Reason
+    place: Placement = OWN
 
 
 def constant(value: Any) -> Value:
