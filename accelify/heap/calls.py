@@ -101,7 +101,7 @@ class Calls:
             for name, inner in ref.fields.items():
                 if name.startswith("['"):
                     found[name[2:-2]] = inner
-        if not found and not value.place.is_same:
+        if not value.place.is_same or any("[]" in ref.fields for ref in value.of(Container)):
             found["**"] = element(self.run, value, node)
         return found
 
@@ -387,8 +387,12 @@ class Calls:
             for name, value in rest.items():
                 put(self.run, named, value, name)
             store.set(scope, parameters.kwarg.arg, Value(refs=(named,), type="dict"))
-        for name in known:
-            if name not in scope.fields:
+        spread = keywords.get("**")
+        for name in known - set(list(names)[: len(args)]) - set(keywords):
+            before = scope.fields.get(name)
+            if spread is not None:
+                store.set(scope, name, spread if before is None else join(before, spread))
+            elif before is None:
                 store.set(scope, name, Value())
 
     def _is_generator(self, node: ast.AST) -> bool:

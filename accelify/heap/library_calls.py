@@ -137,6 +137,8 @@ class LibraryCalls:
         if row.effect:
             shown = [value for one in row.content for value in self._argument(one, args, keywords, shift)]
             paths = [value for one in row.path for value in self._argument(one, args, keywords, shift)]
+            if row.path and not paths and not shown:
+                return self._transfers[row.transfer](row, args, keywords, node)  # no file is named
             guards = []
             if row.effect == "log.write" and self.run.logs_once:
                 guards.append(Guard("main", self.run.reason(node, "the loggers of the other processes are silent")))
@@ -227,7 +229,8 @@ class LibraryCalls:
         return self.run.made(node, place, *args, type_=row.returns or args[0].type)
 
     def _loss(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        given = keywords.get("reduction")
+        made = next((ref for value in args[:1] for ref in value.of(Instance) if ref.kind == "loss"), None)
+        given = self.run.read(made, "reduction") if made is not None else keywords.get("reduction")
         word = given.const if given is not None and isinstance(given.const, str) else _by_flags(keywords)
         return self._lost(word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node)
 

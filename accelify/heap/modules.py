@@ -23,7 +23,7 @@ class Modules:
         self.engine = engine
         self.run = engine.run
         self.path = path
-        self._read = read or _text_of
+        self._read = read or text_of
         self._roots: list[Path] = []
         self._known: dict[Path, ModuleRef] = {}
         self._places: dict[str, Path | None] = {}
@@ -159,7 +159,8 @@ class _Later(Ref):
         self.name = name
 
 
-def _text_of(path: Path) -> str | None:
+def text_of(path: Path) -> str | None:
+    """The text of a file, None for one that cannot be read."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):

@@ -18,13 +18,23 @@ _LONGEST_SEGMENT = 48
 R = TypeVar("R", bound=Ref)
 
 
+@dataclass(slots=True)
+class Loop:
+    """A loop that is being gone through; `number` says which one, `meets` whether ranks meet in it, `trains` whether
+    it is the innermost one around a backward."""
+
+    number: int
+    shared: bool
+    meets: bool = False
+    trains: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that can be seen outside of one rank, or that ranks do together, where the script does it.
 
     `kind` is an effect (KIND.OPERATION of the knowledge), or one of collective, backward, step, leave; `shown` are the
-    values that it shows or writes, `path` the file or folder; `guards` what it stands under; `shared` says that it
-    stands in a loop whose rounds are shared out.
+    values that it shows or writes, `path` the file or folder; `guards` what it stands under, `loops` those around it.
     """
 
     kind: str
@@ -34,22 +44,23 @@ class Event:
     shown: tuple[Value, ...] = ()
     path: Value | None = None
     guards: tuple[Guard, ...] = ()
-    shared: bool = False
+    loops: tuple[Loop, ...] = ()
     detail: str = ""
+
+    @property
+    def shared(self) -> bool:
+        """Whether it stands in a loop whose rounds are shared out."""
+        return any(loop.shared for loop in self.loops)
+
+    @property
+    def in_training(self) -> bool:
+        """Whether it stands in a loop over batches: one that is shared out, or one with a backward right in it."""
+        return any(loop.shared or loop.trains for loop in self.loops)
 
     @property
     def line(self) -> int:
         """Its line, from 1."""
         return getattr(self.node, "lineno", 0)
-
-
-@dataclass(slots=True)
-class Loop:
-    """A loop that is being gone through; `number` says which one, `meets` whether ranks meet in it."""
-
-    number: int
-    shared: bool
-    meets: bool = False
 
 
 @dataclass
@@ -191,10 +202,12 @@ class Run:
         if kind in ("collective", "backward", "step"):
             for loop in self.loops:
                 loop.meets = True
+        if kind == "backward" and self.loops:
+            self.loops[-1].trains = True
         if self.recording:
             found = (*self.guards, *guards)
             self.events.append(
-                Event(kind, self.module, node, name, tuple(shown), path, found, self.in_shared_loop(), detail)
+                Event(kind, self.module, node, name, tuple(shown), path, found, tuple(self.loops), detail)
             )
 
     # Objects
