@@ -45,7 +45,7 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
         run.store.set(into, f"[{key!r}]", value)
         return
     before = into.fields.get("[]")
-    guard = next((one for one in run.guards if one.kind != "counted"), None)
+    guard = next((one for one in run.guards if one.parts_ranks), None)
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
     if filling:
         run.store.set(into, "#known", None)

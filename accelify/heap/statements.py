@@ -59,7 +59,7 @@ class Statements:
             if not flow.reached:
                 break
             for guard in flow.exits.values():
-                if guard is not None and guard.kind != "counted":
+                if guard is not None and guard.parts_ranks:
                     self.run.guards.append(guard)
                     pushed += 1
         if pushed:
@@ -190,7 +190,7 @@ class Statements:
         value = Value(const=None) if stmt.value is None else self.engine.evaluate(stmt.value, scope)
         if self.frames:
             frame = self.frames[-1]
-            guards = self.run.guards[frame.guards :]
+            guards = [guard for guard in self.run.guards[frame.guards :] if guard.parts_ranks]
             frame.returned.append((value.plain(), guards[0] if guards else None))
         return Flow(False, {"return": None})
 
@@ -294,6 +294,9 @@ class Statements:
         guards = 0
         for item in stmt.items:
             value = self.engine.evaluate(item.context_expr, scope)
+            if value.type == "#first":
+                self.run.guards.append(Guard("first", self.run.reason(item.context_expr, "the main process first")))
+                guards += 1
             entered = self.engine.calls.entered(value, item.context_expr)
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, entered, scope)
@@ -326,7 +329,7 @@ class Statements:
             guard = self.engine.guard(test, stmt.test)
             with self.run.under(guard):
                 flow = self.block(stmt.body, scope)
-            if guard is not None and guard.kind != "counted":
+            if guard is not None and guard.parts_ranks:
                 flow.exits["break"] = flow.exits.get("break") or guard
             return flow
 
@@ -411,7 +414,7 @@ class Loops:
         """A loop in which ranks meet, and which some of them may leave before the others."""
         for kind in ("break", "return"):
             guard = flow.exits.get(kind)
-            if guard is not None and guard.kind != "counted" and loop.meets:
+            if guard is not None and guard.parts_ranks and loop.meets:
                 self.run.meet("leave", node, kind, guards=[guard])
 
 

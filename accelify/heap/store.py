@@ -139,7 +139,7 @@ def _is_seen(owner: Ref) -> bool:
 
 def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:
     """What a slot holds after two ways to it; `guard` is what the ranks stood under that went different ones."""
-    if guard is not None and guard.kind == "counted":
+    if guard is not None and not guard.parts_ranks:
         guard = None
     if left is None or right is None:
         known = left or right

@@ -233,11 +233,16 @@ NONE = Value(const=None)
 class Guard:
     """What a piece of code stands under: `divergent` (some ranks may come there and others not), `main` (only the main
     process does), `others` (all but it), `some` (the main process does, the others where all ranks agree on it), `counted` (all ranks do, by a count of the
-    rounds of each). `place` is that of the condition."""
+    rounds of each), `first` (the main process does before the others). `place` is that of the condition."""
 
     kind: str
     why: Reason
     place: Placement = OWN
+
+    @property
+    def parts_ranks(self) -> bool:
+        """Whether some ranks go a way that others do not."""
+        return self.kind not in ("counted", "first")
 
 
 def constant(value: Any) -> Value:
