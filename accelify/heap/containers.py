@@ -26,9 +26,13 @@ from accelify.heap.values import UNSET, Container, Iterable, Value, constant
 _DISTANCE = (Kind.OWN, Kind.MAIN, Kind.EXTREME, Kind.PARTS, Kind.SHARD, Kind.LINEAR, Kind.CLOCK, Kind.ROUND, Kind.WIDE)
 
 
-def container(run: Run, type_: str) -> Container:
-    """An empty list, tuple, set, dictionary or bag, made here."""
-    return Container(type_, run.shared_loops())
+def container(run: Run, type_: str, site: object = None) -> Container:
+    """An empty list, tuple, set, dictionary or bag, made at a place of the script or in passing."""
+    if site is None:
+        return Container(type_, run.shared_loops())
+    made = run.allocate((site, type_), lambda: Container(type_))
+    made.loops = run.shared_loops()
+    return made
 
 
 def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: str = "") -> None:
@@ -41,7 +45,7 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
         run.store.set(into, f"[{key!r}]", value)
         return
     before = into.fields.get("[]")
-    guard = next((one for one in run.guards if one.kind != "counted"), None)
+    guard = next((one for one in run.guards if one.parts_ranks), None)
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
     if filling:
         run.store.set(into, "#known", None)

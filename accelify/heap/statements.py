@@ -6,11 +6,26 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import Kind, accumulated, added, own
+from accelify.domains.placement import ROUND, Kind, accumulated, added, own
 from accelify.heap.containers import element, elements, put
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
-from accelify.heap.values import UNSET, Class, Container, Flow, Function, Guard, Iterable, Key, ModuleRef, Ref, Scope, Value
+from accelify.heap.values import (
+    UNSET,
+    Class,
+    Container,
+    Flow,
+    Function,
+    Guard,
+    Iterable,
+    Key,
+    ModuleRef,
+    Ref,
+    Scope,
+    Value,
+    constant,
+    is_zero,
+)
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -59,7 +74,7 @@ class Statements:
             if not flow.reached:
                 break
             for guard in flow.exits.values():
-                if guard is not None and guard.kind != "counted":
+                if guard is not None and guard.parts_ranks:
                     self.run.guards.append(guard)
                     pushed += 1
         if pushed:
@@ -175,7 +190,7 @@ class Statements:
     def _ClassDef(self, stmt: ast.ClassDef, scope: Ref) -> None:  # noqa: N802
         bases = tuple(self.engine.evaluate(base, scope) for base in stmt.bases)
         made = Class(stmt, self.run.module, stmt.name, bases)
-        body = Scope(self.run.module, scope)
+        body = Scope(self.run.module, scope, is_class=True)
         self.block(stmt.body, body)
         for name, value in list(body.fields.items()):
             self.run.store.set(made, name, value)
@@ -190,7 +205,7 @@ class Statements:
         value = Value(const=None) if stmt.value is None else self.engine.evaluate(stmt.value, scope)
         if self.frames:
             frame = self.frames[-1]
-            guards = self.run.guards[frame.guards :]
+            guards = [guard for guard in self.run.guards[frame.guards :] if guard.parts_ranks]
             frame.returned.append((value.plain(), guards[0] if guards else None))
         return Flow(False, {"return": None})
 
@@ -279,7 +294,8 @@ class Statements:
 
         guard = None
         if self.run.in_shared_loop() and stmt.handlers:
-            guard = Guard("divergent", self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises"))
+            why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
+            guard = Guard("divergent", why, ROUND)
         ways = [(guard, lambda handler=handler: handled(handler)) for handler in stmt.handlers]
         result = self.fork((None, whole), *ways) if ways else whole()
         if stmt.finalbody:
@@ -293,6 +309,9 @@ class Statements:
         guards = 0
         for item in stmt.items:
             value = self.engine.evaluate(item.context_expr, scope)
+            if value.type == "#first":
+                self.run.guards.append(Guard("first", self.run.reason(item.context_expr, "the main process first")))
+                guards += 1
             entered = self.engine.calls.entered(value, item.context_expr)
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, entered, scope)
@@ -325,7 +344,7 @@ class Statements:
             guard = self.engine.guard(test, stmt.test)
             with self.run.under(guard):
                 flow = self.block(stmt.body, scope)
-            if guard is not None and guard.kind != "counted":
+            if guard is not None and guard.parts_ranks:
                 flow.exits["break"] = flow.exits.get("break") or guard
             return flow
 
@@ -352,7 +371,7 @@ class Loops:
         flow: Flow = Flow()
         written: Written = {}
         deltas: dict[Key, Value | None] = {}
-        with run.loop(over.shared) as loop:
+        with run.loop(node, over.shared) as loop:
             for number in range(_MOST_PASSES):
                 events = len(run.events)
                 run.store.begin(of_round=False)
@@ -396,25 +415,25 @@ class Loops:
 
     def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
         assert value.delta is not None
-        base = before if before is not None else Value()
-        place = accumulated(base.place, value.delta, loop.shared)
+        base = before if before is not None else _NOTHING
+        place = accumulated(None if is_zero(base) else base.place, value.delta, loop.shared)
         if place.is_same and value.delta.is_same:
-            return Value(place, None, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(_ZERO, value.delta, loop.shared)))
+            return Value(place, None, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(None, value.delta, loop.shared)))
         name = value.token[1] if value.token else ""
         over = self.run.segment(node)
         text = f"`{name}` adds up over `{over}`" if name.isidentifier() else f"adds up over `{over}`"
         why = self.run.reason(node, text, value)
-        return Value(place, why, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(_ZERO, value.delta, loop.shared)))
+        return Value(place, why, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(None, value.delta, loop.shared)))
 
     def _leave(self, node: ast.AST, flow: Flow, loop: Loop) -> None:
         """A loop in which ranks meet, and which some of them may leave before the others."""
         for kind in ("break", "return"):
             guard = flow.exits.get(kind)
-            if guard is not None and guard.kind != "counted" and loop.meets:
+            if guard is not None and guard.parts_ranks and loop.meets:
                 self.run.meet("leave", node, kind, guards=[guard])
 
 
-_ZERO = Value().place
+_NOTHING = constant(0)
 
 
 def _plus(base: Value, delta: Any) -> Any:

@@ -12,8 +12,10 @@ from accelify.heap.values import UNSET, Container, Value
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
-_WRITTEN = frozenset({"file.write", "file.append", "network.send", "state.write"})
-_ONCE = frozenset({"folder.delete", "file.delete", "file.move", "tracker.start", "tracker.end", "process.run", "wait.input"})
+_WRITTEN = frozenset({"file.write", "file.append", "network.send"})
+_ONCE = frozenset({"network.get", "folder.delete", "file.delete", "file.move", "tracker.start", "tracker.end", "process.run", "wait.input"})
+# What may be done by all, after the main process has done it.
+_FIRST = frozenset({"network.get", "folder.make"})
 _MEETING = frozenset({"collective", "backward", "step"})
 _WORDS = {
     "terminal.write": "printed",
@@ -24,7 +26,6 @@ _WORDS = {
     "file.write": "written to a file",
     "file.append": "appended to a file",
     "network.send": "sent",
-    "state.write": "saved",
 }
 
 
@@ -62,7 +63,7 @@ def _made(event: Event, demand: str, status: Status, found: str = "", reason: Re
 
 def _once(event: Event) -> Obligation:
     kinds = {guard.kind for guard in event.guards}
-    if "main" in kinds or event.kind == "bar.show":
+    if "main" in kinds or event.kind == "bar.show" or ("first" in kinds and event.kind in _FIRST):
         return _made(event, "once", Status.PROVED)
     return _made(event, "once", Status.NAMED, f"`{event.name}` is done by every process")
 
@@ -86,7 +87,7 @@ def _content(event: Event) -> Obligation:
             if _order(found[0]) > _order(worst[0]):
                 worst = found
     if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
-        status = Status.LOOP if event.shared else Status.NAMED
+        status = Status.LOOP if event.in_training else Status.NAMED
         worst = status, f"{_WORDS.get(event.kind, event.kind)} where ranks part", divergent
     return _made(event, "content", *worst)
 
@@ -120,9 +121,9 @@ def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, 
         return Status.ASSUMED, f"{words}: a time", why
     if place.kind is Kind.MAIN:
         return Status.PROVED, "", None
-    if event.shared and place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD):
+    if event.in_training and place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD):
         return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
-    if place.kind is Kind.ROUND:
+    if place.kind in (Kind.ROUND, Kind.WIDE):
         return Status.LOOP, f"{words} after the training loop, of the main process's last batch", why
     return Status.NAMED, f"{words}: {_what(place)}", why
 
@@ -150,7 +151,7 @@ def _path(event: Event) -> Obligation:
 
 
 def _meeting(event: Event) -> Obligation:
-    guard = next((guard for guard in event.guards if guard.kind != "counted"), None)
+    guard = next((guard for guard in event.guards if guard.parts_ranks), None)
     if guard is None:
         return _made(event, "all ranks", Status.PROVED)
     return _made(event, "all ranks", Status.NAMED, f"`{event.name}` is not reached by all ranks", guard.why)
