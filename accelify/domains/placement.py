@@ -19,13 +19,19 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
     OWN        no relation to the original's is known
 
 `even` says of ROUND and WIDE that it is a count of samples, the same in every round (batches are of one size).
+
+`phase` says of a value in a loop whose rounds are shared out that it goes with how far the loop is, such as a running
+total or a counter: it has its relation to what the original has after as many rounds, "before" or "after" those that
+the ranks go through now. After the loop a value of the phase "after" has it for good.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Concatenate, ParamSpec
 
 
 class Kind(StrEnum):
@@ -52,11 +58,12 @@ class Placement:
     rows: bool = False
     needs: str = ""
     even: bool = False
+    phase: str = ""
 
     @property
     def is_same(self) -> bool:
-        """Whether it is the original's on every rank."""
-        return self.kind is Kind.SAME and self.degree == 0
+        """Whether it is the original's on every rank, wherever it is asked for."""
+        return self.kind is Kind.SAME and self.degree == 0 and not self.phase
 
     @property
     def is_uniform(self) -> bool:
@@ -75,6 +82,8 @@ OWN = Placement(Kind.OWN)
 UNRELATED = Placement(Kind.SAME, None)
 _UNIFORM = frozenset({Kind.SAME, Kind.WIDE, Kind.PARTS})
 _TOGETHER = "put together first"
+BEFORE, AFTER = "before", "after"
+P = ParamSpec("P")
 
 
 def same(degree: int | None) -> Placement:
@@ -102,6 +111,51 @@ def own(needs: str = "") -> Placement:
     return Placement(Kind.OWN, needs=needs)
 
 
+def moved(place: Placement, phase: str | None) -> Placement:
+    """What an operation gives whose operands go with how far a loop is; None where they do so at different times."""
+    if place.kind in (Kind.SAME, Kind.LINEAR, Kind.PARTS, Kind.OWN):
+        return replace(place if phase is not None else _without_degree(place), phase=phase or AFTER)
+    if place.kind in (Kind.SHARD, Kind.EXTREME):
+        return replace(own(_TOGETHER), phase=AFTER)
+    return replace(place, degree=None, even=False) if place.kind in (Kind.ROUND, Kind.WIDE) else place
+
+
+def settled(place: Placement) -> Placement:
+    """The same value after the loop that it went with; that of before the last round has no relation any more."""
+    if not place.phase:
+        return place
+    return replace(place if place.phase == AFTER else _without_degree(place), phase="")
+
+
+def _in_step(
+    operation: Callable[Concatenate[Placement, Placement, P], Placement],
+) -> Callable[Concatenate[Placement, Placement, P], Placement]:
+    @functools.wraps(operation)
+    def call(left: Placement, right: Placement, *args: P.args, **keywords: P.kwargs) -> Placement:
+        if not (left.phase or right.phase):
+            return operation(left, right, *args, **keywords)
+        found = operation(replace(left, phase=""), replace(right, phase=""), *args, **keywords)
+        return moved(found, _phase((left, right)))
+
+    return call
+
+
+def _alone(
+    operation: Callable[Concatenate[Placement, P], Placement],
+) -> Callable[Concatenate[Placement, P], Placement]:
+    @functools.wraps(operation)
+    def call(place: Placement, *args: P.args, **keywords: P.kwargs) -> Placement:
+        found = operation(replace(place, phase="") if place.phase else place, *args, **keywords)
+        return moved(found, place.phase) if place.phase else found
+
+    return call
+
+
+def _phase(places: Iterable[Placement]) -> str | None:
+    phases = {place.phase for place in places if place.phase}
+    return phases.pop() if len(phases) == 1 else None
+
+
 def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bool = False) -> Placement:
     """What a function of several values is.
 
@@ -113,6 +167,9 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
     given = [place for place in places if not place.is_same]
     if not given:
         return SAME
+    if any(place.phase for place in given):
+        still = [replace(place, phase="") for place in given]
+        return moved(function(still, rowwise=rowwise, linearly=linearly), _phase(given))
     found = list(dict.fromkeys(given))
     kinds = {place.kind for place in found}
     if Kind.OWN in kinds:
@@ -157,6 +214,7 @@ def _of_all_rounds(found: list[Placement], rows: bool, linearly: bool, even: boo
     return Placement(Kind.WIDE, degrees.pop() if exact else None, even=even)
 
 
+@_in_step
 def added(left: Placement, right: Placement) -> Placement:
     """The sum or difference of two values, neither of which is known to be nothing."""
     if left.kind is Kind.SAME:
@@ -172,11 +230,12 @@ def added(left: Placement, right: Placement) -> Placement:
 
 def _without_degree(place: Placement) -> Placement:
     """The same value times or plus something that does not go with the powers of N."""
-    if place.kind is Kind.LINEAR:
+    if place.kind in (Kind.LINEAR, Kind.OWN):
         return own(_TOGETHER)
     return UNRELATED if place.kind is Kind.PARTS else replace(place, degree=None)
 
 
+@_in_step
 def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
     """The product of two values, or with `sign` -1 the quotient: exponents add, or subtract."""
     kinds = {left.kind, right.kind}
@@ -219,6 +278,7 @@ def _sum(left: int | None, right: int | None, sign: int) -> int | None:
     return None if left is None or right is None else left + sign * right
 
 
+@_alone
 def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placement:
     """A reduction within one process: `sum`, `mean`, `count`, `max`, `min`, `any`, `all`, or another one.
 
@@ -260,7 +320,10 @@ def accumulated(head: Placement | None, delta: Placement, shared: bool) -> Place
         shared: whether the rounds of the loop are shared out among the ranks.
     """
     total = delta
-    if delta.kind is Kind.EXTREME:
+    if shared and delta.phase:
+        # It grows from round to round, by other steps than the original's.
+        total = UNRELATED if delta.is_uniform else own(_TOGETHER)
+    elif delta.kind is Kind.EXTREME:
         total = own("put together in each round")
     elif shared:
         if delta.kind is Kind.SAME:
@@ -276,6 +339,7 @@ def accumulated(head: Placement | None, delta: Placement, shared: bool) -> Place
     return total if head is None else added(head, total)
 
 
+@_in_step
 def joined(left: Placement, right: Placement) -> Placement:
     """What a value is after two ways to it, where all ranks went the same one."""
     if left == right:
@@ -293,6 +357,7 @@ def joined(left: Placement, right: Placement) -> Placement:
     return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)
 
 
+@_alone
 def all_reduced(place: Placement, operation: str) -> Placement:
     """A value reduced over the ranks with `sum`, `mean`, `max` or `min`."""
     more = {"sum": 1, "mean": 0}.get(operation)
@@ -309,6 +374,7 @@ def all_reduced(place: Placement, operation: str) -> Placement:
     return place if place.kind is Kind.CLOCK else UNRELATED
 
 
+@_alone
 def gathered(place: Placement) -> Placement:
     """The values, or the rows, of all ranks one after the other."""
     if place.kind is Kind.ROUND:
@@ -322,6 +388,7 @@ def gathered(place: Placement) -> Placement:
     return place if place.kind is Kind.CLOCK else UNRELATED
 
 
+@_alone
 def broadcast(place: Placement) -> Placement:
     """The main process's value on all ranks."""
     if place.kind in (Kind.MAIN, Kind.CLOCK) or place == own("broadcast"):

@@ -22,7 +22,8 @@ def _range(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -
 
 
 def _enumerate(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return Value(refs=(engine.iteration.enumerated(args[0], node),)) if args else None
+    first = args[1] if len(args) > 1 else keywords.get("start", constant(0))
+    return Value(refs=(engine.iteration.enumerated(args[0], first, node),)) if args else None
 
 
 def _zip(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

@@ -15,6 +15,7 @@ from accelify.domains.placement import (
     Placement,
     function,
     linear,
+    own,
     reduced,
     same,
 )
@@ -152,6 +153,8 @@ def _count(value: Value) -> Placement:
 
 def _over_rounds(place: Placement, operation: str) -> Placement:
     more = int(operation == "sum")
+    if place.phase:
+        return UNRELATED if place.is_uniform else own("put together first")
     if place.kind in (Kind.SAME, Kind.LINEAR) and place.degree is not None:
         return replace(place, degree=place.degree + more) if place.kind is Kind.LINEAR else same(place.degree + more)
     if place.kind is Kind.ROUND:

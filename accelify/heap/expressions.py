@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import Kind, Placement, added, function, multiplied, own, reduced
+from accelify.domains.placement import AFTER, Kind, Placement, added, function, multiplied, own, reduced
 from accelify.heap.containers import array_of, container, element, elements, put, worst
 from accelify.heap.values import (
+    COUNTER,
+    PAIR,
     MAIN_FLAG,
     NONE,
     OTHERS_FLAG,
@@ -27,6 +30,8 @@ from accelify.heap.values import (
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
+# What is added to a divisor lest it is zero.
+_NEGLIGIBLE = 1e-4
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -45,6 +50,7 @@ _NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
 }
 TENSOR = "torch.Tensor"
+_OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int"}
 # What one iteration of a loader gives: tensors in a structure that only its use shows.
 BATCH = "#batch"
 
@@ -109,17 +115,17 @@ class Expressions:
             return self.text(node, [left, *(elements(self.run, right) or [right])])
         left_place, right_place = array_of(left), array_of(right)
         if isinstance(op, ast.Add | ast.Sub):
-            place = added(left_place, right_place)
+            place = _plus(op, left, right)
         elif isinstance(op, ast.Mult):
             place = multiplied(left_place, right_place)
-        elif isinstance(op, ast.Div | ast.FloorDiv):
+        elif isinstance(op, ast.Div):
             place = multiplied(left_place, right_place, -1)
         elif isinstance(op, ast.MatMult):
             place = function((left_place, right_place), rowwise=not right_place.rows)
         else:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
-        made = self.run.made(node, place, left, right, type_=TENSOR if type_ == BATCH else type_)
+        made = self.run.made(node, place, left, right, type_=_OF_RESULTS.get(type_, type_))
         fold = _NUMBERS.get(type(op))
         if fold and place.is_same and _is_number(left.const) and _is_number(right.const):
             return Value(made.place, made.why, type=made.type, const=fold(left.const, right.const))
@@ -320,6 +326,8 @@ class Expressions:
             return Value(place, self.run.reason(node, f"`{self.run.segment(node)}`", key, found), found.refs, found.type)
         if base.type == "#shape":
             return self._size(node, base, key.const)
+        if base.type == PAIR:
+            return replace(base, type=TENSOR)
         if base.type == BATCH and not base.place.is_same:
             return Value(base.place, base.why, type=BATCH)
         for ref in base.refs:
@@ -394,6 +402,18 @@ def _rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     return ""
 
 
+def _plus(op: ast.operator, left: Value, right: Value) -> Placement:
+    """The placement of a sum; a constant may be nothing, next to nothing, or one more round of a counter."""
+    for one, other in ((left, right), (right, left)):
+        if not _is_number(other.const) or (isinstance(op, ast.Sub) and other is left):
+            continue
+        if other.const == 1 and one.type == COUNTER and isinstance(op, ast.Add):
+            return replace(one.place, phase=AFTER if one.place.phase else "")
+        if abs(other.const) <= _NEGLIGIBLE:
+            return array_of(one)
+    return added(array_of(left), array_of(right))
+
+
 def _with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Value:
     """A sum remembers the slot that it adds to."""
     if isinstance(op, ast.Add | ast.Sub):
@@ -401,6 +421,8 @@ def _with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Val
         if base.token is not None and more.token != base.token and not (isinstance(op, ast.Sub) and base is right):
             step = array_of(more)
             delta = step if base.delta is None else added(base.delta, step)
-            return Value(made.place, made.why, made.refs, made.type, UNSET, base.token, delta)
+            # A running total, with what this round adds.
+            place = replace(base.place, phase=AFTER) if base.place.phase else made.place
+            return Value(place, made.why, made.refs, made.type, UNSET, base.token, delta)
     return made
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import ROUND_ROWS, SAME, SHARD, Kind, Placement, same
+from accelify.domains.placement import AFTER, BEFORE, ROUND_ROWS, SAME, SHARD, UNRELATED, Kind, Placement, same
+from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
-from accelify.heap.values import Class, Container, Instance, Iterable, Value, constant
+from accelify.heap.values import COUNTER, Class, Container, Instance, Iterable, Value, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -78,13 +80,21 @@ class Iteration:
         why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`")
         return Iterable(Value(ROUND_ROWS, why, type=BATCH), shared=True, rounds=same(1))
 
-    def enumerated(self, value: Value, node: ast.AST) -> Iterable:
+    def enumerated(self, value: Value, first: Value, node: ast.AST) -> Iterable:
         """`enumerate`: the counter of a loop whose rounds are shared out counts those of one rank."""
         inner = self.over(value, node)
         counter = Value(type="builtins.int")
         if inner.shared:
-            counter = Value(same(1), self.run.reason(node, "counts the rounds of each process"), type="builtins.int")
+            counter = self._counter(first, self.run.reason(node, "counts the rounds of each process"))
         return Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds)
+
+    def _counter(self, first: Value, why: Reason) -> Value:
+        """A number of rounds, before the one that is gone through now where it begins with 0."""
+        if first.const not in (0, 1):
+            return Value(UNRELATED, why, type="builtins.int")
+        if first.const == 0:
+            return Value(replace(same(1), phase=BEFORE), why, type=COUNTER)
+        return Value(replace(same(1), phase=AFTER), why, type="builtins.int")
 
     def zipped(self, values: Sequence[Value], node: ast.AST) -> Iterable:
         """`zip`: shared out where one of them is."""
@@ -100,7 +110,8 @@ class Iteration:
         value = next((value for value in args if not array_of(value).is_same), Value())
         if bound.kind is Kind.SAME and bound.degree == 1:
             why = self.run.reason(node, "counts the rounds of each process", value)
-            return Iterable(Value(same(1), why, type="builtins.int"), shared=True, rounds=bound)
+            first = args[0] if len(args) > 1 else constant(0)
+            return Iterable(self._counter(first, why), shared=True, rounds=bound)
         item = Value(bound if bound.kind is Kind.SAME else SAME, value.why, type="builtins.int")
         return Iterable(item, shared=False, rounds=bound)
 

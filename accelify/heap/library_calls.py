@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import (
@@ -19,7 +20,7 @@ from accelify.domains.placement import (
     wide,
 )
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value, worst
-from accelify.heap.values import NONE, UNSET, Bound, Container, Guard, Instance, Library, Value, constant
+from accelify.heap.values import NONE, PAIR, UNSET, Bound, Container, Guard, Instance, Library, Value, constant, is_zero
 from accelify.knowledge import Argument, Row
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
 TENSOR = "torch.Tensor"
+# Arrays of nothing, to which something may be added.
+_ZEROS = frozenset({"torch.zeros", "torch.zeros_like", "torch.Tensor.new_zeros", "numpy.zeros", "numpy.zeros_like"})
 # Calls that keep the loggers of the processes quiet that make them.
 _SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
@@ -166,11 +169,14 @@ class LibraryCalls:
     ) -> None:
         places = [array_of(value) for value in [*args, *keywords.values()]]
         place = function(places, rowwise=True)
-        if place.is_same:
-            return
-        why = self.run.reason(node, f"`{self.run.segment(node)}`", *args, *keywords.values())
+        why = None if place.is_same else self.run.reason(node, f"`{self.run.segment(node)}`", *args, *keywords.values())
         for one in row.mutates:
             number = -1 if one.receiver else one.position
+            if place.is_same:
+                for value in self._argument(one, args, keywords, shift):
+                    if number is not None and is_zero(value):
+                        self.mutated.setdefault(node, {})[number] = replace(value, const=UNSET)
+                continue
             for value in self._argument(one, args, keywords, shift):
                 for ref in value.of(Container):
                     put(self.run, ref, Value(place, why), filling="rounds")
@@ -188,7 +194,7 @@ class LibraryCalls:
             return Value(made.place, made.why, tuple(operands[0].of(Container)), made.type)
         if row.transfer == "linear" and operands:
             return Value(made.place, operands[0].why or made.why, (), made.type, token=operands[0].token, delta=operands[0].delta)
-        return made
+        return replace(made, const=0) if row.name in _ZEROS else made
 
     def _identity(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         if not args:
@@ -226,7 +232,8 @@ class LibraryCalls:
         rest = function((array_of(value) for value in operands), rowwise=True)
         if not rest.is_same:
             place = function((place, rest))
-        return self.run.made(node, place, *args, type_=row.returns or args[0].type)
+        pair = row.transfer in ("max", "min") and row.name.startswith("torch") and self._axis(row, args, keywords) is not None
+        return self.run.made(node, place, *args, type_=PAIR if pair else row.returns or args[0].type)
 
     def _loss(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         made = next((ref for value in args[:1] for ref in value.of(Instance) if ref.kind == "loss"), None)
@@ -245,6 +252,8 @@ class LibraryCalls:
         operands = [*args, *keywords.values()]
         place = function((array_of(value) for value in operands), rowwise=True)
         made = self.run.made(node, place, *operands, type_=row.returns)
+        if args and is_zero(args[0]):
+            return replace(made, const=0)
         refs = tuple(args[0].of(Container)) if args and any(fill_of(ref) for ref in args[0].of(Container)) else ()
         return Value(made.place, made.why, refs, made.type)
 

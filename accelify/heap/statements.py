@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import ROUND, Kind, accumulated, added, own
+from accelify.domains.placement import BEFORE, ROUND, Kind, accumulated, added, own, settled
 from accelify.heap.containers import element, elements, put
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
 from accelify.heap.values import (
+    COUNTER,
+    PAIR,
     UNSET,
     Class,
     Container,
@@ -109,7 +112,7 @@ class Statements:
             elif value.refs:
                 part = self.engine.iteration.over(value, target).item
             else:
-                part = value.plain()
+                part = replace(value.plain(), type="torch.Tensor") if value.type == PAIR else value.plain()
             self.bind(target, part, scope)
 
     def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref) -> None:
@@ -120,6 +123,9 @@ class Statements:
         for ref in base.refs:
             if self.engine.calls.special(ref, "__setitem__", [key, value], target) is not None:
                 return
+        if not base.refs and is_zero(base) and not is_zero(value):
+            base = replace(base, const=UNSET)
+            self.bind_again(target.value, base, scope)
         if not base.refs and not value.place.is_same:
             # A part of an array is written: another version of the array.
             why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)
@@ -392,7 +398,7 @@ class Loops:
                 del run.events[events:]
         self._leave(node, flow, loop)
         for key, value in written.items():
-            run.store.set(key[0], key[1], self._after(key, value, deltas[key]))
+            run.store.set(key[0], key[1], self._after(key, value, deltas[key], loop))
         return Flow(True, {kind: guard for kind, guard in flow.exits.items() if kind == "return"})
 
     def _head(self, key: Key, value: Value | None, loop: Loop, node: ast.AST) -> Value | None:
@@ -407,16 +413,24 @@ class Loops:
             return self._accumulated(before, value, loop, node)
         return value.plain() if before is None else join(before, value.plain())
 
-    def _after(self, key: Key, value: Value | None, head: Value | None) -> Value | None:
+    def _after(self, key: Key, value: Value | None, head: Value | None, loop: Loop) -> Value | None:
         """What a slot holds after the loop: a total, or what the last round wrote."""
-        if value is not None and value.token == key:
-            return head
-        return value.plain() if value is not None else None
+        if value is None:
+            return None
+        if value.token == key:
+            found = head if head is not None else value
+            phase = "" if loop.shared and value.delta is not None else found.place.phase
+            return replace(found, place=replace(found.place, phase=phase))
+        if not loop.shared or not value.place.phase or value.type == COUNTER:
+            return value.plain()
+        return replace(value.plain(), place=settled(value.place))
 
     def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
         assert value.delta is not None
         base = before if before is not None else _NOTHING
         place = accumulated(None if is_zero(base) else base.place, value.delta, loop.shared)
+        if loop.shared and place.kind in (Kind.SAME, Kind.LINEAR):
+            place = replace(place, phase=BEFORE)
         if place.is_same and value.delta.is_same:
             return Value(place, None, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(None, value.delta, loop.shared)))
         name = value.token[1] if value.token else ""

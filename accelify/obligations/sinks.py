@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.domains.placement import Kind, Placement
+from accelify.domains.placement import BEFORE, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.run import Event
@@ -115,13 +115,15 @@ def _places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | 
 
 def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, str, Reason | None]:
     words = _WORDS.get(event.kind, event.kind)
-    if place.is_same:
+    if place.kind is Kind.SAME and place.degree == 0 and place.phase != BEFORE:
         return Status.PROVED, "", None
     if place.kind is Kind.CLOCK:
         return Status.ASSUMED, f"{words}: a time", why
     if place.kind is Kind.MAIN:
         return Status.PROVED, "", None
-    if event.in_training and place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD):
+    if event.in_training and (
+        place.phase or place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
+    ):
         return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
     if place.kind in (Kind.ROUND, Kind.WIDE):
         return Status.LOOP, f"{words} after the training loop, of the main process's last batch", why
