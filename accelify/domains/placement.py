@@ -345,7 +345,8 @@ def joined(left: Placement, right: Placement) -> Placement:
     if left == right:
         return left
     if left.kind is right.kind and left.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE):
-        return Placement(left.kind, left.degree if left.degree == right.degree else None, left.rows and right.rows)
+        exact = left.degree == right.degree and (left.rows == right.rows or left.kind is Kind.ROUND)
+        return Placement(left.kind, left.degree if exact else None, left.rows and right.rows)
     for kind in (Kind.OWN, Kind.CLOCK):
         if kind in (left.kind, right.kind):
             return left if left.kind is kind else right
@@ -355,6 +356,19 @@ def joined(left: Placement, right: Placement) -> Placement:
         if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME) or one == linear(0)):
             return one
     return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)
+
+
+def carried(before: Placement, written: Placement) -> Placement:
+    """What a rank finds from its last round, in a loop whose rounds are shared out: the original's was another's.
+
+    Args:
+        before: what is there before the loop.
+        written: what a round writes.
+    """
+    found = joined(before, written)
+    if found.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE):
+        return replace(found, degree=None, even=False)
+    return found if found.kind in (Kind.OWN, Kind.CLOCK) else own(_TOGETHER)
 
 
 @_alone

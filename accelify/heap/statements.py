@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import BEFORE, ROUND, Kind, accumulated, added, own, settled
+from accelify.domains.placement import BEFORE, ROUND, Kind, accumulated, added, carried, own, settled
 from accelify.heap.containers import element, elements, put
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
@@ -411,7 +411,15 @@ class Loops:
             if value.delta is None:
                 return before
             return self._accumulated(before, value, loop, node)
-        return value.plain() if before is None else join(before, value.plain())
+        if before is None:
+            return value.plain()
+        found = join(before, value.plain())
+        alike = before.const is not UNSET and before.const == value.const
+        if loop.shared and not alike and found is not None and not found.refs and value.place.kind is not Kind.OWN:
+            place = carried(before.place, value.place)
+            name = key[1] if key[1].isidentifier() else "it"
+            return found.placed(place, self.run.reason(node, f"`{name}` as the round before left it", value))
+        return found
 
     def _after(self, key: Key, value: Value | None, head: Value | None, loop: Loop) -> Value | None:
         """What a slot holds after the loop: a total, or what the last round wrote."""

@@ -32,6 +32,7 @@ from accelify.domains.placement import (
     added,
     all_reduced,
     broadcast,
+    carried,
     function,
     gathered,
     joined,
@@ -48,7 +49,11 @@ Array = Any
 ROWS = 3
 PER_ROUND = (Kind.ROUND, Kind.WIDE)
 EXTREMES = [Placement(Kind.EXTREME, needs=needs) for needs in ("max", "min", "")]
-COUNTS = [Placement(Kind.ROUND, even=True), Placement(Kind.WIDE, 1, even=True), Placement(Kind.WIDE, None, even=True)]
+COUNTS = [
+    Placement(Kind.ROUND, even=True),
+    Placement(Kind.WIDE, 1, even=True),
+    Placement(Kind.WIDE, None, even=True),
+]
 DEGREES = (-1, 0, 1, 2, None)
 PLACES = [
     *map(same, DEGREES),
@@ -120,7 +125,9 @@ def drawn(place: Placement, world: World, numbers: np.random.Generator) -> Famil
         return constant(float(n) ** place.degree * np.mean(values, axis=0), values)
     if place.kind is Kind.PARTS:
         values = some(n)
-        return constant(some() if place.degree is None else float(n) ** place.degree * values.mean(axis=0), [values] * n)
+        return constant(
+            some() if place.degree is None else float(n) ** place.degree * values.mean(axis=0), [values] * n
+        )
     if place.kind is Kind.SHARD:
         values = [some(ROWS) for _ in range(n)]
         return constant(np.concatenate(values), values)
@@ -137,8 +144,12 @@ def drawn(place: Placement, world: World, numbers: np.random.Generator) -> Famil
     rounds = [count if place.even else some(ROWS) if place.rows else some() for _ in range(n * k)]
     if place.kind is Kind.ROUND:
         if place.degree is None:
-            return Family(rounds, [[some(ROWS) if place.rows else some() for _ in range(k)] for _ in range(n)])
-        return Family(rounds, [[rounds[i * n + r] / float(n) ** place.degree for i in range(k)] for r in range(n)])
+            return Family(
+                rounds, [[some(ROWS) if place.rows else some() for _ in range(k)] for _ in range(n)]
+            )
+        return Family(
+            rounds, [[rounds[i * n + r] / float(n) ** place.degree for i in range(k)] for r in range(n)]
+        )
     groups = [rounds[i * n : i * n + n] for i in range(k)]
     if place.degree is None:
         other = some(n * ROWS) if place.rows else some()
@@ -188,7 +199,7 @@ def _related(place: Placement, values: list[Array], group: list[Array]) -> bool:
     if place.kind is Kind.EXTREME:
         highest, lowest = np.max(values, axis=0), np.min(values, axis=0)
         allowed = {"max": [highest], "min": [lowest]}.get(place.needs, [highest, lowest])
-        return all(any(close(value, one) for one in allowed) for value in group)
+        return all(np.any([np.isclose(value, one) for one in allowed], axis=0).all() for value in group)
     if place.kind is Kind.ROUND:
         return all(close(value, factor * mine) for value, mine in zip(group, values, strict=True))
     if place.kind is Kind.WIDE:
@@ -249,7 +260,9 @@ def test_function(world: World, places: list[Placement], how: str) -> None:
         scale = 1.0
         for value, is_parameter in zip(values, parameter, strict=True):
             scale = scale * np.abs(value) if is_parameter else scale
-        return sum((number + 1) * value * scale for number, value in enumerate(values) if not parameter[number])
+        return sum(
+            (number + 1) * value * scale for number, value in enumerate(values) if not parameter[number]
+        )
 
     if how == "linear" and all(parameter):
         assume(False)
@@ -299,7 +312,9 @@ def test_reduced(world: World, of: Placement, operation: str, over_rows: bool, a
     if operation in ("any", "all"):
         # What is true or false from the start.
         whole = mapped(lambda value: (value > 0).astype(float), whole)
-        assume(of.kind in (Kind.SHARD, Kind.ROUND, Kind.OWN) and (of.degree == 0 or of.kind is not Kind.ROUND))
+        assume(
+            of.kind in (Kind.SHARD, Kind.ROUND, Kind.OWN) and (of.degree == 0 or of.kind is not Kind.ROUND)
+        )
     axis = 1 if not over_rows else None if all_axes and of.kind is not Kind.PARTS else 0
     assume(not (axis is None and of.kind is Kind.EXTREME and operation not in ("max", "min")))
     call = REDUCTIONS[operation]
@@ -315,7 +330,9 @@ def test_reduced(world: World, of: Placement, operation: str, over_rows: bool, a
 
 @fuzzed(400)
 @given(worlds, st.none() | fixed_place, place, st.booleans(), st.integers(1, 3))
-def test_accumulated(world: World, head: Placement | None, delta: Placement, shared: bool, times: int) -> None:
+def test_accumulated(
+    world: World, head: Placement | None, delta: Placement, shared: bool, times: int
+) -> None:
     numbers, n, k = world.numbers, world.ranks, world.rounds
     before = drawn(head, world, numbers) if head is not None else None
     start = mapped(lambda value: value, before) if before is not None else None
@@ -352,7 +369,9 @@ def across(family: Family, call: Callable[[list[Array]], Array]) -> Family:
 def test_all_reduced(world: World, of: Placement, operation: str) -> None:
     call = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}[operation]
     found = all_reduced(of, operation)
-    assert holds(found, across(drawn(of, world, world.numbers), lambda values: call(values, axis=0)), world), found
+    assert holds(
+        found, across(drawn(of, world, world.numbers), lambda values: call(values, axis=0)), world
+    ), found
 
 
 @fuzzed(400)
@@ -393,6 +412,16 @@ def test_what_scripts_do_comes_out_exact() -> None:
     # Batches that are split: totals of shares.
     assert all_reduced(accumulated(None, reduced(SHARD, "sum"), shared=False), "sum") == SAME
     assert all_reduced(reduced(SHARD, "max"), "max") == SAME
+
+
+@fuzzed(600)
+@given(worlds, fixed_place, place)
+def test_carried(world: World, before: Placement, written: Placement) -> None:
+    numbers, n, k = world.numbers, world.ranks, world.rounds
+    start, made = drawn(before, world, numbers), drawn(written, world, numbers)
+    original = [start.original[0], *made.original[: n * k - 1]]
+    ranks = [[start.ranks[r][0], *made.ranks[r][: k - 1]] for r in range(n)]
+    assert holds(carried(before, written), Family(original, ranks), world)
 
 
 def test_what_differs_between_runs_is_as_good_from_the_main_process() -> None:
