@@ -21,10 +21,11 @@ R = TypeVar("R", bound=Ref)
 @dataclass(slots=True)
 class Loop:
     """A loop that is being gone through; `number` says which one, `meets` whether ranks meet in it, `trains` whether
-    it is the innermost one around a backward."""
+    it is the innermost one around a backward. `samples` is what the rows are that it goes over one by one."""
 
     number: int
     shared: bool
+    samples: Placement = SAME
     meets: bool = False
     trains: bool = False
 
@@ -168,9 +169,9 @@ class Run:
         return tuple(loop.number for loop in self.loops if loop.shared)
 
     @contextmanager
-    def loop(self, node: ast.AST, shared: bool) -> Iterator[Loop]:
+    def loop(self, node: ast.AST, shared: bool, samples: Placement = SAME) -> Iterator[Loop]:
         """Go through a loop's body."""
-        loop = Loop(id(node), shared)
+        loop = Loop(id(node), shared, samples)
         self.loops.append(loop)
         try:
             yield loop

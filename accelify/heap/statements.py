@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import ROUND, Kind, accumulated, added, own
-from accelify.heap.containers import element, elements, put
+from accelify.domains.placement import ROUND, accumulated, added, function
+from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
 from accelify.heap.values import UNSET, Class, Container, Flow, Function, Guard, Iterable, Key, ModuleRef, Ref, Scope, Value
@@ -108,9 +108,7 @@ class Statements:
         if not base.refs and not value.place.is_same:
             # A part of an array is written: another version of the array.
             why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)
-            place = value.place if value.place == base.place else own("put together first")
-            if base.place.is_same and value.place.kind is Kind.ROUND:
-                place = value.place
+            place = function((base.place, array_of(value)), rowwise=True)
             self.bind_again(target.value, base.placed(place, why), scope)
 
     def bind_again(self, node: ast.expr, value: Value, scope: Ref) -> None:
@@ -356,7 +354,7 @@ class Loops:
         flow: Flow = Flow()
         written: Written = {}
         deltas: dict[Key, Value | None] = {}
-        with run.loop(node, over.shared) as loop:
+        with run.loop(node, over.shared, over.samples) as loop:
             for number in range(_MOST_PASSES):
                 events = len(run.events)
                 run.store.begin(of_round=False)
@@ -401,14 +399,14 @@ class Loops:
     def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
         assert value.delta is not None
         base = before if before is not None else Value()
-        place = accumulated(base.place, value.delta, loop.shared)
+        place = accumulated(base.place, value.delta, loop.shared, loop.samples)
         if place.is_same and value.delta.is_same:
-            return Value(place, None, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(_ZERO, value.delta, loop.shared)))
+            return Value(place, None, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(_ZERO, value.delta, loop.shared, loop.samples)))
         name = value.token[1] if value.token else ""
         over = self.run.segment(node)
         text = f"`{name}` adds up over `{over}`" if name.isidentifier() else f"adds up over `{over}`"
         why = self.run.reason(node, text, value)
-        return Value(place, why, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(_ZERO, value.delta, loop.shared)))
+        return Value(place, why, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(_ZERO, value.delta, loop.shared, loop.samples)))
 
     def _leave(self, node: ast.AST, flow: Flow, loop: Loop) -> None:
         """A loop in which ranks meet, and which some of them may leave before the others."""
