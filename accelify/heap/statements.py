@@ -349,7 +349,7 @@ class Loops:
         guard = None
         if not over.rounds.is_uniform:
             text = f"`{run.segment(node)}` has other rounds on other ranks"
-            guard = Guard("divergent", run.reason(node, text, over.item))
+            guard = Guard("divergent", run.reason(node, text, over.item), over.rounds)
         head: dict[Key, Value | None] = {}
         flow: Flow = Flow()
         written: Written = {}
@@ -360,7 +360,7 @@ class Loops:
                 run.store.begin(of_round=False)
                 for key, value in head.items():
                     run.store.set(key[0], key[1], value)
-                run.store.begin(of_round=True)
+                run.store.begin(of_round=True, shared=loop.shared)
                 statements.rounds.append([])
                 with run.under(guard):
                     flow = once(over.item) or Flow()
