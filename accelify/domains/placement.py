@@ -162,7 +162,9 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         part, other = (left, right) if left.kind is Kind.WIDE else (right, left)
         if part.rows:
             return WIDE_ROWS
-        return part if other.degree == 0 and (sign > 0 or left is part) else wide(None)
+        if part.degree is None or other.degree is None or (sign < 0 and left is not part):
+            return wide(None)
+        return wide(part.degree - sign * other.degree)
     if right.is_same and left.kind is Kind.SHARD:
         return left
     if left.is_same and right.kind is Kind.SHARD and sign > 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _MOST_STEPS = 5
+_MOST_LOOKED_AT = 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,9 +24,14 @@ class Reason:
     def chain(self) -> list[Reason]:
         """The steps from this operation back to where it comes from, at most five, without repeated lines."""
         steps: list[Reason] = []
+        seen: set[tuple[str, str, int]] = set()
         reason: Reason | None = self
-        while reason is not None and len(steps) < _MOST_STEPS:
-            if not steps or (reason.text, reason.line) != (steps[-1].text, steps[-1].line):
+        for _ in range(_MOST_LOOKED_AT):
+            if reason is None or len(steps) == _MOST_STEPS:
+                break
+            step = (reason.text, reason.path, reason.line)
+            if step not in seen:
+                seen.add(step)
                 steps.append(reason)
             reason = reason.parents[0] if reason.parents else None
         return steps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ def accelerate_call(
 ) -> Value | None:
     """A call of a name of the runtime's: an Accelerator, a state, or one of its functions."""
     if word in _STATES:
-        made = Instance(None, f"accelify.runtime.{word}", "accelerator")
+        made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
         split = keywords.get("split_batches")
         if split is not None and split.const is True:
             run.split = True
@@ -153,7 +154,7 @@ def prepared(run: Run, value: Value, node: ast.AST) -> Value:
     refs = []
     for ref in value.refs:
         if isinstance(ref, Instance) and not ref.prepared:
-            made = Instance(ref.cls, ref.type, ref.kind)
+            made = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
             made.prepared = True
             made.wrapped = Value(refs=(ref,))
             refs.append(made)

@@ -89,7 +89,7 @@ def _reduction(operation: str) -> Callable[[Interpreter, Args, Keywords, ast.AST
 
 def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]:
     def call(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-        made = container(engine.run, type_)
+        made = container(engine.run, type_, node)
         for value in args[:1]:
             known = elements(engine.run, value)
             fill = next((fill_of(ref) for ref in value.of(Container)), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import SAME, Kind, Placement, own
@@ -38,6 +39,15 @@ _MOST_OF_ONE = 2
 MODULE = "torch.nn.Module"
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a call gave, the objects that it read, and the store's clock then."""
+
+    result: Value
+    reads: frozenset[Ref]
+    clock: int
+
+
 class Calls:
     """Makes calls."""
 
@@ -46,6 +56,8 @@ class Calls:
         self.run = engine.run
         self.library = LibraryCalls(engine)
         self._yields: dict[ast.AST, bool] = {}
+        # Results of calls that wrote nothing which others see and met nothing, by what they depend on.
+        self._memory: dict[tuple[object, ...], _Known] = {}
 
     # From the syntax
 
@@ -89,7 +101,7 @@ class Calls:
             for name, inner in ref.fields.items():
                 if name.startswith("['"):
                     found[name[2:-2]] = inner
-        if not found and not value.place.is_same:
+        if not value.place.is_same or any("[]" in ref.fields for ref in value.of(Container)):
             found["**"] = element(self.run, value, node)
         return found
 
@@ -193,7 +205,7 @@ class Calls:
 
     def _instance(self, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> Value:
         base, kind = self._library_base(cls)
-        ref = Instance(cls, base, kind)
+        ref = self.run.allocate((node, cls), lambda: Instance(cls, base, kind))
         ref.loops = self.run.shared_loops()
         made = Value(refs=(ref,))
         for one in cls.line_up():
@@ -265,12 +277,53 @@ class Calls:
             self.run.leave_unread(text, node)
             places = [array_of(value) for value in [*args, *keywords.values()]]
             return Value() if all(place.is_same for place in places) else Value(own(), self.run.reason(node, text, *args))
+        key = self._memory_key(function, args, keywords)
+        store, met = self.run.store, self.run.met
+        known = self._memory.get(key) if key is not None else None
+        if known is not None and all(ref.version <= known.clock for ref in known.reads):
+            if store.reads:
+                store.reads[-1].update(known.reads)
+            return known.result
+        clock = store.clock
+        store.reads.append(set())
+        try:
+            result = self._gone_through(function, args, keywords, node)
+        finally:
+            reads = store.reads.pop()
+            if store.reads:
+                store.reads[-1].update(reads)
+        if key is not None and clock == store.clock and met == self.run.met:
+            self._memory[key] = _Known(result, frozenset(reads), clock)
+        return result
+
+    def _memory_key(
+        self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> tuple[object, ...] | None:
+        """What the result of a call depends on beside the objects that it reads, None for a closure."""
+        outer = function.outer
+        while isinstance(outer, Scope):
+            if not outer.is_class:
+                return None
+            outer = outer.outer
+        parts = [_content(value) for value in args]
+        named = [(name, _content(value)) for name, value in keywords.items()]
+        guards = tuple(guard.kind for guard in self.run.guards)
+        key = (function.node, guards, self.run.shared_loops(), tuple(parts), tuple(named))
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
+
+    def _gone_through(
+        self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
         scope = Scope(function.module, function.outer)
         self._bind_parameters(function, args, keywords, scope)
         frame = Frame(len(self.run.guards))
         statements = self.engine.statements
         statements.frames.append(frame)
-        self.run.calls.append((function.node, getattr(node, "lineno", 0)))
+        self.run.calls.append((function.node, node))
         self.run.modules.append(function.module)
         once = self._decorated(function, node)
         try:
@@ -334,8 +387,12 @@ class Calls:
             for name, value in rest.items():
                 put(self.run, named, value, name)
             store.set(scope, parameters.kwarg.arg, Value(refs=(named,), type="dict"))
-        for name in known:
-            if name not in scope.fields:
+        spread = keywords.get("**")
+        for name in known - set(list(names)[: len(args)]) - set(keywords):
+            before = scope.fields.get(name)
+            if spread is not None:
+                store.set(scope, name, spread if before is None else join(before, spread))
+            elif before is None:
                 store.set(scope, name, Value())
 
     def _is_generator(self, node: ast.AST) -> bool:
@@ -367,6 +424,17 @@ class Calls:
         for ref in value.of(Container):
             for name in [name for name in ref.fields if name.startswith(("[", "#"))]:
                 self.run.store.set(ref, name, None)
+
+
+def _content(value: Value, depth: int = 0) -> tuple[object, ...]:
+    """A value as a part of a key; containers with what is in them."""
+    inside = [
+        (name, _content(inner, depth + 1))
+        for ref in value.refs
+        if isinstance(ref, Container) and depth < 4
+        for name, inner in ref.fields.items()
+    ]
+    return value.place, value.refs, value.type, value.const, value.optional, tuple(inside)
 
 
 def _yields(node: ast.AST) -> bool:

@@ -26,9 +26,13 @@ from accelify.heap.values import UNSET, Container, Iterable, Value, constant
 _DISTANCE = (Kind.OWN, Kind.MAIN, Kind.EXTREME, Kind.PARTS, Kind.SHARD, Kind.LINEAR, Kind.CLOCK, Kind.ROUND, Kind.WIDE)
 
 
-def container(run: Run, type_: str) -> Container:
-    """An empty list, tuple, set, dictionary or bag, made here."""
-    return Container(type_, run.shared_loops())
+def container(run: Run, type_: str, site: object = None) -> Container:
+    """An empty list, tuple, set, dictionary or bag, made at a place of the script or in passing."""
+    if site is None:
+        return Container(type_, run.shared_loops())
+    made = run.allocate((site, type_), lambda: Container(type_))
+    made.loops = run.shared_loops()
+    return made
 
 
 def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: str = "") -> None:

@@ -127,7 +127,7 @@ class Expressions:
 
     def _concatenated(self, node: ast.AST, left: Value, right: Value) -> Value:
         parts = [*left.of(Container), *right.of(Container)]
-        made = container(self.run, parts[0].type)
+        made = container(self.run, parts[0].type, node)
         for value in (left, right):
             put(self.run, made, element(self.run, value, node), filling="samples")
         return Value(refs=(made,), type=parts[0].type)
@@ -226,26 +226,27 @@ class Expressions:
     # Containers
 
     def _Tuple(self, node: ast.Tuple, scope: Ref) -> Value:  # noqa: N802
-        return self._display(node.elts, scope, "tuple")
+        return self._display(node, scope, "tuple")
 
     def _List(self, node: ast.List, scope: Ref) -> Value:  # noqa: N802
-        return self._display(node.elts, scope, "list")
+        return self._display(node, scope, "list")
 
     def _Set(self, node: ast.Set, scope: Ref) -> Value:  # noqa: N802
-        return self._display(node.elts, scope, "set")
+        return self._display(node, scope, "set")
 
-    def _display(self, nodes: Sequence[ast.expr], scope: Ref, type_: str) -> Value:
-        made = container(self.run, type_)
-        known = not any(isinstance(node, ast.Starred) for node in nodes)
-        for number, value in enumerate(self.all(nodes, scope)):
+    def _display(self, node: ast.Tuple | ast.List | ast.Set, scope: Ref, type_: str) -> Value:
+        values = self.all(node.elts, scope)
+        made = container(self.run, type_, node)
+        known = not any(isinstance(part, ast.Starred) for part in node.elts)
+        for number, value in enumerate(values):
             put(self.run, made, value, number if known else UNSET)
-        self.run.store.set(made, "#known", constant(len(nodes)) if known else None)
+        self.run.store.set(made, "#known", constant(len(values)) if known else None)
         return Value(refs=(made,), type=type_)
 
     def _Dict(self, node: ast.Dict, scope: Ref) -> Value:  # noqa: N802
-        made = container(self.run, "dict")
-        for key, part in zip(node.keys, node.values, strict=True):
-            value = self.evaluate(part, scope)
+        parts = [(key, self.evaluate(part, scope)) for key, part in zip(node.keys, node.values, strict=True)]
+        made = container(self.run, "dict", node)
+        for key, value in parts:
             if key is None:
                 put(self.run, made, element(self.run, value, node))
                 for name, inner in [item for ref in value.of(Container) for item in ref.fields.items()]:
@@ -269,7 +270,7 @@ class Expressions:
 
     def _comprehension(self, node: Any, elt: ast.expr, scope: Ref, type_: str, key: ast.expr | None = None) -> Value:
         inner = Scope(self.run.module, scope)
-        made = container(self.run, type_)
+        made = container(self.run, type_, node)
 
         def body(number: int) -> None:
             if number < len(node.generators):

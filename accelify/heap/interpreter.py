@@ -64,7 +64,7 @@ class Interpreter:
         if test.place.is_uniform or any(guard.kind == "main" for guard in self.run.guards):
             return None
         text = f"`{self.run.segment(node)}` can be true on one rank only"
-        return Guard("divergent", self.run.reason(node, text, test))
+        return Guard("divergent", self.run.reason(node, text, test), test.place)
 
     def choose(self, node: ast.IfExp, one: Callable[[], Value], other: Callable[[], Value], scope: Ref) -> Value:
         """A conditional expression."""

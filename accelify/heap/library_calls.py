@@ -33,6 +33,17 @@ _SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 
 
+_REDUCING = frozenset({"reduction", "size_average", "reduce"})
+
+
+def _by_flags(keywords: Keywords) -> str:
+    """How a loss is reduced by torch's older flags."""
+    reduce, average = keywords.get("reduce"), keywords.get("size_average")
+    if reduce is not None and reduce.const is False:
+        return "none"
+    return "sum" if average is not None and average.const is False else "mean"
+
+
 class LibraryCalls:
     """Makes calls of what is not in the project."""
 
@@ -126,6 +137,8 @@ class LibraryCalls:
         if row.effect:
             shown = [value for one in row.content for value in self._argument(one, args, keywords, shift)]
             paths = [value for one in row.path for value in self._argument(one, args, keywords, shift)]
+            if row.path and not paths and not shown:
+                return self._transfers[row.transfer](row, args, keywords, node)  # no file is named
             guards = []
             if row.effect == "log.write" and self.run.logs_once:
                 guards.append(Guard("main", self.run.reason(node, "the loggers of the other processes are silent")))
@@ -216,9 +229,10 @@ class LibraryCalls:
         return self.run.made(node, place, *args, type_=row.returns or args[0].type)
 
     def _loss(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        given = keywords.get("reduction")
-        word = given.const if given is not None and isinstance(given.const, str) else "mean"
-        return self._lost(word, args, {k: v for k, v in keywords.items() if k != "reduction"}, node)
+        made = next((ref for value in args[:1] for ref in value.of(Instance) if ref.kind == "loss"), None)
+        given = self.run.read(made, "reduction") if made is not None else keywords.get("reduction")
+        word = given.const if given is not None and isinstance(given.const, str) else _by_flags(keywords)
+        return self._lost(word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node)
 
     def _lost(self, word: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
@@ -271,7 +285,7 @@ class LibraryCalls:
         return self.run.made(node, place, *operands, type_=row.returns, text=text)
 
     def _iterates(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        made = Instance(None, row.returns or row.name, row.kind or "bar")
+        made = self.run.allocate((node, row.name), lambda: Instance(None, row.returns or row.name, row.kind or "bar"))
         over = args[0] if args else keywords.get("iterable")
         if over is not None:
             self.run.store.set(made, "#over", over)
@@ -279,10 +293,11 @@ class LibraryCalls:
 
     def _new(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         type_ = row.returns or (row.name if "*" not in row.name else "")
-        made = Instance(None, type_ or self.run.segment(getattr(node, "func", node)), row.kind or "object")
+        type_name = type_ or self.run.segment(getattr(node, "func", node))
+        made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
         made.loops = self.run.shared_loops()
-        if "reduction" in keywords:
-            self.run.store.set(made, "reduction", keywords["reduction"])
+        if row.kind == "loss":
+            self.run.store.set(made, "reduction", keywords.get("reduction", constant(_by_flags(keywords))))
         if row.kind == "scheduler":
             counted = [v for v in [*args, *keywords.values()] if array_of(v).kind is Kind.SAME and not array_of(v).is_same]
             if counted:

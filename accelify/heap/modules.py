@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
-from accelify.domains.placement import own
 from accelify.heap.values import Library, ModuleRef, Ref, Value
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class Modules:
         self.engine = engine
         self.run = engine.run
         self.path = path
-        self._read = read or _text_of
+        self._read = read or text_of
         self._roots: list[Path] = []
         self._known: dict[Path, ModuleRef] = {}
         self._places: dict[str, Path | None] = {}
@@ -118,7 +117,7 @@ class Modules:
         sub = self._module(f"{module.name}.{name}")
         if sub is not None:
             return Value(refs=(sub,))
-        return Value(own("known"), None, refs=())
+        return Value(refs=(Library(f"{module.name}.{name}"),))
 
     def _absolute(self, stmt: ast.ImportFrom) -> str:
         base = stmt.module or ""
@@ -160,7 +159,8 @@ class _Later(Ref):
         self.name = name
 
 
-def _text_of(path: Path) -> str | None:
+def text_of(path: Path) -> str | None:
+    """The text of a file, None for one that cannot be read."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):

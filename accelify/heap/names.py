@@ -6,7 +6,7 @@ import ast
 import builtins
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import SAME, Kind, Placement, function, own
+from accelify.domains.placement import SAME, Kind, Placement, function
 from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.containers import array_of
 from accelify.heap.values import (
@@ -53,7 +53,8 @@ class Names:
             return Value(type="builtins.str")
         if hasattr(builtins, name):
             return Value(refs=(Library(f"builtins.{name}"),))
-        return Value(own(), self.run.reason(node, f"`{name}`, which is not read"))
+        self.run.assume(f"`{name}`, which nothing binds that was read, is the same on every rank", node)
+        return Value()
 
     def owner(self, name: str, scope: Ref) -> Ref | None:
         """The scope in which a name is bound now."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 from accelify.domains.placement import SAME, Placement
 from accelify.domains.reasons import Reason
@@ -14,6 +15,18 @@ from accelify.heap.values import Guard, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
 _LONGEST_SEGMENT = 48
+R = TypeVar("R", bound=Ref)
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop that is being gone through; `number` says which one, `meets` whether ranks meet in it, `trains` whether
+    it is the innermost one around a backward."""
+
+    number: int
+    shared: bool
+    meets: bool = False
+    trains: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +34,7 @@ class Event:
     """Something that can be seen outside of one rank, or that ranks do together, where the script does it.
 
     `kind` is an effect (KIND.OPERATION of the knowledge), or one of collective, backward, step, leave; `shown` are the
-    values that it shows or writes, `path` the file or folder; `guards` what it stands under; `shared` says that it
-    stands in a loop whose rounds are shared out.
+    values that it shows or writes, `path` the file or folder; `guards` what it stands under, `loops` those around it.
     """
 
     kind: str
@@ -32,22 +44,23 @@ class Event:
     shown: tuple[Value, ...] = ()
     path: Value | None = None
     guards: tuple[Guard, ...] = ()
-    shared: bool = False
+    loops: tuple[Loop, ...] = ()
     detail: str = ""
+
+    @property
+    def shared(self) -> bool:
+        """Whether it stands in a loop whose rounds are shared out."""
+        return any(loop.shared for loop in self.loops)
+
+    @property
+    def in_training(self) -> bool:
+        """Whether it stands in a loop over batches: one that is shared out, or one with a backward right in it."""
+        return any(loop.shared or loop.trains for loop in self.loops)
 
     @property
     def line(self) -> int:
         """Its line, from 1."""
         return getattr(self.node, "lineno", 0)
-
-
-@dataclass(slots=True)
-class Loop:
-    """A loop that is being gone through; `number` is its own, `collectives` those met in it in this round."""
-
-    number: int
-    shared: bool
-    meets: bool = False
 
 
 @dataclass
@@ -70,12 +83,15 @@ class Run:
     guards: list[Guard] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
     modules: list[ModuleRef] = field(default_factory=list)
-    calls: list[tuple[ast.AST, int]] = field(default_factory=list)
+    # The functions that are being gone through, each with the call that led there.
+    calls: list[tuple[ast.AST, ast.AST]] = field(default_factory=list)
     recording: bool = True
     # Whether all processes but the main one have silenced their loggers.
     logs_once: bool = False
     steps: int = 0
-    _loops_made: int = 0
+    # How many events were met, recorded or not.
+    met: int = 0
+    _objects: dict[tuple[object, ...], Ref] = field(default_factory=dict)
     _lines: dict[ModuleRef, list[str]] = field(default_factory=dict)
 
     @property
@@ -152,10 +168,9 @@ class Run:
         return tuple(loop.number for loop in self.loops if loop.shared)
 
     @contextmanager
-    def loop(self, shared: bool) -> Iterator[Loop]:
+    def loop(self, node: ast.AST, shared: bool) -> Iterator[Loop]:
         """Go through a loop's body."""
-        self._loops_made += 1
-        loop = Loop(self._loops_made, shared)
+        loop = Loop(id(node), shared)
         self.loops.append(loop)
         try:
             yield loop
@@ -183,20 +198,39 @@ class Run:
         detail: str = "",
     ) -> None:
         """Record an event at a node."""
+        self.met += 1
         if kind in ("collective", "backward", "step"):
             for loop in self.loops:
                 loop.meets = True
+        if kind == "backward" and self.loops:
+            self.loops[-1].trains = True
         if self.recording:
             found = (*self.guards, *guards)
             self.events.append(
-                Event(kind, self.module, node, name, tuple(shown), path, found, self.in_shared_loop(), detail)
+                Event(kind, self.module, node, name, tuple(shown), path, found, tuple(self.loops), detail)
             )
+
+    # Objects
+
+    def allocate(self, site: object, make: Callable[[], R]) -> R:
+        """The object that is made at a place of the script, called from the last two places: one for all rounds of a
+        loop. Its fields are taken away, as it is a new one each time."""
+        key = (site, *[call for _, call in self.calls[-2:]])
+        found = self._objects.get(key)
+        if found is None:
+            made = make()
+            self._objects[key] = made
+            return made
+        for name in list(found.fields):
+            self.store.set(found, name, None)
+        return cast(R, found)
 
     # Variables and fields
 
     def read(self, owner: Ref, name: str) -> Value | None:
         """What stands in a slot; within a loop with a token, where nothing was written to it in this round yet."""
         value = owner.fields.get(name)
+        self.store.note(owner, value)
         if value is None or not self.loops or self.store.touched_in_round(owner, name):
             return value
         token: Key = (owner, name)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import Kind, accumulated, added, own
+from accelify.domains.placement import ROUND, Kind, accumulated, added, own
 from accelify.heap.containers import element, elements, put
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
@@ -175,7 +175,7 @@ class Statements:
     def _ClassDef(self, stmt: ast.ClassDef, scope: Ref) -> None:  # noqa: N802
         bases = tuple(self.engine.evaluate(base, scope) for base in stmt.bases)
         made = Class(stmt, self.run.module, stmt.name, bases)
-        body = Scope(self.run.module, scope)
+        body = Scope(self.run.module, scope, is_class=True)
         self.block(stmt.body, body)
         for name, value in list(body.fields.items()):
             self.run.store.set(made, name, value)
@@ -279,7 +279,8 @@ class Statements:
 
         guard = None
         if self.run.in_shared_loop() and stmt.handlers:
-            guard = Guard("divergent", self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises"))
+            why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
+            guard = Guard("divergent", why, ROUND)
         ways = [(guard, lambda handler=handler: handled(handler)) for handler in stmt.handlers]
         result = self.fork((None, whole), *ways) if ways else whole()
         if stmt.finalbody:
@@ -352,7 +353,7 @@ class Loops:
         flow: Flow = Flow()
         written: Written = {}
         deltas: dict[Key, Value | None] = {}
-        with run.loop(over.shared) as loop:
+        with run.loop(node, over.shared) as loop:
             for number in range(_MOST_PASSES):
                 events = len(run.events)
                 run.store.begin(of_round=False)

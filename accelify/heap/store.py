@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from accelify.domains.placement import MAIN, Placement, joined, own
+from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
 from accelify.domains.reasons import Reason
-from accelify.heap.values import UNSET, Guard, Key, Ref, Value
+from accelify.heap.values import UNSET, Container, Guard, Key, Ref, Scope, Value, newest_scope
 
 Written = dict[Key, Value | None]
 
@@ -18,6 +18,12 @@ class Store:
     def __init__(self) -> None:
         # Each level has what stood in a slot before the first write to it on that level.
         self._journals: list[Written] = []
+        # Grows with every write that a later call of a function could see.
+        self.clock = 0
+        # For each call that is being gone through: the objects that it has read.
+        self.reads: list[set[Ref]] = []
+        # The newest scope when each level began.
+        self._made: list[int] = []
         # The levels at which the rounds of loops began.
         self._rounds: list[int] = []
 
@@ -27,27 +33,67 @@ class Store:
 
     def set(self, owner: Ref, name: str, value: Value | None) -> None:
         """Write, or with None take away."""
-        if self._journals:
-            self._journals[-1].setdefault((owner, name), owner.fields.get(name))
+        if isinstance(owner, Scope):
+            if self._journals and owner.serial <= self._made[-1]:
+                self._journals[-1].setdefault((owner, name), owner.fields.get(name))
+        else:
+            before = owner.fields.get(name)
+            if self._journals:
+                self._journals[-1].setdefault((owner, name), before)
+            if before != value:
+                self._seen(owner, value)
         if value is None:
             owner.fields.pop(name, None)
         else:
             owner.fields[name] = value
+
+    def _seen(self, owner: Ref, value: Value | None) -> None:
+        """A write to an object: others see it, but for one to a container that only the call knows which made it."""
+        if _is_seen(owner):
+            self.clock += 1
+            owner.version = self.clock
+            for ref in value.refs if value is not None else ():
+                if isinstance(ref, Container):
+                    ref.escaped = True
+
+    def note(self, owner: Ref, value: Value | None) -> None:
+        """A read: of the object, and of the containers that are found there."""
+        if not self.reads or isinstance(owner, Scope):
+            return
+        reads = self.reads[-1]
+        reads.add(owner)
+        for ref in value.refs if value is not None else ():
+            if isinstance(ref, Container) and ref not in reads:
+                for name, inner in ref.fields.items():
+                    if name.startswith("["):
+                        self.note(ref, inner)
+                reads.add(ref)
 
     def begin(self, of_round: bool = False) -> None:
         """From here on writes can be undone; `of_round` says that a round of a loop begins."""
         if of_round:
             self._rounds.append(len(self._journals))
         self._journals.append({})
+        self._made.append(newest_scope())
 
     def touched_in_round(self, owner: Ref, name: str) -> bool:
         """Whether something was written there since the round of the innermost loop began."""
+        if not self._rounds:
+            return True
+        first = self._rounds[-1]
+        if isinstance(owner, Scope) and owner.serial > self._made[first]:
+            return True
         key = (owner, name)
-        return any(key in journal for journal in self._journals[self._rounds[-1] :]) if self._rounds else True
+        return any(key in journal for journal in self._journals[first:])
 
     def undo(self) -> Written:
         """Take back all writes since the last `begin`, and give what they had left."""
         journal = self._journals.pop()
+        self._made.pop()
+        for owner, _ in journal:
+            if not isinstance(owner, Scope) and _is_seen(owner):
+                self.clock += 1
+                owner.version = self.clock
         if self._rounds and self._rounds[-1] == len(self._journals):
             self._rounds.pop()
         left = {key: key[0].fields.get(key[1]) for key in journal}
@@ -66,20 +112,29 @@ class Store:
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Write for good, whatever way through the script is gone now: what a module does when it is imported."""
-        journals, rounds = self._journals, self._rounds
-        self._journals, self._rounds = [], []
+        outer = self._journals, self._rounds, self._made
+        self._journals, self._rounds, self._made = [], [], []
         try:
             yield
         finally:
-            self._journals, self._rounds = journals, rounds
+            self._journals, self._rounds, self._made = outer
 
     def merged(self, one: Written, other: Written, guard: Guard | None) -> Written:
         """What two ways from here leave together; `guard` is what ranks that may go different ones stand under."""
         together: Written = {}
         for key in dict.fromkeys([*one, *other]):
             now = key[0].fields.get(key[1])
-            together[key] = join(one.get(key, now), other.get(key, now), guard)
+            under = guard
+            if guard is not None and guard.place.kind is Kind.ROUND and (key not in one or key not in other):
+                if not self.touched_in_round(*key):
+                    # On the one way it has the value of the round before.
+                    under = Guard(guard.kind, guard.why)
+            together[key] = join(one.get(key, now), other.get(key, now), under)
         return together
+
+
+def _is_seen(owner: Ref) -> bool:
+    return not isinstance(owner, Container) or owner.escaped
 
 
 def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:
@@ -113,6 +168,10 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
     )
 
 
+def _is_of_round(place: Placement) -> bool:
+    return place.is_same or place.kind is Kind.ROUND
+
+
 def _parted(value: Value, guard: Guard) -> Value:
     """A value that ranks have which went one way, and others do not."""
     if guard.kind == "divergent":
@@ -123,6 +182,9 @@ def _parted(value: Value, guard: Guard) -> Value:
 def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, Reason | None]:
     if guard is not None and not (left.refs or right.refs):
         if guard.kind == "divergent":
+            if guard.place.kind is Kind.ROUND and all(_is_of_round(value.place) for value in (left, right)):
+                # A choice by this rank's round, between values of this round, is one of the original's rounds too.
+                return ROUND, left.why or right.why or guard.why
             return own("decided by all ranks together"), guard.why
         parted = left if not left.place.is_same else right
         return (MAIN, guard.why) if parted.place.is_same else (parted.place, parted.why)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import count
 from typing import Any
 
-from accelify.domains.placement import SAME, Placement
+from accelify.domains.placement import OWN, SAME, Placement
 from accelify.domains.reasons import Reason
 
 
@@ -25,9 +26,11 @@ SOME_FLAG = "#some"
 class Ref:
     """Something that a value may be: an object, a function, a class, a module, a name of a library."""
 
-    __slots__ = ("fields",)
+    __slots__ = ("fields", "version")
 
     def __init__(self) -> None:
+        # The store's clock at the last write to it.
+        self.version = 0
         # What the abstract run wrote to it, by name; written through the store alone, which can undo it.
         self.fields: dict[str, Value] = {}
 
@@ -56,17 +59,28 @@ class ModuleRef(Ref):
         self.state = "new"
 
 
+_serials = count(1)
+
+
 class Scope(Ref):
     """The variables of one call of a function, of a class's body or of a comprehension."""
 
-    __slots__ = ("globals", "module", "nonlocals", "outer")
+    __slots__ = ("globals", "is_class", "module", "nonlocals", "outer", "serial")
 
-    def __init__(self, module: ModuleRef, outer: Ref | None) -> None:
+    def __init__(self, module: ModuleRef, outer: Ref | None, is_class: bool = False) -> None:
         super().__init__()
+        # Scopes are numbered as they are made: what was made after a way began is of that way alone.
+        self.serial = next(_serials)
+        self.is_class = is_class
         self.module = module
         self.outer = outer
         self.globals: frozenset[str] = frozenset()
         self.nonlocals: frozenset[str] = frozenset()
+
+
+def newest_scope() -> int:
+    """A number that all scopes made from now on are above."""
+    return next(_serials)
 
 
 class Function(Ref):
@@ -89,7 +103,7 @@ class Function(Ref):
 class Class(Ref):
     """A class of the project: its fields are what its body bound."""
 
-    __slots__ = ("bases", "module", "name", "node")
+    __slots__ = ("_line", "bases", "module", "name", "node")
 
     def __init__(self, node: ast.ClassDef, module: ModuleRef, name: str, bases: tuple[Value, ...]) -> None:
         super().__init__()
@@ -97,9 +111,12 @@ class Class(Ref):
         self.module = module
         self.name = name
         self.bases = bases
+        self._line: list[Ref] | None = None
 
     def line_up(self) -> list[Ref]:
         """The class and its bases, in the order in which attributes are looked for (depth first)."""
+        if self._line is not None:
+            return self._line
         found: list[Ref] = []
         stack: list[Ref] = [self]
         while stack and len(found) < 50:
@@ -108,6 +125,7 @@ class Class(Ref):
                 found.append(cls)
                 if isinstance(cls, Class):
                     stack = [ref for base in cls.bases for ref in base.refs] + stack
+        self._line = found
         return found
 
 
@@ -138,11 +156,13 @@ class Container(Ref):
     loop that it outlives: "rounds" (one element a round) or "samples" (the elements of rows).
     """
 
-    __slots__ = ("fill", "loops", "type")
+    __slots__ = ("escaped", "loops", "type")
 
     def __init__(self, type_: str, loops: tuple[int, ...] = ()) -> None:
         super().__init__()
         self.type = type_
+        # Whether something else than the call that made it can reach it.
+        self.escaped = False
         self.loops = loops
 
 
@@ -213,10 +233,11 @@ NONE = Value(const=None)
 class Guard:
     """What a piece of code stands under: `divergent` (some ranks may come there and others not), `main` (only the main
     process does), `others` (all but it), `some` (the main process does, the others where all ranks agree on it), `counted` (all ranks do, by a count of the
-    rounds of each)."""
+    rounds of each). `place` is that of the condition."""
 
     kind: str
     why: Reason
+    place: Placement = OWN
 
 
 def constant(value: Any) -> Value:

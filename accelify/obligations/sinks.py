@@ -12,7 +12,7 @@ from accelify.heap.values import UNSET, Container, Value
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
-_WRITTEN = frozenset({"file.write", "file.append", "network.send", "state.write"})
+_WRITTEN = frozenset({"file.write", "file.append", "network.send"})
 _ONCE = frozenset({"folder.delete", "file.delete", "file.move", "tracker.start", "tracker.end", "process.run", "wait.input"})
 _MEETING = frozenset({"collective", "backward", "step"})
 _WORDS = {
@@ -24,7 +24,6 @@ _WORDS = {
     "file.write": "written to a file",
     "file.append": "appended to a file",
     "network.send": "sent",
-    "state.write": "saved",
 }
 
 
@@ -86,7 +85,7 @@ def _content(event: Event) -> Obligation:
             if _order(found[0]) > _order(worst[0]):
                 worst = found
     if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
-        status = Status.LOOP if event.shared else Status.NAMED
+        status = Status.LOOP if event.in_training else Status.NAMED
         worst = status, f"{_WORDS.get(event.kind, event.kind)} where ranks part", divergent
     return _made(event, "content", *worst)
 
@@ -120,9 +119,9 @@ def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, 
         return Status.ASSUMED, f"{words}: a time", why
     if place.kind is Kind.MAIN:
         return Status.PROVED, "", None
-    if event.shared and place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD):
+    if event.in_training and place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD):
         return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
-    if place.kind is Kind.ROUND:
+    if place.kind in (Kind.ROUND, Kind.WIDE):
         return Status.LOOP, f"{words} after the training loop, of the main process's last batch", why
     return Status.NAMED, f"{words}: {_what(place)}", why
 
