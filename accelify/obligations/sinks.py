@@ -15,6 +15,7 @@ _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "f
 _WRITTEN = frozenset({"file.write", "file.append", "network.send"})
 _ONCE = frozenset({"folder.delete", "file.delete", "file.move", "tracker.start", "tracker.end", "process.run", "wait.input"})
 _MEETING = frozenset({"collective", "backward", "step"})
+_OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of the original's"
 _WORDS = {
     "terminal.write": "printed",
     "log.write": "logged",
@@ -50,8 +51,10 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             yield _made(event, "rounds", Status.NAMED, text, counted)
         if event.kind == "backward":
             yield _loss(event)
-    elif event.kind == "schedule" and event.detail == "plain" and event.shared:
-        yield _made(event, "rounds", Status.NAMED, "the schedule counts the rounds of each process, 1/N of the original's")
+    elif event.kind == "schedule":
+        yield _meeting(event)
+        if event.detail == "plain" and event.shared:
+            yield _made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
 
 
 def _made(event: Event, demand: str, status: Status, found: str = "", reason: Reason | None = None) -> Obligation:
@@ -138,6 +141,12 @@ def _what(place: Placement) -> str:
     return f"not the original's{', unless it is ' + place.needs if place.needs else ''}"
 
 
+def _what_of_round(place: Placement) -> str:
+    if place.degree == 1:
+        return "a sum of its rows, and the gradients are averaged over the ranks"
+    return f"the original's but for the number of ranks to the power of {place.degree}"
+
+
 def _path(event: Event) -> Obligation:
     assert event.path is not None
     place = array_of(event.path)
@@ -160,10 +169,16 @@ def _loss(event: Event) -> Obligation:
     place = array_of(value)
     if event.detail == "plain" and not place.is_same:
         return _made(event, "loss", Status.NAMED, "gradients are not averaged over the ranks: a plain backward", value.why)
-    right = place.kind in (Kind.ROUND, Kind.SAME) or (
-        place.kind is Kind.LINEAR and place.degree == (1 if event.detail == "sum" else 0)
-    )
-    if right:
+    summed = event.detail == "sum"
+    if place.kind is Kind.ROUND and place.degree is None:
+        return _made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
+    if place.kind is Kind.ROUND and place.degree != int(summed):
+        text = "a mean of its rows, and the gradients are summed over the ranks" if summed else _what_of_round(place)
+        return _made(event, "loss", Status.NAMED, f"the loss is {text}", value.why)
+    if place.is_same and summed:
+        text = "the loss is the original's on every rank, and the gradients are summed over the ranks"
+        return _made(event, "loss", Status.NAMED, text, value.why)
+    if place.kind in (Kind.ROUND, Kind.SAME) or (place.kind is Kind.LINEAR and place.degree == int(summed)):
         return _made(event, "loss", Status.PROVED)
     return _made(event, "loss", Status.NAMED, f"the loss is {_what(place)}", value.why)
 
