@@ -71,7 +71,13 @@ class Iteration:
     def over_loader(self, ref: Instance, node: ast.AST) -> Iterable:
         """A loader: what one batch is to a rank."""
         if not ref.prepared:
-            return Iterable(Value(type=BATCH), shared=False)
+            found = Iterable(Value(type=BATCH), shared=False)
+            found.whole = self.run.reason(node, f"every process goes through all of `{self.run.segment(node)}`, which is not prepared")
+            return found
+        data = self.run.read(ref.wrapped.refs[0], "#data") if ref.wrapped is not None and ref.wrapped.refs else None
+        if data is not None:
+            why = self.run.reason(node, f"the ranks share out `{self.run.segment(node)}`, whose data differ between them", data)
+            return Iterable(Value(data.place, why, type=BATCH), shared=not self.run.split, rounds=same(int(not self.run.split)))
         if self.run.split:
             why = self.run.reason(node, f"this rank's share of each batch of `{self.run.segment(node)}`")
             return Iterable(Value(SHARD, why, type=BATCH), shared=False)
@@ -84,14 +90,18 @@ class Iteration:
         counter = Value(type="builtins.int")
         if inner.shared:
             counter = Value(same(1), self.run.reason(node, "counts the rounds of each process"), type="builtins.int")
-        return Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds)
+        found = Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds)
+        found.whole = inner.whole
+        return found
 
     def zipped(self, values: Sequence[Value], node: ast.AST) -> Iterable:
         """`zip`: shared out where one of them is."""
         parts = [self.over(value, node) for value in values]
         shared = next((part for part in parts if part.shared), None)
         rounds = shared.rounds if shared else SAME
-        return Iterable(self._pair([part.item for part in parts]), shared is not None, rounds)
+        found = Iterable(self._pair([part.item for part in parts]), shared is not None, rounds)
+        found.whole = next((part.whole for part in parts if part.whole is not None), None)
+        return found
 
     def counted(self, args: Sequence[Value], node: ast.AST) -> Iterable:
         """`range`: as many rounds as its bound says."""

@@ -178,9 +178,10 @@ class Bound(Ref):
 
 
 class Iterable(Ref):
-    """What a loop goes over: what one element is, and whether its rounds are shared out."""
+    """What a loop goes over: what one element is, whether its rounds are shared out, and where each rank goes through
+    all batches of a loader, why."""
 
-    __slots__ = ("elements", "item", "rounds", "shared")
+    __slots__ = ("elements", "item", "rounds", "shared", "whole")
 
     def __init__(self, item: Value, shared: bool, rounds: Placement = SAME, elements: tuple[Value, ...] = ()) -> None:
         super().__init__()
@@ -188,6 +189,7 @@ class Iterable(Ref):
         self.shared = shared
         self.rounds = rounds
         self.elements = elements
+        self.whole: Reason | None = None
 
 
 Key = tuple[Ref, str]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from accelify.domains.placement import Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.run import Event
-from accelify.heap.values import UNSET, Container, Value
+from accelify.heap.values import UNSET, Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
 _WRITTEN = frozenset({"file.write", "file.append", "network.send"})
 _ONCE = frozenset({"folder.delete", "file.delete", "file.move", "tracker.start", "tracker.end", "process.run", "wait.input"})
 _MEETING = frozenset({"collective", "backward", "step"})
+_MOST_WRITTEN = 100
 _OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of the original's"
 _WORDS = {
     "terminal.write": "printed",
@@ -35,6 +36,8 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         yield _content(event)
         if event.path is not None:
             yield _path(event)
+        if event.kind in _WRITTEN:
+            yield from _wrapped(event)
     elif event.kind in _ONCE or (event.kind == "folder.make" and not _exists_ok(event)):
         yield _once(event)
     elif event.kind == "folder.make" and event.path is not None:
@@ -49,12 +52,27 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         if event.kind == "step" and counted is not None:
             text = "an optimizer steps by a count of the rounds of each process, which are 1/N of the original's"
             yield _made(event, "rounds", Status.NAMED, text, counted)
+        if event.kind == "step" and event.detail == "bare":
+            text = "neither the optimizer nor the model whose parameters it steps is prepared: each process trains its own"
+            yield _made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
             yield _loss(event)
     elif event.kind == "schedule":
         yield _meeting(event)
         if event.detail == "plain" and event.shared:
             yield _made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
+
+
+def is_parted(event: Event) -> bool:
+    """Whether it is a backward pass whose gradients are others on each rank."""
+    return event.kind == "backward" and any(not array_of(value).is_same for value in event.shown[:1])
+
+
+def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """An Accelerator that is to accumulate gradients, and never does."""
+    if event.kind == "accumulates" and not any(other.kind == "accumulate" for other in events):
+        text = "gradients are to be accumulated, and no batch stands under `accumulate`: each one steps"
+        yield _made(event, "accumulated", Status.NAMED, text)
 
 
 def _made(event: Event, demand: str, status: Status, found: str = "", reason: Reason | None = None) -> Obligation:
@@ -141,6 +159,17 @@ def _what(place: Placement) -> str:
     return f"not the original's{', unless it is ' + place.needs if place.needs else ''}"
 
 
+def _wrapped(event: Event) -> Iterator[Obligation]:
+    """Whole models that are written: prepared, they are written with the wrapper."""
+    waiting, seen = list(event.shown), 0
+    while waiting and seen < _MOST_WRITTEN:
+        value, seen = waiting.pop(), seen + 1
+        if any(ref.kind == "module" and ref.prepared for ref in value.of(Instance)):
+            yield _made(event, "unwrapped", Status.NAMED, "a prepared model is written with its wrapper")
+            return
+        waiting += [inner for ref in value.of(Container) for name, inner in ref.fields.items() if name.startswith("[")]
+
+
 def _what_of_round(place: Placement) -> str:
     if place.degree == 1:
         return "a sum of its rows, and the gradients are averaged over the ranks"
@@ -169,6 +198,9 @@ def _loss(event: Event) -> Obligation:
     place = array_of(value)
     if event.detail == "plain" and not place.is_same:
         return _made(event, "loss", Status.NAMED, "gradients are not averaged over the ranks: a plain backward", value.why)
+    whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
+    if place.is_same and whole is not None:
+        return _made(event, "loss", Status.NAMED, "all processes train with the same batches", whole)
     summed = event.detail == "sum"
     if place.kind is Kind.ROUND and place.degree is None:
         return _made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)

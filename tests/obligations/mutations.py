@@ -19,6 +19,7 @@ ALL_BATCH = "every process trains with the whole batch: the gradients are the or
 PLAIN_NAMES = "accelify's prepared models have the names and the attributes of the plain ones"
 NO_READER = "nothing that another process wrote is read afterwards"
 GRADIENTS = "in accelify's runtime gradients are put together when backward is over"
+AT_MODEL = "Accelerate puts gradients together at the prepared model"
 ONE_OF_TWO = "accelify's runtime trains the parameters of a prepared model or optimizer alike"
 TWICE_MEAN = "the mean of what is the same on all processes is itself"
 OWN_RATE = "a script that distributes itself chooses its rate by its processes"
@@ -169,16 +170,6 @@ def factor_left_out(script: Script) -> Found:
             yield script.mutant("number of processes left out", node, [edit], *names, equivalent=OWN_RATE if rate else "")
 
 
-def factor_too_many(script: Script) -> Found:
-    """The learning rate, by the number of processes."""
-    for call in script.of(ast.Call):
-        for keyword in call.keywords:
-            if keyword.arg == "lr" and _knows_accelerator(script, call):
-                text = f"{script.segment(keyword.value)} * {_accelerator(script)}.num_processes"
-                yield script.mutant("learning rate times processes", keyword.value, [script.replace(keyword.value, text)],
-                                    *stored(script.statement(call)), equivalent=OWN_RATE if script.golden.distributed else "")
-
-
 # Backward
 
 
@@ -207,7 +198,9 @@ def _same_everywhere(script: Script, call: ast.Call) -> str:
 
 def accumulate_left_out(script: Script) -> Found:
     for call in script.calls("accumulate"):
-        yield script.mutant("accumulation left out", call, [script.replace(call, "contextlib.nullcontext()")] + [_import(script, "contextlib")])
+        made = [other for other in script.of(ast.Call) if word(other.func) == "Accelerator"]
+        edits = [script.replace(call, "contextlib.nullcontext()"), _import(script, "contextlib")]
+        yield script.mutant("accumulation left out", call, edits, reach=made)
 
 
 def _import(script: Script, name: str) -> Edit:
@@ -352,13 +345,16 @@ def prepare_left_out(script: Script) -> Found:
                 continue
             edit = script.replace(stmt, f"{left} = {script.segment(call.func)}({right})") if rest else script.delete(stmt)
             names = [name for number in group for name in words(call.args[number])]
-            yield script.mutant(f"{kind} not prepared", stmt, [edit], *names, equivalent=_as_prepared(script, kind, kinds))
+            equivalent = _as_prepared(script, kind, kinds) or (_same_everywhere(script, call) if "model" in kind else "")
+            yield script.mutant(f"{kind} not prepared", stmt, [edit], *names, equivalent=equivalent)
 
 
 def _as_prepared(script: Script, kind: str, kinds: list[str]) -> str:
     if kind in ("model", "optimizer") and not script.golden.accelerate:
         others = {"model": "optimizer", "optimizer": "model"}[kind]
         return ONE_OF_TWO if kinds.count(others) >= kinds.count(kind) else ""
+    if kind == "optimizer" and script.golden.accelerate:
+        return AT_MODEL
     return ""
 
 
@@ -465,7 +461,7 @@ def _kind_of(script: Script, node: ast.AST) -> str:
 MUTATORS: tuple[Callable[[Script], Found], ...] = (
     reduce_left_out, reduce_of_one_left_out, gather_left_out, gather_of_one_left_out, sum_and_mean_swapped, reduced_twice,
     gathered_twice, reduced_in_each_round, divided_by_another_count, weight_left_out, reset_left_out, factor_left_out,
-    factor_too_many, backward_reduction_swapped, plain_backward, accumulate_left_out, shard_left_out, print_by_all, save_by_all,
+    backward_reduction_swapped, plain_backward, accumulate_left_out, shard_left_out, print_by_all, save_by_all,
     guard_left_out, guard_turned_round, unwrap_left_out, wait_left_out, meeting_under_guard, step_under_guard, call_under_guard,
     meeting_by_a_batch, left_early, prepare_left_out, schedule_made_after_prepare, seed_by_rank,
 )  # fmt: skip
