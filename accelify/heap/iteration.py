@@ -74,7 +74,7 @@ class Iteration:
             found = Iterable(Value(type=BATCH), shared=False)
             found.whole = self.run.reason(node, f"every process goes through all of `{self.run.segment(node)}`, which is not prepared")
             return found
-        data = self.run.read(ref.wrapped.refs[0], "#data") if ref.wrapped is not None and ref.wrapped.refs else None
+        data = self._differing(ref)
         if data is not None:
             why = self.run.reason(node, f"the ranks share out `{self.run.segment(node)}`, whose data differ between them", data)
             return Iterable(Value(data.place, why, type=BATCH), shared=not self.run.split, rounds=same(int(not self.run.split)))
@@ -83,6 +83,20 @@ class Iteration:
             return Iterable(Value(SHARD, why, type=BATCH), shared=False)
         why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`")
         return Iterable(Value(ROUND_ROWS, why, type=BATCH), shared=True, rounds=same(1))
+
+    def _differing(self, ref: Instance) -> Value | None:
+        """A prepared loader's data where they are others on each rank."""
+        data = self.run.read(ref.wrapped.refs[0], "#data") if ref.wrapped is not None and ref.wrapped.refs else None
+        if data is None or data.place.kind is Kind.OWN:
+            return data
+        for one in data.of(Instance):
+            get = self.engine.attributes.method(one, "__getitem__")
+            if get is not None:
+                with self.run.quiet():
+                    item = self.engine.calls.call_function(get, [Value(refs=(one,)), Value(type="builtins.int")], {}, get.node)
+                if array_of(item).kind is Kind.OWN:
+                    return item.placed(array_of(item))
+        return None
 
     def enumerated(self, value: Value, node: ast.AST) -> Iterable:
         """`enumerate`: the counter of a loop whose rounds are shared out counts those of one rank."""

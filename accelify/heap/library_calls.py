@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import (
     CLOCK,
     ROUND,
+    ROUND_ROWS,
     SAME,
+    SHARD,
     Kind,
     Placement,
     function,
@@ -19,7 +21,7 @@ from accelify.domains.placement import (
     wide,
 )
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value, worst
-from accelify.heap.values import NONE, UNSET, Bound, Container, Guard, Instance, Library, Value, constant
+from accelify.heap.values import NONE, OTHERS_FLAG, UNSET, Bound, Container, Guard, Instance, Library, Value, constant
 from accelify.knowledge import Argument, Row
 
 if TYPE_CHECKING:
@@ -155,9 +157,12 @@ class LibraryCalls:
             if row.path and not paths and not shown:
                 return self._transfers[row.transfer](row, args, keywords, node)  # no file is named
             guards = []
+            made_bar = row.effect == "bar.show" and row.transfer in ("iterates", "new")
+            if made_bar and _is_for_others(keywords.get("disable")):
+                guards.append(Guard("main", self.run.reason(node, "the bars of the other processes are off")))
             if row.effect == "log.write" and self.run.logs_once:
                 guards.append(Guard("main", self.run.reason(node, "the loggers of the other processes are silent")))
-            self.run.meet(row.effect, node, name, shown, paths[0] if paths else None, guards=guards)
+            self.run.meet(row.effect, node, name, shown, paths[0] if paths else None, guards=guards, detail="made" if made_bar else "")
         result = self._transfers[row.transfer](row, args, keywords, node)
         if row.effect == "random.seed":
             result = self._seeded(result, args, node, receiver)
@@ -198,7 +203,7 @@ class LibraryCalls:
         operands = [*args, *keywords.values()]
         places = [array_of(value) for value in operands]
         rowwise = row.transfer in ("rows", "linear") or (row.transfer == "reduce" and not self._over_rows(row, args, keywords))
-        place = function(places, rowwise=rowwise, linearly=row.transfer == "linear")
+        place = _of_shape(row, operands) or function(places, rowwise=rowwise, linearly=row.transfer == "linear")
         made = self.run.made(node, place, *operands, type_=row.returns)
         if row.transfer == "linear" and operands and operands[0].of(Container):
             # An array of what rounds put into a list: its sum and mean are still those of the list.
@@ -279,7 +284,7 @@ class LibraryCalls:
 
     def _draw(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         places = [array_of(value) for value in [*args, *keywords.values()]]
-        place = function(places, rowwise=True)
+        place = _of_shape(row, [*args, *keywords.values()]) or function(places, rowwise=True)
         text = f"`{self.run.segment(node)}` draws random numbers"
         differing = self._generated(keywords)
         if differing is not None and place.is_same and not self.run.in_shared_loop():
@@ -293,6 +298,7 @@ class LibraryCalls:
         differing = [value for value in args[int(receiver) :] if not array_of(value).is_uniform]
         if not differing:
             return result
+        self.run.seeded_apart = True
         why = self.run.reason(node, f"`{self.run.segment(node)}` seeds each process with another number", *differing)
         if not receiver:
             self.run.seeded = why
@@ -343,7 +349,7 @@ class LibraryCalls:
         if row.kind == "optimizer":
             stepped = [value for ref in first.of(Instance) if (value := self.run.read(ref, "#of")) is not None]
             self.run.store.set(made, "#of", stepped[0] if stepped else None)
-        if row.kind == "loader" and first.place.kind is Kind.OWN:
+        if row.kind == "loader" and self.run.seeded_apart and (first.refs or first.place.kind is Kind.OWN):
             self.run.store.set(made, "#data", first)
         if row.kind == "scheduler":
             counted = [v for v in [*args, *keywords.values()] if array_of(v).kind is Kind.SAME and not array_of(v).is_same]
@@ -414,4 +420,24 @@ class LibraryCalls:
         return self.run.segment(getattr(node, "func", node))
 
 
+def _is_for_others(disable: Value | None) -> bool:
+    """Whether `disable` keeps the bars of all processes but the main one off, or every bar."""
+    return disable is not None and (disable.type == OTHERS_FLAG or disable.const is True)
 
+
+def _of_shape(row: Row, operands: Args) -> Placement | None:
+    """What a function that makes an array gives where its shape counts the samples of a batch: rows of the batch."""
+    if row.place != "device" or row.transfer not in ("pure", "draw"):
+        return None
+    counts = [inner for value in operands for inner in _parts(value) if not array_of(inner).is_same]
+    if not counts or any(inner.type != "builtins.int" for inner in counts):
+        return None
+    places = {array_of(inner) for inner in counts}
+    if places == {linear(1)}:
+        return SHARD
+    return ROUND_ROWS if places == {Placement(Kind.ROUND, 1)} else None
+
+
+def _parts(value: Value) -> list[Value]:
+    containers = value.of(Container)
+    return [inner for ref in containers for name, inner in ref.fields.items() if name.startswith("[")] if containers else [value]

@@ -91,6 +91,8 @@ class Run:
     logs_once: bool = False
     # Why random numbers are others on each rank, once a seed says so.
     seeded: Reason | None = None
+    # Whether any seed differs between ranks, a generator's too.
+    seeded_apart: bool = False
     steps: int = 0
     # How many events were met, recorded or not.
     met: int = 0

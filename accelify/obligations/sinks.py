@@ -82,7 +82,7 @@ def _made(event: Event, demand: str, status: Status, found: str = "", reason: Re
 
 def _once(event: Event) -> Obligation:
     kinds = {guard.kind for guard in event.guards}
-    if "main" in kinds or event.kind == "bar.show":
+    if "main" in kinds or (event.kind == "bar.show" and event.detail != "made"):
         return _made(event, "once", Status.PROVED)
     return _made(event, "once", Status.NAMED, f"`{event.name}` is done by every process")
 

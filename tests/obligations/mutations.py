@@ -251,9 +251,9 @@ def unwrap_left_out(script: Script) -> Found:
 
 
 def wait_left_out(script: Script) -> Found:
-    reads = any(word(call.func) in ("load", "listdir", "exists") for call in script.of(ast.Call)
-                if any(call.lineno > other.lineno for other in script.calls("wait_for_everyone")))
     for call in script.calls("wait_for_everyone"):
+        reads = any(word(other.func) in ("load", "listdir", "exists") and other.lineno > call.lineno
+                    and script.around(other, *FUNCTIONS) is script.around(call, *FUNCTIONS) for other in script.of(ast.Call))
         yield script.mutant("wait left out", call, [script.delete(script.statement(call))], equivalent="" if reads else NO_READER)
 
 
@@ -321,7 +321,7 @@ def left_early(script: Script) -> Found:
             if script.around(stmt, *FUNCTIONS) is not None:
                 yield script.mutant("return by a batch", stmt, [script.after(stmt, test, "    return None")], *names, equivalent=same)
             yield script.mutant("an exception passed over by one rank", stmt,
-                                script.wrapped(stmt, "try:", "except RuntimeError:", "    continue"), *names)
+                                script.wrapped(stmt, "try:", "except RuntimeError:", "    continue"), *names, equivalent=same)
 
 
 # Preparation
