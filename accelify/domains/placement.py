@@ -7,7 +7,8 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
     SAME(d)    equal on all ranks; the original's is N**d times it. d is None where no power of N leads to it
     SHARD      rows: the original's are those of all ranks, one after the other
     ROUND      of this rank's iteration of a loop whose rounds are shared out; any function of it is one of the
-               original's rounds too. `rows` says that it has the batch's rows
+               original's rounds too. `rows` says that it has the batch's rows; `degree` is the exponent of samples
+               (a sum or a count 1, a mean 0), None where it is neither
     WIDE(s)    of the iterations of all ranks together, equal on all ranks; `degree` is the exponent of samples
                (a sum or a count 1, a mean 0)
     SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows
@@ -124,7 +125,9 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
     rows = any(place.rows for place in found) and (rowwise or linearly)
     rest = kinds - {Kind.SAME}
     if rest == {Kind.ROUND}:
-        return Placement(Kind.ROUND, rows=rows)
+        degrees = {place.degree for place in found if place.kind is Kind.ROUND}
+        plain = linearly or degrees == {0}
+        return Placement(Kind.ROUND, degrees.pop() if plain and len(degrees) == 1 else None, rows)
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
         return SAMPLE
     if rest == {Kind.WIDE}:
@@ -170,6 +173,9 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         if part.degree is None or other.degree is None or (sign < 0 and left is not part):
             return wide(None)
         return wide(part.degree - sign * other.degree)
+    if Kind.ROUND in (left.kind, right.kind) and {left.kind, right.kind} <= {Kind.ROUND, Kind.SAME}:
+        # What is N times the original's, or 1/N of it, changes what a round's figure is part of as samples do.
+        return Placement(Kind.ROUND, _sum(left.degree, right.degree, sign), left.rows or right.rows)
     if right.is_same and left.kind is Kind.SHARD:
         return left
     if left.is_same and right.kind is Kind.SHARD and sign > 0:
@@ -193,7 +199,9 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         return function((place,), rowwise=True, linearly=operation in ("sum", "mean"))
     samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
     if place.kind is Kind.ROUND:
-        return ROUND
+        if not place.rows:
+            return place if operation in ("sum", "mean") else Placement(Kind.ROUND, None)
+        return Placement(Kind.ROUND, None if samples is None else _sum(place.degree, samples, 1))
     if place.kind is Kind.WIDE:
         if place.rows:
             return wide(samples if operation not in ("max", "min", "any", "all") else 0)
@@ -245,11 +253,12 @@ def joined(left: Placement, right: Placement) -> Placement:
         if left.kind is Kind.SAME:
             return UNRELATED
         if left.kind is Kind.ROUND:
-            return ROUND
+            return Placement(Kind.ROUND, left.degree if left.degree == right.degree else None)
         if left.kind is Kind.WIDE:
             return wide(None)
     if Kind.ROUND in (left.kind, right.kind) and Kind.SAME in (left.kind, right.kind):
-        return ROUND
+        degree = left.degree if left.kind is Kind.ROUND else right.degree
+        return Placement(Kind.ROUND, degree)
     first = left if left.kind in (Kind.OWN, Kind.MAIN) else right
     return first if first.kind in (Kind.OWN, Kind.MAIN) else own("put together first")
 
@@ -277,6 +286,8 @@ def gathered(place: Placement) -> Placement:
         return SAME
     if place.kind in (Kind.SAME, Kind.LINEAR):
         return Placement(Kind.PARTS, place.degree)
+    if place.kind in (Kind.WIDE, Kind.PARTS):
+        return own("gathered once")
     return UNRELATED if place.kind in (Kind.OWN, Kind.MAIN, Kind.EXTREME) else place
 
 

@@ -79,12 +79,32 @@ class Iteration:
     def over_loader(self, ref: Instance, node: ast.AST) -> Iterable:
         """A loader: what one batch is to a rank."""
         if not ref.prepared:
-            return Iterable(Value(type=BATCH), shared=False)
+            found = Iterable(Value(type=BATCH), shared=False)
+            found.whole = self.run.reason(node, f"every process goes through all of `{self.run.segment(node)}`, which is not prepared")
+            return found
+        data = self._differing(ref)
+        if data is not None:
+            why = self.run.reason(node, f"the ranks share out `{self.run.segment(node)}`, whose data differ between them", data)
+            return Iterable(Value(data.place, why, type=BATCH), shared=not self.run.split, rounds=same(int(not self.run.split)))
         if self.run.split:
             why = self.run.reason(node, f"this rank's share of each batch of `{self.run.segment(node)}`")
             return Iterable(Value(SHARD, why, type=BATCH), shared=False)
         why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`")
         return Iterable(Value(ROUND_ROWS, why, type=BATCH), shared=True, rounds=same(1))
+
+    def _differing(self, ref: Instance) -> Value | None:
+        """A prepared loader's data where they are others on each rank."""
+        data = self.run.read(ref.wrapped.refs[0], "#data") if ref.wrapped is not None and ref.wrapped.refs else None
+        if data is None or data.place.kind is Kind.OWN:
+            return data
+        for one in data.of(Instance):
+            get = self.engine.attributes.method(one, "__getitem__")
+            if get is not None:
+                with self.run.quiet():
+                    item = self.engine.calls.call_function(get, [Value(refs=(one,)), Value(type="builtins.int")], {}, get.node)
+                if array_of(item).kind is Kind.OWN:
+                    return item.placed(array_of(item))
+        return None
 
     def enumerated(self, value: Value, node: ast.AST) -> Iterable:
         """`enumerate`: the counter of a loop whose rounds are shared out counts those of one rank."""
@@ -94,7 +114,9 @@ class Iteration:
             counter = Value(same(1), self.run.reason(node, "counts the rounds of each process"), type="builtins.int")
         if inner.samples.kind is Kind.WIDE:
             counter = Value(SAMPLE, inner.item.why, type="builtins.int")
-        return Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds, (), inner.samples)
+        found = Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds, (), inner.samples)
+        found.whole = inner.whole
+        return found
 
     def zipped(self, values: Sequence[Value], node: ast.AST) -> Iterable:
         """`zip`: shared out where one of them is."""
@@ -103,7 +125,9 @@ class Iteration:
         samples = next((part for part in parts if not part.samples.is_same), None)
         rounds = shared.rounds if shared else samples.rounds if samples else SAME
         rows = samples.samples if samples else SAME
-        return Iterable(self._pair([part.item for part in parts]), shared is not None, rounds, (), rows)
+        found = Iterable(self._pair([part.item for part in parts]), shared is not None, rounds, (), rows)
+        found.whole = next((part.whole for part in parts if part.whole is not None), None)
+        return found
 
     def counted(self, args: Sequence[Value], node: ast.AST) -> Iterable:
         """`range`: as many rounds as its bound says."""

@@ -355,6 +355,7 @@ class Loops:
         written: Written = {}
         deltas: dict[Key, Value | None] = {}
         with run.loop(node, over.shared, over.samples) as loop:
+            loop.whole = over.whole
             for number in range(_MOST_PASSES):
                 events = len(run.events)
                 run.store.begin(of_round=False)

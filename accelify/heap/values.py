@@ -179,9 +179,10 @@ class Bound(Ref):
 
 class Iterable(Ref):
     """What a loop goes over: what one element is, and whether its rounds are shared out; `samples` is what the rows are
-    that it goes over one by one, SAME where it goes over something else."""
+    that it goes over one by one, SAME where it goes over something else, `whole` why each rank goes through all batches
+    of a loader, where it does."""
 
-    __slots__ = ("elements", "item", "rounds", "samples", "shared")
+    __slots__ = ("elements", "item", "rounds", "samples", "shared", "whole")
 
     def __init__(
         self,
@@ -197,6 +198,7 @@ class Iterable(Ref):
         self.rounds = rounds
         self.samples = samples
         self.elements = elements
+        self.whole: Reason | None = None
 
 
 Key = tuple[Ref, str]
