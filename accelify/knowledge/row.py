@@ -24,7 +24,7 @@ PLACES = "host, device, default, or like:0 with the position of an argument"
 
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 # A name of a row: dotted, `?` for a receiver of unknown type, one `*` in the last word.
-_NAME = re.compile(r"(?:\?\.|[^\W\d]\w*\.)*(?:[^\W\d]\w*|\w*\*\w*)")
+_NAME = re.compile(r"(?:\?\.|[^\W\d]\w*\.)*(?:[^\W\d]\w*|\w*(?:\*\w*)+)")
 _ARGUMENT = re.compile(r"(?:(?P<position>\d+)(?:/|$))?(?P<name>[^\W\d]\w*)?")
 _PLACE = re.compile(r"host|device|default|like:\d+")
 
@@ -69,7 +69,7 @@ class Row:
     mutates: tuple[Argument, ...] = ()
     axis: Argument | None = None
     returns: str = ""
-    """Dotted name of the result's type; for `new`, the class itself."""
+    """Dotted name of the result's type; for `new`, the class itself; `self` is the type of the receiver."""
     place: str = ""
     """Where the result lies: host, device (argument device=), like:0 (with that argument), default."""
     note: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from accelify.knowledge.row import Row, RowError, is_name, parse_row
@@ -22,6 +23,9 @@ class Table:
     starred: dict[str, list[str]] = field(default_factory=dict)
     """Names with `*` inside the last word, by what stands before that word."""
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Bases by class; the last word of a class may have `*`, which covers names that begin with a capital."""
+    families: dict[str, list[str]] = field(default_factory=dict)
+    """Classes with `*`, by what stands before the last word."""
     aliases: dict[str, str] = field(default_factory=dict)
 
     def where(self, line: int) -> str:
@@ -39,13 +43,18 @@ class Table:
         name, _, others = text.partition("(" if word == "class" else "=")
         name = name.strip()
         names = tuple(part.strip() for part in others.strip(" )").split(",") if part.strip())
-        if not all(map(is_name, (name, *names))) or (word == "alias" and len(names) != 1):
+        family = word == "class" and "*" in name
+        if not all(map(is_name, (name.replace("*", "X") if family else name, *names))) or (
+            word == "alias" and len(names) != 1
+        ):
             form = "class a.b(c.d)" if word == "class" else "alias a.b = c.d"
             raise RowError(f"{self.where(line)}: {word} {text}: write {form}, in dotted names.")
-        if word == "class":
-            self.classes[name] = names
-        else:
+        if word == "alias":
             self.aliases[name] = names[0]
+            return
+        self.classes[name] = names
+        if family:
+            self.families.setdefault(name.rpartition(".")[0], []).append(name)
 
 
 def read_table(text: str, file: str) -> Table:
@@ -113,6 +122,11 @@ class Knowledge:
         for table in self._of(name):
             if name in table.classes:
                 return table.classes[name]
+        parent, _, last = name.rpartition(".")
+        if last[:1].isupper():
+            for table in self._of(name):
+                if family := _closest(table.families.get(parent, ()), name):
+                    return table.classes[family]
         return ()
 
     def canonical(self, name: str) -> str:
@@ -162,10 +176,11 @@ class Knowledge:
             if name in seen:
                 continue
             seen.append(name)
-            if row := self._exact(f"{name}.{method}"):
-                return row
-            if self._is_class(name) and (row := self._starred(name, method) or self._exact(f"{name}.*")):
-                return row
+            row = self._exact(f"{name}.{method}")
+            if row is None and self._is_class(name):
+                row = self._starred(name, method) or self._exact(f"{name}.*")
+            if row is not None:
+                return replace(row, returns=type_name) if row.returns == "self" else row
             waiting += map(self.canonical, self.bases(name))
         return None
 
@@ -177,16 +192,11 @@ class Knowledge:
 
     def _starred(self, parent: str, last: str) -> Row | None:
         """The row with `*` inside its last word that fits with the most letters."""
-        best = ""
-        for table in self._of(parent):
-            for name in table.starred.get(parent, ()):
-                before, _, after = name[len(parent) + 1 :].partition("*")
-                fits = len(last) >= len(before) + len(after)
-                if fits and last.startswith(before) and last.endswith(after) and len(name) > len(best):
-                    best = name
+        name = f"{parent}.{last}"
+        best = max((_closest(table.starred.get(parent, ()), name) for table in self._of(parent)), key=len)
         row = self._exact(best) if best else None
         if row is not None and row.transfer == "new":
-            row = replace(row, returns=row.returns or f"{parent}.{last}")
+            row = replace(row, returns=row.returns or name)
         return row
 
     def _exact(self, name: str) -> Row | None:
@@ -199,13 +209,18 @@ class Knowledge:
                 return row
         return None
 
-    def _of(self, name: str) -> Iterable[Table]:
+    def _of(self, name: str) -> tuple[Table, ...]:
         """The tables that can say something of a name: the user's, and its library's."""
         library = name.partition(".")[0]
         if library not in self._tables:
             self._tables[library] = _shipped(library)
         table = self._tables[library]
         return (self._users,) if table is None else (self._users, table)
+
+
+def _closest(patterns: Iterable[str], name: str) -> str:
+    """The longest of the patterns that fit a name; empty where none does."""
+    return max((pattern for pattern in patterns if fnmatchcase(name, pattern)), key=len, default="")
 
 
 def _shipped(library: str) -> Table | None:
