@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-TRANSFERS = (
-    "same pure rows linear identity sum mean max min any all count reduce loss cat size draw clock own mix "
-    "iterates new none read unknown"
-).split()
+TRANSFERS = {
+    "same": "equal on all ranks, whatever the arguments",
+    "pure": "a function of its arguments, with no relation between their rows and those of the result",
+    "rows": "row by row: a row of the result depends on the same row of the arguments",
+    "linear": "row by row, and linear: sums and means pass through it",
+    "identity": "gives back its receiver or first argument itself",
+    "sum": "adds up over an axis, or over everything",
+    "mean": "the mean over an axis, or over everything",
+    "max": "the maximum over an axis, or over everything",
+    "min": "the minimum over an axis, or over everything",
+    "any": "whether one is true, over an axis or over everything",
+    "all": "whether all are true, over an axis or over everything",
+    "count": "how many there are, over an axis or over everything",
+    "reduce": "a figure of all rows that is not put together from those of parts by adding: median, std, norm",
+    "loss": "the mean over rows, unless reduction= says sum or none",
+    "cat": "puts the elements of a list together along an axis",
+    "size": "how large its argument is",
+    "draw": "random numbers",
+    "clock": "what the clock says",
+    "own": "another value on each rank, by its nature",
+    "mix": "a row of the result depends on other rows of the arguments",
+    "iterates": "an iterable with the elements of its first argument",
+    "new": "makes an object",
+    "none": "returns nothing",
+    "read": "the content of a file, the same on all ranks as long as the path is",
+    "unknown": "nothing is known of the result",
+}
+"""What becomes of the arguments, with what each word says."""
 EFFECTS = (
     "terminal.write bar.show log.write file.write file.append file.read file.delete file.move folder.make "
     "folder.delete folder.list tracker.start tracker.log tracker.end network.get network.send process.run "
@@ -130,7 +155,7 @@ def _senseless(row: Row) -> str:
     return ""
 
 
-def _one_of(what: str, allowed: list[str]) -> Any:
+def _one_of(what: str, allowed: Sequence[str]) -> Any:
     def read(value: str, wrong: Any) -> str:
         if value not in allowed:
             raise wrong(f"{value!r} is no {what}: write one of {', '.join(allowed)}.")
