@@ -27,7 +27,7 @@ def nearest_section(folder: Path) -> tuple[Any, Path] | None:
         try:
             section = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("accelify")
         except (OSError, ValueError) as error:
-            raise SourceError(f"{file} cannot be read ({error}): mend it.", file) from None
+            raise SourceError(f"{file} cannot be read ({error}): correct it.", file) from None
         if section is not None:
             return section, file
     return None
@@ -71,7 +71,7 @@ def _of_file(rows: Path, configured_in: Path) -> dict[str, str]:
         text = rows.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise SourceError(
-            f"{rows}, the models of [tool.accelify] in {configured_in}, cannot be read ({error}): mend it.",
+            f"{rows}, the models of [tool.accelify] in {configured_in}, cannot be read ({error}): correct it.",
             rows,
         ) from None
     if wrong := problems(text, str(rows)):
