@@ -64,12 +64,14 @@ def test_what_is_proved_and_what_is_not(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_row_of_the_users_shortens_the_list(run: Run, tmp_path: Path) -> None:
-    script = _project(tmp_path)
-    before = _proof(run, script)
-    (tmp_path / "pyproject.toml").write_text(
+    plain, taught = tmp_path / "plain", tmp_path / "taught"
+    plain.mkdir()
+    taught.mkdir()
+    before = _proof(run, _project(plain))
+    (taught / "pyproject.toml").write_text(
         '[tool.accelify.models]\n"mylogger.send" = "none effect=log.write content=*"\n'
     )
-    proof = _proof(run, script)
+    proof = _proof(run, _project(taught))
     assert not any("mylogger" in assumption["text"] for assumption in proof["assumptions"])  # type: ignore[attr-defined]
     # That it is logged once, and what.
     assert proof["proved"] == before["proved"] + 2  # type: ignore[operator]
