@@ -8,9 +8,10 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
     SHARD      rows: the original's are those of all ranks, one after the other
     ROUND(d)   of this rank's iteration of a loop whose rounds are shared out, which is one of the original's; the
                original's is N**d times it. d is None where no power of N leads to it. `rows` says that it has the
-               batch's rows
+               batch's rows, `samples` is its exponent of them (a sum or a count 1, a mean 0), None where it is neither
     WIDE(d)    of the iterations of all ranks together, equal on all ranks: N**d times the mean over those iterations
                (a sum or a count 1, a mean 0). With `rows` the rows of all of them, one after the other (d is 0)
+    SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows
     LINEAR(d)  the original's is N**d times the average over the ranks
     PARTS(d)   the values of all ranks in a row; their mean is SAME(d)
     EXTREME    the largest or smallest over the ranks is the original's; `needs` says which, where that is known
@@ -41,6 +42,7 @@ class Kind(StrEnum):
     SHARD = "shard"
     ROUND = "round"
     WIDE = "wide"
+    SAMPLE = "sample"
     LINEAR = "linear"
     PARTS = "parts"
     EXTREME = "extreme"
@@ -59,6 +61,7 @@ class Placement:
     needs: str = ""
     even: bool = False
     phase: str = ""
+    samples: int | None = 0
 
     @property
     def is_same(self) -> bool:
@@ -75,12 +78,13 @@ SAME = Placement(Kind.SAME)
 ROUND = Placement(Kind.ROUND)
 ROUND_ROWS = Placement(Kind.ROUND, rows=True)
 SHARD = Placement(Kind.SHARD, rows=True)
+SAMPLE = Placement(Kind.SAMPLE)
 WIDE_ROWS = Placement(Kind.WIDE, rows=True)
 MAIN = Placement(Kind.MAIN)
 CLOCK = Placement(Kind.CLOCK)
 OWN = Placement(Kind.OWN)
 UNRELATED = Placement(Kind.SAME, None)
-_UNIFORM = frozenset({Kind.SAME, Kind.WIDE, Kind.PARTS})
+_UNIFORM = frozenset({Kind.SAME, Kind.WIDE, Kind.SAMPLE, Kind.PARTS})
 _TOGETHER = "put together first"
 BEFORE, AFTER = "before", "after"
 P = ParamSpec("P")
@@ -184,7 +188,9 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
     rows = any(place.rows for place in found) and (rowwise or linearly)
     even = not scaled and all(place.even for place in found)
     if rest == {Kind.ROUND}:
-        return _of_rounds(found, rows, linearly and not scaled, even)
+        return replace(_of_rounds(found, rows, linearly and not scaled, even), samples=_samples(found, linearly))
+    if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
+        return SAMPLE
     if rest == {Kind.WIDE}:
         return _of_all_rounds(found, rows, linearly and not scaled, even)
     if rest <= _UNIFORM:
@@ -204,6 +210,11 @@ def _of_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -
     degrees = {place.degree for place in found}
     exact = degrees == {0} or (linearly and len(degrees) == 1)
     return Placement(Kind.ROUND, degrees.pop() if exact else None, rows, even=even)
+
+
+def _samples(found: list[Placement], linearly: bool) -> int | None:
+    exponents = {place.samples for place in found if place.kind is Kind.ROUND}
+    return exponents.pop() if len(exponents) == 1 and (linearly or exponents == {0}) else None
 
 
 def _of_all_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
@@ -246,7 +257,8 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         return _scaled(right, left, sign)
     if Kind.ROUND in kinds and kinds <= {Kind.ROUND, Kind.SAME}:
         even = all(place.even or place.is_same for place in (left, right))
-        return Placement(Kind.ROUND, _sum(left.degree, right.degree, sign), rows, even=even)
+        samples = _sum(left.samples, right.samples, sign)
+        return Placement(Kind.ROUND, _sum(left.degree, right.degree, sign), rows, even=even, samples=samples)
     if Kind.WIDE in kinds and kinds <= {Kind.WIDE, Kind.SAME} and not rows:
         return _of_means(left, right, sign)
     if Kind.EXTREME in kinds and SAME in (left, right) and (sign > 0 or right.is_same):
@@ -292,9 +304,10 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         return function((place,), rowwise=True, linearly=linearly)
     samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
     if operation == "count" and place.rows and place.kind in (Kind.ROUND, Kind.WIDE):
-        return Placement(place.kind, int(place.kind is Kind.WIDE), even=True)
+        return Placement(place.kind, int(place.kind is Kind.WIDE), even=True, samples=int(place.kind is Kind.ROUND))
     if place.kind is Kind.ROUND:
-        return of_round(place.degree if linearly or place.degree == 0 else None)
+        exponent = None if not linearly else _sum(place.samples, samples if place.rows else 0, 1)
+        return replace(of_round(place.degree if linearly or place.degree == 0 else None), samples=exponent)
     if place.kind is Kind.WIDE:
         if place.rows:
             return wide(samples if place.degree == 0 else None)
@@ -311,16 +324,23 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
     return function((place,), linearly=linearly)
 
 
-def accumulated(head: Placement | None, delta: Placement, shared: bool) -> Placement:
+def accumulated(head: Placement | None, delta: Placement, shared: bool, samples: Placement = SAME) -> Placement:
     """A value that a loop adds something to in each round, after the loop.
 
     Args:
         head: before the loop; None where it was nothing (zero).
         delta: what one round adds.
         shared: whether the rounds of the loop are shared out among the ranks.
+        samples: what the rows are that the loop goes over one by one, SAME where it goes over something else.
     """
     total = delta
-    if shared and delta.phase:
+    if samples.kind is Kind.WIDE and delta.kind in (Kind.SAME, Kind.SAMPLE):
+        total = wide(1) if delta.kind is Kind.SAMPLE or delta.degree == 0 else wide(None)
+    elif samples.kind is Kind.SHARD and delta.kind in (Kind.SAME, Kind.SHARD):
+        total = linear(1 if delta.kind is Kind.SHARD else None if delta.degree is None else delta.degree + 1)
+    elif samples.kind is Kind.ROUND and delta.kind is Kind.SAME:
+        total = replace(of_round(0 if delta.degree == 0 else None), samples=1)
+    elif shared and delta.phase:
         # It grows from round to round, by other steps than the original's.
         total = UNRELATED if delta.is_uniform else own(_TOGETHER)
     elif delta.kind is Kind.EXTREME:
@@ -346,13 +366,14 @@ def joined(left: Placement, right: Placement) -> Placement:
         return left
     if left.kind is right.kind and left.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE):
         exact = left.degree == right.degree and (left.rows == right.rows or left.kind is Kind.ROUND)
-        return Placement(left.kind, left.degree if exact else None, left.rows and right.rows)
+        samples = left.samples if left.samples == right.samples else None
+        return Placement(left.kind, left.degree if exact else None, left.rows and right.rows, samples=samples)
     for kind in (Kind.OWN, Kind.CLOCK):
         if kind in (left.kind, right.kind):
             return left if left.kind is kind else right
     for one, other in ((left, right), (right, left)):
         if other.kind is Kind.SAME and one.kind in (Kind.ROUND, Kind.WIDE):
-            return Placement(one.kind, 0 if one.degree == other.degree == 0 else None)
+            return Placement(one.kind, 0 if one.degree == other.degree == 0 else None, samples=one.samples)
         if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME) or one == linear(0)):
             return one
     return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)

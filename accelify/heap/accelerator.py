@@ -45,6 +45,8 @@ def accelerate_call(
     """A call of a name of the runtime's: an Accelerator, a state, or one of its functions."""
     if word in _STATES:
         made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
+        if any(word.startswith("gradient_accumulation") for word in keywords):
+            run.meet("accumulates", node, "Accelerator")
         split = keywords.get("split_batches")
         if split is not None and split.const is True:
             run.split = True
@@ -116,6 +118,8 @@ def accelerator_method(
         return made[0] if len(made) == 1 else _tuple(run, made)
     if name == "split_between_processes":
         return Value(Placement(run_share(run), rows=True), run.reason(node, "this rank's share"))
+    if name == "accumulate":
+        run.meet("accumulate", node, "accelerator.accumulate")
     if name in _WAITS:
         run.meet("collective", node, f"accelerator.{name}")
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
@@ -157,6 +161,7 @@ def prepared(run: Run, value: Value, node: ast.AST) -> Value:
             made = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
             made.prepared = True
             made.wrapped = Value(refs=(ref,))
+            run.store.set(ref, "#prepared", constant(True))
             refs.append(made)
         elif isinstance(ref, Container):
             inside = container(run, ref.type)

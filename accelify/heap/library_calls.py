@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import (
     CLOCK,
     ROUND,
+    ROUND_ROWS,
     SAME,
+    SHARD,
     Kind,
     Placement,
     function,
@@ -20,7 +22,20 @@ from accelify.domains.placement import (
     wide,
 )
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value, worst
-from accelify.heap.values import NONE, PAIR, UNSET, Bound, Container, Guard, Instance, Library, Value, constant, is_zero
+from accelify.heap.values import (
+    NONE,
+    OTHERS_FLAG,
+    PAIR,
+    UNSET,
+    Bound,
+    Container,
+    Guard,
+    Instance,
+    Library,
+    Value,
+    constant,
+    is_zero,
+)
 from accelify.knowledge import Argument, Row
 
 if TYPE_CHECKING:
@@ -96,13 +111,31 @@ class LibraryCalls:
             kind = "schedule" if instance.kind == "scheduler" else "step"
             length = self.run.read(instance, "#length")
             detail = "prepared" if instance.prepared else "own rounds" if length is not None else "plain"
+            if detail == "plain" and self._is_bare(instance):
+                detail = "bare"
             self.run.meet(kind, node, f"{instance.kind}.step", args, detail=detail)
             return NONE
+        if name == "parameters" and instance is not None and instance.kind == "module":
+            return self._parameters(receiver, node)
         type_ = self._type_of(receiver, instance)
+        if type_ == "builtins.str":
+            # A text made of others shows what they show.
+            return self.engine.expressions.text(node, [receiver, *args, *keywords.values()])
         row = self.run.knowledge.method(type_ or None, name)
         if row is None or row.transfer == "unknown":
             return self._unknown_method(receiver, instance, name, args, keywords, node)
         return self._by_row(row, name, [receiver, *args], keywords, node, receiver=True)
+
+    def _is_bare(self, optimizer: Instance) -> bool:
+        """Whether it steps parameters of models none of which is prepared."""
+        stepped = self.run.read(optimizer, "#of")
+        models = stepped.of(Instance) if stepped is not None else []
+        return any(not model.prepared and self.run.read(model, "#prepared") is None for model in models)
+
+    def _parameters(self, receiver: Value, node: ast.AST) -> Value:
+        made = self.run.allocate((node, "parameters"), lambda: Instance(None, "", "parameters"))
+        self.run.store.set(made, "#of", receiver)
+        return Value(refs=(made,))
 
     def _silenced(self, name: str) -> None:
         if name in _SILENCING and any(guard.kind == "others" for guard in self.run.guards):
@@ -143,10 +176,15 @@ class LibraryCalls:
             if row.path and not paths and not shown:
                 return self._transfers[row.transfer](row, args, keywords, node)  # no file is named
             guards = []
+            made_bar = row.effect == "bar.show" and row.transfer in ("iterates", "new")
+            if made_bar and _is_for_others(keywords.get("disable")):
+                guards.append(Guard("main", self.run.reason(node, "the bars of the other processes are off")))
             if row.effect == "log.write" and self.run.logs_once:
                 guards.append(Guard("main", self.run.reason(node, "the loggers of the other processes are silent")))
-            self.run.meet(row.effect, node, name, shown, paths[0] if paths else None, guards=guards)
+            self.run.meet(row.effect, node, name, shown, paths[0] if paths else None, guards=guards, detail="made" if made_bar else "")
         result = self._transfers[row.transfer](row, args, keywords, node)
+        if row.effect == "random.seed":
+            result = self._seeded(result, args, node, receiver)
         if row.mutates:
             self._mutate(row, result, args, keywords, node, shift)
         if row.returns and not result.type and result.const is UNSET:
@@ -187,7 +225,7 @@ class LibraryCalls:
         operands = [*args, *keywords.values()]
         places = [array_of(value) for value in operands]
         rowwise = row.transfer in ("rows", "linear") or (row.transfer == "reduce" and not self._over_rows(row, args, keywords))
-        place = function(places, rowwise=rowwise, linearly=row.transfer == "linear")
+        place = _of_shape(row, operands) or function(places, rowwise=rowwise, linearly=row.transfer == "linear")
         made = self.run.made(node, place, *operands, type_=row.returns)
         if row.transfer == "linear" and operands and operands[0].of(Container):
             # An array of what rounds put into a list: its sum and mean are still those of the list.
@@ -271,11 +309,36 @@ class LibraryCalls:
 
     def _draw(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         places = [array_of(value) for value in [*args, *keywords.values()]]
-        place = function(places, rowwise=True)
+        place = _of_shape(row, [*args, *keywords.values()]) or function(places, rowwise=True)
         text = f"`{self.run.segment(node)}` draws random numbers"
+        differing = self._generated(keywords)
+        if differing is not None and place.is_same and not self.run.in_shared_loop():
+            return Value(own("drawn with one seed"), self.run.reason(node, text, differing), type=row.returns)
         if self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND):
             place = Placement(Kind.ROUND, rows=place.rows)
         return self.run.made(node, place, *args, type_=row.returns, text=text)
+
+    def _seeded(self, result: Value, args: Args, node: ast.AST, receiver: bool) -> Value:
+        """A seed: where it differs between ranks, so does what is drawn afterwards."""
+        differing = [value for value in args[int(receiver) :] if not array_of(value).is_uniform]
+        if not differing:
+            return result
+        self.run.seeded_apart = True
+        why = self.run.reason(node, f"`{self.run.segment(node)}` seeds each process with another number", *differing)
+        if not receiver:
+            self.run.seeded = why
+            return result
+        for ref in args[0].of(Instance):
+            self.run.store.set(ref, "#seeded", Value(own("one seed"), why))
+        return result.placed(own("one seed"), why)
+
+    def _generated(self, keywords: Keywords) -> Reason | None:
+        """Why a draw is another one on each rank, None where all ranks draw the same."""
+        generator = keywords.get("generator")
+        if generator is None or generator.const is None:
+            return self.run.seeded
+        found = [self.run.read(ref, "#seeded") for ref in generator.of(Instance)]
+        return next((value.why for value in found if value is not None), None)
 
     def _clock(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         return Value(CLOCK, self.run.reason(node, "the time"), type=row.returns)
@@ -305,8 +368,14 @@ class LibraryCalls:
         type_name = type_ or self.run.segment(getattr(node, "func", node))
         made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
         made.loops = self.run.shared_loops()
+        first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             self.run.store.set(made, "reduction", keywords.get("reduction", constant(_by_flags(keywords))))
+        if row.kind == "optimizer":
+            stepped = [value for ref in first.of(Instance) if (value := self.run.read(ref, "#of")) is not None]
+            self.run.store.set(made, "#of", stepped[0] if stepped else None)
+        if row.kind == "loader" and self.run.seeded_apart and (first.refs or first.place.kind is Kind.OWN):
+            self.run.store.set(made, "#data", first)
         if row.kind == "scheduler":
             counted = [v for v in [*args, *keywords.values()] if array_of(v).kind is Kind.SAME and not array_of(v).is_same]
             if counted:
@@ -376,4 +445,24 @@ class LibraryCalls:
         return self.run.segment(getattr(node, "func", node))
 
 
+def _is_for_others(disable: Value | None) -> bool:
+    """Whether `disable` keeps the bars of all processes but the main one off, or every bar."""
+    return disable is not None and (disable.type == OTHERS_FLAG or disable.const is True)
 
+
+def _of_shape(row: Row, operands: Args) -> Placement | None:
+    """What a function that makes an array gives where its shape counts the samples of a batch: rows of the batch."""
+    if row.place != "device" or row.transfer not in ("pure", "draw"):
+        return None
+    counts = [inner for value in operands for inner in _parts(value) if not array_of(inner).is_same]
+    if not counts or any(inner.type != "builtins.int" for inner in counts):
+        return None
+    places = {array_of(inner) for inner in counts}
+    if places == {linear(1)}:
+        return SHARD
+    return ROUND_ROWS if all(place.kind is Kind.ROUND and place.even for place in places) else None
+
+
+def _parts(value: Value) -> list[Value]:
+    containers = value.of(Container)
+    return [inner for ref in containers for name, inner in ref.fields.items() if name.startswith("[")] if containers else [value]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import BEFORE, ROUND, Kind, accumulated, added, carried, own, settled
-from accelify.heap.containers import element, elements, put
+from accelify.domains.placement import BEFORE, ROUND, Kind, accumulated, added, carried, function, own, settled
+from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
 from accelify.heap.values import (
@@ -129,9 +129,7 @@ class Statements:
         if not base.refs and not value.place.is_same:
             # A part of an array is written: another version of the array.
             why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)
-            place = value.place if value.place == base.place else own("put together first")
-            if base.place.is_same and value.place.kind is Kind.ROUND:
-                place = value.place
+            place = function((base.place, array_of(value)), rowwise=True)
             self.bind_again(target.value, base.placed(place, why), scope)
 
     def bind_again(self, node: ast.expr, value: Value, scope: Ref) -> None:
@@ -372,18 +370,19 @@ class Loops:
         guard = None
         if not over.rounds.is_uniform:
             text = f"`{run.segment(node)}` has other rounds on other ranks"
-            guard = Guard("divergent", run.reason(node, text, over.item))
+            guard = Guard("divergent", run.reason(node, text, over.item), over.rounds)
         head: dict[Key, Value | None] = {}
         flow: Flow = Flow()
         written: Written = {}
         deltas: dict[Key, Value | None] = {}
-        with run.loop(node, over.shared) as loop:
+        with run.loop(node, over.shared, over.samples) as loop:
+            loop.whole = over.whole
             for number in range(_MOST_PASSES):
                 events = len(run.events)
                 run.store.begin(of_round=False)
                 for key, value in head.items():
                     run.store.set(key[0], key[1], value)
-                run.store.begin(of_round=True)
+                run.store.begin(of_round=True, shared=loop.shared)
                 statements.rounds.append([])
                 with run.under(guard):
                     flow = once(over.item) or Flow()
@@ -436,16 +435,16 @@ class Loops:
     def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
         assert value.delta is not None
         base = before if before is not None else _NOTHING
-        place = accumulated(None if is_zero(base) else base.place, value.delta, loop.shared)
+        place = accumulated(None if is_zero(base) else base.place, value.delta, loop.shared, loop.samples)
         if loop.shared and place.kind in (Kind.SAME, Kind.LINEAR):
             place = replace(place, phase=BEFORE)
         if place.is_same and value.delta.is_same:
-            return Value(place, None, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(None, value.delta, loop.shared)))
+            return Value(place, None, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(None, value.delta, loop.shared, loop.samples)))
         name = value.token[1] if value.token else ""
         over = self.run.segment(node)
         text = f"`{name}` adds up over `{over}`" if name.isidentifier() else f"adds up over `{over}`"
         why = self.run.reason(node, text, value)
-        return Value(place, why, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(None, value.delta, loop.shared)))
+        return Value(place, why, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(None, value.delta, loop.shared, loop.samples)))
 
     def _leave(self, node: ast.AST, flow: Flow, loop: Loop) -> None:
         """A loop in which ranks meet, and which some of them may leave before the others."""

@@ -185,16 +185,27 @@ class Bound(Ref):
 
 
 class Iterable(Ref):
-    """What a loop goes over: what one element is, and whether its rounds are shared out."""
+    """What a loop goes over: what one element is, and whether its rounds are shared out; `samples` is what the rows are
+    that it goes over one by one, SAME where it goes over something else, `whole` why each rank goes through all batches
+    of a loader, where it does."""
 
-    __slots__ = ("elements", "item", "rounds", "shared")
+    __slots__ = ("elements", "item", "rounds", "samples", "shared", "whole")
 
-    def __init__(self, item: Value, shared: bool, rounds: Placement = SAME, elements: tuple[Value, ...] = ()) -> None:
+    def __init__(
+        self,
+        item: Value,
+        shared: bool,
+        rounds: Placement = SAME,
+        elements: tuple[Value, ...] = (),
+        samples: Placement = SAME,
+    ) -> None:
         super().__init__()
         self.item = item
         self.shared = shared
         self.rounds = rounds
+        self.samples = samples
         self.elements = elements
+        self.whole: Reason | None = None
 
 
 Key = tuple[Ref, str]

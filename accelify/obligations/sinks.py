@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from accelify.domains.placement import BEFORE, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.run import Event
-from accelify.heap.values import UNSET, Container, Value
+from accelify.heap.values import UNSET, Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
@@ -17,6 +17,8 @@ _ONCE = frozenset({"network.get", "folder.delete", "file.delete", "file.move", "
 # What may be done by all, after the main process has done it.
 _FIRST = frozenset({"network.get", "folder.make"})
 _MEETING = frozenset({"collective", "backward", "step"})
+_MOST_WRITTEN = 100
+_OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of the original's"
 _WORDS = {
     "terminal.write": "printed",
     "log.write": "logged",
@@ -36,6 +38,8 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         yield _content(event)
         if event.path is not None:
             yield _path(event)
+        if event.kind in _WRITTEN:
+            yield from _wrapped(event)
     elif event.kind in _ONCE or (event.kind == "folder.make" and not _exists_ok(event)):
         yield _once(event)
     elif event.kind == "folder.make" and event.path is not None:
@@ -50,10 +54,27 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         if event.kind == "step" and counted is not None:
             text = "an optimizer steps by a count of the rounds of each process, which are 1/N of the original's"
             yield _made(event, "rounds", Status.NAMED, text, counted)
+        if event.kind == "step" and event.detail == "bare":
+            text = "neither the optimizer nor the model whose parameters it steps is prepared: each process trains its own"
+            yield _made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
             yield _loss(event)
-    elif event.kind == "schedule" and event.detail == "plain" and event.shared:
-        yield _made(event, "rounds", Status.NAMED, "the schedule counts the rounds of each process, 1/N of the original's")
+    elif event.kind == "schedule":
+        yield _meeting(event)
+        if event.detail == "plain" and event.shared:
+            yield _made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
+
+
+def is_parted(event: Event) -> bool:
+    """Whether it is a backward pass whose gradients are others on each rank."""
+    return event.kind == "backward" and any(not array_of(value).is_same for value in event.shown[:1])
+
+
+def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """An Accelerator that is to accumulate gradients, and never does."""
+    if event.kind == "accumulates" and not any(other.kind == "accumulate" for other in events):
+        text = "gradients are to be accumulated, and no batch stands under `accumulate`: each one steps"
+        yield _made(event, "accumulated", Status.NAMED, text)
 
 
 def _made(event: Event, demand: str, status: Status, found: str = "", reason: Reason | None = None) -> Obligation:
@@ -63,7 +84,8 @@ def _made(event: Event, demand: str, status: Status, found: str = "", reason: Re
 
 def _once(event: Event) -> Obligation:
     kinds = {guard.kind for guard in event.guards}
-    if "main" in kinds or event.kind == "bar.show" or ("first" in kinds and event.kind in _FIRST):
+    bar = event.kind == "bar.show" and event.detail != "made"
+    if "main" in kinds or bar or ("first" in kinds and event.kind in _FIRST):
         return _made(event, "once", Status.PROVED)
     return _made(event, "once", Status.NAMED, f"`{event.name}` is done by every process")
 
@@ -125,7 +147,7 @@ def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, 
         place.phase or place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
     ):
         return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
-    if place.kind in (Kind.ROUND, Kind.WIDE):
+    if place.kind in (Kind.ROUND, Kind.WIDE) and place.degree is not None:
         return Status.LOOP, f"{words} after the training loop, of the main process's last batch", why
     return Status.NAMED, f"{words}: {_what(place)}", why
 
@@ -140,6 +162,23 @@ def _what(place: Placement) -> str:
     if place.kind is Kind.EXTREME:
         return "the main process's largest or smallest, not that of all"
     return f"not the original's{', unless it is ' + place.needs if place.needs else ''}"
+
+
+def _wrapped(event: Event) -> Iterator[Obligation]:
+    """Whole models that are written: prepared, they are written with the wrapper."""
+    waiting, seen = list(event.shown), 0
+    while waiting and seen < _MOST_WRITTEN:
+        value, seen = waiting.pop(), seen + 1
+        if any(ref.kind == "module" and ref.prepared for ref in value.of(Instance)):
+            yield _made(event, "unwrapped", Status.NAMED, "a prepared model is written with its wrapper")
+            return
+        waiting += [inner for ref in value.of(Container) for name, inner in ref.fields.items() if name.startswith("[")]
+
+
+def _what_of_round(exponent: int | None) -> str:
+    if exponent == 1:
+        return "a sum of its rows, and the gradients are averaged over the ranks"
+    return f"the original's but for the number of ranks to the power of {exponent}"
 
 
 def _path(event: Event) -> Obligation:
@@ -164,10 +203,20 @@ def _loss(event: Event) -> Obligation:
     place = array_of(value)
     if event.detail == "plain" and not place.is_same:
         return _made(event, "loss", Status.NAMED, "gradients are not averaged over the ranks: a plain backward", value.why)
-    right = place.kind in (Kind.ROUND, Kind.SAME) or (
-        place.kind is Kind.LINEAR and place.degree == (1 if event.detail == "sum" else 0)
-    )
-    if right:
+    whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
+    if place.is_same and whole is not None:
+        return _made(event, "loss", Status.NAMED, "all processes train with the same batches", whole)
+    summed = event.detail == "sum"
+    exponent = None if place.samples is None else place.samples + (place.degree or 0)
+    if place.kind is Kind.ROUND and exponent is None:
+        return _made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
+    if place.kind is Kind.ROUND and exponent != int(summed):
+        text = "a mean of its rows, and the gradients are summed over the ranks" if summed else _what_of_round(exponent)
+        return _made(event, "loss", Status.NAMED, f"the loss is {text}", value.why)
+    if place.is_same and summed:
+        text = "the loss is the original's on every rank, and the gradients are summed over the ranks"
+        return _made(event, "loss", Status.NAMED, text, value.why)
+    if place.kind in (Kind.ROUND, Kind.SAME) or (place.kind is Kind.LINEAR and place.degree == int(summed)):
         return _made(event, "loss", Status.PROVED)
     return _made(event, "loss", Status.NAMED, f"the loss is {_what(place)}", value.why)
 

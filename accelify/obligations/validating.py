@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
 from accelify.knowledge import Knowledge
 from accelify.obligations.obligation import Obligation, Status
-from accelify.obligations.sinks import obligations_of
+from accelify.obligations.sinks import is_parted, never_accumulated, obligations_of
 
 _ORDER = list(Status)
 
@@ -45,8 +45,11 @@ def validate(
     """
     run = Interpreter(path, knowledge or Knowledge(), read).start(text)
     found: dict[tuple[str, int, int, str, str], Obligation] = {}
+    parted = any(is_parted(event) for event in run.events)
     for event in run.events:
-        for one in obligations_of(event):
+        if event.kind == "step" and event.detail == "bare" and not parted:
+            event = replace(event, detail="plain")
+        for one in [*obligations_of(event), *never_accumulated(event, run.events)]:
             known = found.get(one.site)
             if known is None or _ORDER.index(one.status) > _ORDER.index(known.status):
                 found[one.site] = one
