@@ -106,7 +106,7 @@ class Statements:
         starred = any(isinstance(target, ast.Starred) for target in targets)
         for number, target in enumerate(targets):
             if known is not None and not starred and len(known) == len(targets):
-                part = known[number]
+                part = known[number].plain()
             elif value.of(Container):
                 part = element(self.run, value, target, UNSET if starred else number)
             elif value.refs:
@@ -404,6 +404,8 @@ class Loops:
         """What a slot holds at the head of a round, after those before it."""
         owner, name = key
         before = self.run.read(owner, name)
+        if name == "#known" and value != before:
+            return None
         if value is None or name.startswith("#"):
             return value if value is not None else before
         if value.token == key:
@@ -430,7 +432,9 @@ class Loops:
             return replace(found, place=replace(found.place, phase=phase))
         if not loop.shared or not value.place.phase or value.type == COUNTER:
             return value.plain()
-        return replace(value.plain(), place=settled(value.place))
+        # What was added to another slot's total is not known to be what that total got.
+        place = replace(value.place, phase=BEFORE) if value.delta is not None else value.place
+        return replace(value.plain(), place=settled(place))
 
     def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
         assert value.delta is not None

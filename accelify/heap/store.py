@@ -139,7 +139,9 @@ class Store:
                 if not self.is_of_shared_round(*key):
                     # On the one way it has the value of the round before.
                     under = Guard(guard.kind, guard.why)
-            together[key] = join(one.get(key, now), other.get(key, now), under)
+            left, right = one.get(key, now), other.get(key, now)
+            # A length that is known on the one way alone is not known.
+            together[key] = None if key[1] == "#known" and left != right else join(left, right, under)
         return together
 
 

@@ -113,11 +113,11 @@ class Accelerator:
         self.printed.add(sys._getframe(1).f_lineno, values)
 
     def reduce(self, value: Any, reduction: str = "sum") -> Any:
-        together = torch.stack([torch.as_tensor(one).double() for one in self.ranks.meet(self.rank, value)])
+        together = torch.stack([torch.as_tensor(one, dtype=torch.float64) for one in self.ranks.meet(self.rank, value)])
         return together.sum(0) if reduction == "sum" else together.mean(0)
 
     def gather(self, value: Any) -> Any:
-        together = [torch.as_tensor(one).double() for one in self.ranks.meet(self.rank, value)]
+        together = [torch.as_tensor(one, dtype=torch.float64) for one in self.ranks.meet(self.rank, value)]
         return torch.cat([one[None] if one.ndim == 0 else one for one in together])
 
     gather_for_metrics = gather
@@ -275,7 +275,7 @@ class Writer:
         self.add("flag = len(dataset) > 5")
         for _ in range(self.draw(st.integers(1, 3))):
             total = self.name("t")
-            self.add(f"{total} = {self.one('0.0', '0', '0.0', 'torch.zeros(1)', '1.5')}")
+            self.add(f"{total} = {self.one('0.0', '0', '0.0', 'torch.zeros(1, dtype=torch.float64)', '1.5')}")
             self.totals.append(total)
             self.numbers.append(total)
         kind = self.one("meter", "dict", "list", "none")
