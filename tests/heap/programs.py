@@ -113,7 +113,9 @@ class Accelerator:
         self.printed.add(sys._getframe(1).f_lineno, values)
 
     def reduce(self, value: Any, reduction: str = "sum") -> Any:
-        together = torch.stack([torch.as_tensor(one, dtype=torch.float64) for one in self.ranks.meet(self.rank, value)])
+        together = torch.stack(
+            [torch.as_tensor(one, dtype=torch.float64) for one in self.ranks.meet(self.rank, value)]
+        )
         return together.sum(0) if reduction == "sum" else together.mean(0)
 
     def gather(self, value: Any) -> Any:
