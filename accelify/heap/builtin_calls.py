@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import SAME, function
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value
-from accelify.heap.values import NONE, UNSET, Class, Container, Function, Instance, Iterable, Value, constant
+from accelify.heap.values import NONE, UNSET, Class, Container, Function, Instance, Iterable, Library, Value, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -162,6 +162,22 @@ def _partial(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST)
     return args[0] if args else None
 
 
+def _default_dict(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if not args:
+        return _sequence("dict")(engine, [], {}, node)
+    names = {ref.name for ref in args[0].of(Library)}
+    if names and names <= {"builtins.int", "builtins.float"}:
+        return _with_default(engine, constant(0), node)
+    return _with_default(engine, engine.calls.call(args[0], [], {}, node), node)
+
+
+def _with_default(engine: Interpreter, default: Value, node: ast.AST) -> Value | None:
+    made = _sequence("dict")(engine, [], {}, node)
+    for ref in made.of(Container) if made is not None else []:
+        put(engine.run, ref, default)
+    return made
+
+
 BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]] = {
     "builtins.range": _range,
     "builtins.enumerate": _enumerate,
@@ -183,8 +199,8 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.frozenset": _sequence("set"),
     "collections.deque": _sequence("list"),
     "collections.OrderedDict": _sequence("dict"),
-    "collections.defaultdict": lambda engine, args, keywords, node: _sequence("dict")(engine, [], {}, node),
-    "collections.Counter": lambda engine, args, keywords, node: _sequence("dict")(engine, [], {}, node),
+    "collections.defaultdict": _default_dict,
+    "collections.Counter": lambda engine, args, keywords, node: _with_default(engine, constant(0), node),
     "builtins.sorted": _same_elements,
     "builtins.reversed": _same_elements,
     "builtins.iter": _same_elements,
@@ -240,6 +256,9 @@ def container_method(
         default = args[1] if len(args) > 1 else None
         found = element(run, receiver, node, args[0].const if args and ref.type == "dict" else UNSET)
         if name == "setdefault" and default is not None:
+            for inner in default.of(Container):
+                # It lasts as long as the dictionary.
+                inner.loops = ref.loops
             put(run, ref, default, args[0].const)
         return engine.together([found, default]) if default is not None else found
     if name == "clear":

@@ -402,12 +402,12 @@ class Calls:
             found = self._yields[node] = any(_yields(stmt) for stmt in body)
         return found
 
-    def give(self, value: Value) -> None:
-        """A generator gives a value."""
+    def give(self, value: Value, shared: bool = False) -> None:
+        """A generator gives a value; `shared` says that it does so in rounds that are shared out."""
         if self.engine.statements.frames:
             frame = self.engine.statements.frames[-1]
             frame.yielded = value.plain() if frame.yielded is None else join(frame.yielded, value.plain())
-            frame.yielded_shared = frame.yielded_shared or self.run.in_shared_loop()
+            frame.yielded_shared = frame.yielded_shared or shared or self.run.in_shared_loop()
 
     # Others
 
@@ -418,6 +418,11 @@ class Calls:
             if given is not None:
                 return given
         return value
+
+    def exited(self, value: Value, node: ast.AST) -> None:
+        """The end of `with value`."""
+        for ref in value.of(Instance):
+            self.special(ref, "__exit__", [NONE, NONE, NONE], node)
 
     def emptied(self, value: Value) -> None:
         """All elements of a container are taken out."""

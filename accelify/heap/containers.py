@@ -23,7 +23,7 @@ from accelify.domains.placement import (
 )
 from accelify.heap.run import Run
 from accelify.heap.store import join
-from accelify.heap.values import UNSET, Container, Iterable, Value, constant
+from accelify.heap.values import UNSET, Container, Instance, Iterable, Value, constant
 
 # How far a value is from what the original shows, for the choice among the parts of a text.
 _DISTANCE = (
@@ -54,10 +54,11 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
 
     `filling` is "rounds" where a call adds one element, "samples" where it adds those of something.
     """
-    value = value.plain()
     if key is not UNSET and isinstance(key, str | int | bool | float | None):
-        run.store.set(into, f"[{key!r}]", value)
+        slot = f"[{key!r}]"
+        run.store.set(into, slot, value if value.token == (into, slot) else value.plain())
         return
+    value = value.plain()
     before = into.fields.get("[]")
     guard = next((one for one in run.guards if one.parts_ranks), None)
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
@@ -106,6 +107,9 @@ def element(run: Run, value: Value, node: ast.AST, key: Any = UNSET) -> Value:
                 found = join(found, exact) if found is not None else exact
                 continue
             other = run.read(ref, "[]")
+            if other is not None and other.token is not None and ref.type == "dict":
+                # What a key begins with.
+                other = replace(other, token=(ref, f"[{key!r}]"))
             if other is not None:
                 found = join(found, other) if found is not None else other
             continue
@@ -184,6 +188,15 @@ def _over_rounds(place: Placement, operation: str) -> Placement:
             return SAME if place.degree == 0 else UNRELATED
         return same(None if place.degree is None else more - place.degree)
     return place
+
+
+def shown_fields(ref: Instance) -> list[Value]:
+    """What the text of an object of the project shows that has no method for it: the fields of a data class."""
+    node = ref.cls.node if ref.cls is not None else None
+    words = [] if node is None else [ast.unparse(part) for part in [*node.decorator_list, *node.bases]]
+    if not any("dataclass" in word or "NamedTuple" in word for word in words):
+        return []
+    return [value for name, value in ref.fields.items() if not name.startswith("#")]
 
 
 def worst(values: Many[Value]) -> Value:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import AFTER, SAMPLE, Kind, Placement, added, function, multiplied, own, reduced
-from accelify.heap.containers import array_of, container, element, elements, put, worst
+from accelify.heap.containers import array_of, container, element, elements, put, shown_fields, worst
 from accelify.heap.values import (
     COUNTER,
     PAIR,
@@ -21,6 +21,7 @@ from accelify.heap.values import (
     UNSET,
     Container,
     Function,
+    Instance,
     Ref,
     Scope,
     Value,
@@ -44,6 +45,21 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda left, right: left in right,
     ast.NotIn: lambda left, right: left not in right,
 }
+_WORDS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+}
+_METHODS = {op: f"__{word}__" for op, word in _WORDS.items()}
+_REFLECTED = {op: f"__r{word}__" for op, word in _WORDS.items()}
+IN_PLACE = {op: f"__i{word}__" for op, word in _WORDS.items()}
 _NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -109,6 +125,11 @@ class Expressions:
 
     def operate(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
         """The result of a binary operator, or of its assignment form."""
+        for value, other, words in ((left, right, _METHODS), (right, left, _REFLECTED)):
+            for ref in value.of(Instance):
+                given = self.engine.calls.special(ref, words.get(type(op), ""), [other], node)
+                if given is not None:
+                    return given
         if isinstance(op, ast.Add) and (left.of(Container) or right.of(Container)):
             return self._concatenated(node, left, right)
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
@@ -224,10 +245,25 @@ class Expressions:
 
     def text(self, node: ast.AST, parts: Sequence[Value]) -> Value:
         """A text that shows values: what the furthest of them from the original's is."""
+        parts = [inner for part in parts for inner in self._texts(part, node)]
         if not parts:
             return Value(type="builtins.str")
         furthest = worst(parts)
         return Value(array_of(furthest), furthest.why, type="builtins.str")
+
+    def _texts(self, value: Value, node: ast.AST) -> list[Value]:
+        """What the text of a value shows: of an object what its own method gives."""
+        found = [value]
+        for ref in value.of(Instance):
+            for method in ("__format__", "__str__", "__repr__"):
+                function_ = self.engine.attributes.method(ref, method)
+                if function_ is not None:
+                    args = [Value(refs=(ref,)), *([Value()] if method == "__format__" else [])]
+                    found.append(self.engine.calls.call_function(function_, args, {}, node))
+                    break
+            else:
+                found += shown_fields(ref)
+        return found
 
     # Containers
 
@@ -378,7 +414,8 @@ class Expressions:
         return Value()
 
     def _YieldFrom(self, node: ast.YieldFrom, scope: Ref) -> Value:  # noqa: N802
-        self.engine.calls.give(element(self.run, self.evaluate(node.value, scope), node))
+        over = self.engine.iteration.over(self.evaluate(node.value, scope), node)
+        self.engine.calls.give(over.item, shared=over.shared)
         return Value()
 
     def _Call(self, node: ast.Call, scope: Ref) -> Value:  # noqa: N802
@@ -396,8 +433,12 @@ def _is_index(at: ast.expr) -> bool:
 def _rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     """What a comparison of a rank with a number says: the main process, the others, or nothing."""
     rank, other = (left, right) if left.type == RANK else (right, left)
-    if rank.type != RANK or other.const not in (0, -1):
+    if rank.type != RANK or isinstance(other.const, bool) or other.const not in (0, 1, -1):
         return ""
+    if other.const == 1:
+        return {ast.Lt: MAIN_FLAG, ast.GtE: OTHERS_FLAG}.get(type(op), "") if rank is left else ""
+    if isinstance(op, ast.LtE) and other.const == 0 and rank is left:
+        return MAIN_FLAG
     if isinstance(op, ast.Eq):
         return MAIN_FLAG if other.const == 0 else ""
     if isinstance(op, ast.NotEq | ast.Gt) and other.const == 0:

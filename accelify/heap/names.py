@@ -106,6 +106,8 @@ class Attributes:
             return self.engine.modules.loaded(value, node) if value is not None else self.engine.modules.part(ref, name)
         if isinstance(ref, Class):
             value = self._in_class(ref, name)
+            if value is not None and value.of(Function) and "classmethod" in _words(value.of(Function)[0]):
+                return Value(refs=(Bound(base, value.of(Function)[0]),))
             return value if value is not None else Value(refs=(Bound(base, name),))
         if isinstance(ref, Instance):
             return self._of_instance(ref, name, node)
@@ -153,7 +155,10 @@ class Attributes:
         if not functions:
             return value
         function_ = functions[0]
-        words = {getattr(deco, "id", getattr(deco, "attr", "")) for deco in getattr(function_.node, "decorator_list", [])}
+        words = _words(function_)
+        if "classmethod" in words:
+            classes = tuple(ref.cls for ref in receiver.of(Instance) if ref.cls is not None)
+            return Value(refs=(Bound(Value(refs=classes), function_),))
         if words & {"property", "cached_property"}:
             return self.engine.calls.call_function(function_, [receiver], {}, node)
         if "staticmethod" in words:
@@ -189,3 +194,8 @@ class Attributes:
                 if isinstance(ref, Instance) and ref.prepared and ref.wrapped is not None and ref.wrapped.of(Instance):
                     target = ref.wrapped.of(Instance)[0]
                 self.run.store.set(target, name, value)
+
+
+def _words(function_: Function) -> set[str]:
+    """The last words of a function's decorators."""
+    return {getattr(deco, "id", getattr(deco, "attr", "")) for deco in getattr(function_.node, "decorator_list", [])}

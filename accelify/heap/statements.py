@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import BEFORE, ROUND, Kind, accumulated, added, carried, function, own, settled
 from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.expressions import IN_PLACE
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
 from accelify.heap.values import (
@@ -20,6 +21,7 @@ from accelify.heap.values import (
     Flow,
     Function,
     Guard,
+    Instance,
     Iterable,
     Key,
     ModuleRef,
@@ -143,6 +145,13 @@ class Statements:
         self.engine.evaluate(stmt.value, scope)
 
     def _Assign(self, stmt: ast.Assign, scope: Ref) -> None:  # noqa: N802
+        first = stmt.targets[0]
+        if len(stmt.targets) == 1 and isinstance(first, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
+            if len(first.elts) == len(stmt.value.elts) and not any(_is_starred(e) for e in [*first.elts, *stmt.value.elts]):
+                values = [self.engine.evaluate(part, scope) for part in stmt.value.elts]
+                for target, value in zip(first.elts, values, strict=True):
+                    self.bind(target, value, scope)
+                return
         value = self.engine.evaluate(stmt.value, scope)
         for target in stmt.targets:
             self.bind(target, value, scope)
@@ -154,6 +163,11 @@ class Statements:
     def _AugAssign(self, stmt: ast.AugAssign, scope: Ref) -> None:  # noqa: N802
         load = ast.copy_location(_as_load(stmt.target), stmt.target)
         left, right = self.engine.evaluate(load, scope), self.engine.evaluate(stmt.value, scope)
+        for ref in left.of(Instance):
+            given = self.engine.calls.special(ref, IN_PLACE.get(type(stmt.op), ""), [right], stmt)
+            if given is not None:
+                self.bind(stmt.target, given, scope)
+                return
         if isinstance(stmt.op, ast.Add) and left.of(Container):
             for ref in left.of(Container):
                 put(self.run, ref, element(self.run, right, stmt), filling="samples")
@@ -187,7 +201,11 @@ class Statements:
         made = Function(stmt, self.run.module, scope, stmt.name)
         self.engine.calls.keep_defaults(made, stmt.args, scope)
         made.decorators = tuple(self.engine.evaluate(deco, scope) for deco in stmt.decorator_list)
-        self.engine.names.write(stmt.name, Value(refs=(made,)), scope)
+        value = Value(refs=(made,))
+        for decorator in reversed(made.decorators):
+            if decorator.refs and all(isinstance(ref, Function) for ref in decorator.refs):
+                value = self.engine.calls.call(decorator, [value], {}, stmt)
+        self.engine.names.write(stmt.name, value if value.refs else Value(refs=(made,)), scope)
 
     _AsyncFunctionDef = _FunctionDef
 
@@ -311,8 +329,10 @@ class Statements:
 
     def _With(self, stmt: ast.With | ast.AsyncWith, scope: Ref) -> Flow:  # noqa: N802
         guards = 0
+        managers: list[tuple[Value, ast.expr]] = []
         for item in stmt.items:
             value = self.engine.evaluate(item.context_expr, scope)
+            managers.append((value, item.context_expr))
             if value.type == "#first":
                 self.run.guards.append(Guard("first", self.run.reason(item.context_expr, "the main process first")))
                 guards += 1
@@ -320,6 +340,8 @@ class Statements:
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, entered, scope)
         flow = self.block(stmt.body, scope)
+        for value, node in reversed(managers):
+            self.engine.calls.exited(value, node)
         del self.run.guards[len(self.run.guards) - guards :]
         return flow
 
@@ -412,8 +434,11 @@ class Loops:
             if value.delta is None:
                 return before
             return self._accumulated(before, value, loop, node)
+        if name == "[]" or (isinstance(owner, Container | Instance) and loop.number in owner.loops):
+            # One of many elements, not one that a round puts in place of another; or of an object of this round.
+            return value.plain() if before is None else join(before, value.plain())
         if before is None:
-            return value.plain()
+            before = value.plain()
         found = join(before, value.plain())
         alike = before.const is not UNSET and before.const == value.const
         if loop.shared and not alike and found is not None and not found.refs and value.place.kind is not Kind.OWN:
@@ -465,6 +490,10 @@ def _plus(base: Value, delta: Any) -> Any:
     if base.token is None:
         return None
     return delta if base.delta is None else added(base.delta, delta)
+
+
+def _is_starred(node: ast.expr) -> bool:
+    return isinstance(node, ast.Starred)
 
 
 def _differs(one: Value | None, other: Value | None) -> bool:

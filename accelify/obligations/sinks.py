@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from accelify.domains.placement import BEFORE, Kind, Placement
 from accelify.domains.reasons import Reason
-from accelify.heap.containers import array_of
+from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.run import Event
 from accelify.heap.values import UNSET, Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
@@ -123,6 +123,9 @@ def _places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | 
     containers = value.of(Container)
     if not containers or depth > 3:
         yield array_of(value), value.why
+        for one in value.of(Instance) if depth <= 3 else []:
+            for inner in shown_fields(one):
+                yield from _places(inner, depth + 1)
         return
     yield value.place, value.why
     for ref in containers:

@@ -7,6 +7,7 @@ round i * N + r; in total, each rank has a share of every batch.
 from __future__ import annotations
 
 import builtins
+import copy
 import math
 import sys
 import threading
@@ -82,7 +83,8 @@ class Ranks:
         self.slots: list[Any] = [None] * size
 
     def meet(self, rank: int, value: Any) -> list[Any]:
-        self.slots[rank] = value
+        # A copy: the others read it while this rank goes on.
+        self.slots[rank] = copy.deepcopy(value)
         self.barrier.wait(5)
         together = list(self.slots)
         self.barrier.wait(5)
@@ -227,6 +229,7 @@ class Writer:
         self.rows: list[str] = []
         self.lists: list[str] = []
         self.made = 0
+        self.quiet = 0
 
     def one(self, *choices: str) -> str:
         return str(self.draw(st.sampled_from(choices)))
@@ -323,7 +326,9 @@ class Writer:
                 self.nested(depth)
         elif what == "inner":
             self.add(f"for k in range({self.one('2', '3')}):")
+            self.quiet += 1
             self.nested(depth)
+            self.quiet -= 1
         elif what == "count":
             self.add(f"{self.one(*self.totals)} += 1")
         elif what == "scaled":
@@ -337,7 +342,8 @@ class Writer:
         elif what == "leave" and depth > 0:
             self.add(self.one("continue", "pass"))
         else:
-            self.add(f"accelerator.print({self.number(1)})")
+            # In a loop within the loop a line prints several times a round.
+            self.add("pass" if self.quiet else f"accelerator.print({self.number(1)})")
 
     def nested(self, depth: int) -> None:
         self.indent += 1
