@@ -122,7 +122,11 @@ class LibraryCalls:
             # A text made of others shows what they show.
             return self.engine.expressions.text(node, [receiver, *args, *keywords.values()])
         row = self.run.knowledge.method(type_ or None, name)
-        if row is None or row.transfer == "unknown":
+        # What arrays have in common says nothing of an object that takes in what it gets.
+        common = row is not None and row.name.startswith("?.") and instance is not None and instance.kind == "object"
+        mutating = row is not None and any(one.receiver for one in row.mutates)
+        takes = common and mutating and not all(array_of(value).is_same for value in [*args, *keywords.values()])
+        if row is None or row.transfer == "unknown" or takes:
             return self._unknown_method(receiver, instance, name, args, keywords, node)
         return self._by_row(row, name, [receiver, *args], keywords, node, receiver=True)
 
@@ -397,7 +401,10 @@ class LibraryCalls:
         place = function([*places, called.place])
         if place.is_same:
             self.run.assume(f"{name} gives the same on every rank", node)
-            return Value()
+            # It may be an object that takes in what its methods get.
+            made = Instance(None, name)
+            made.loops = self.run.shared_loops()
+            return Value(refs=(made,))
         text = f"`{name}`, of which nothing is known"
         for value in operands:
             for ref in value.of(Container):
@@ -427,6 +434,14 @@ class LibraryCalls:
         if place.is_same:
             return Value(type=receiver.type if receiver.type == TENSOR else "")
         return self.run.made(node, place, receiver, *operands, text=f"`{self.run.segment(node)}`")
+
+    def bag_attribute(self, instance: Instance, name: str, node: ast.AST) -> Value | None:
+        """An attribute of an object that took in what it got; None where it took in nothing."""
+        bag = self.run.read(instance, "#bag")
+        if bag is None or array_of(bag).is_same:
+            return None
+        found = self._of_bag(instance, bag, name, node)
+        return replace(found, refs=(Bound(Value(refs=(instance,)), name),))
 
     def _of_bag(self, instance: Instance, bag: Value, name: str, node: ast.AST) -> Value:
         place = array_of(bag)

@@ -132,7 +132,8 @@ class Attributes:
             value = self._in_class(ref.cls, name)
             if value is not None:
                 return self._bound(value, receiver, node)
-        return Value(refs=(Bound(receiver, name),))
+        taken = self.engine.calls.library.bag_attribute(ref, name, node)
+        return taken if taken is not None else Value(refs=(Bound(receiver, name),))
 
     def _of_wrapped(self, ref: Instance, name: str, node: ast.AST) -> Value | None:
         """An attribute that a prepared object has from the script's own one, None for one of a library's class."""

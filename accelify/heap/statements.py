@@ -418,6 +418,10 @@ class Loops:
                 head.update(changed)
                 del run.events[events:]
         self._leave(node, flow, loop)
+        for key, value in head.items():
+            if key not in written:
+                # Written by the first rounds alone.
+                run.store.set(key[0], key[1], value if value is None else replace(value, place=settled(value.place)))
         for key, value in written.items():
             run.store.set(key[0], key[1], self._after(key, value, deltas[key], loop))
         return Flow(True, {kind: guard for kind, guard in flow.exits.items() if kind == "return"})
