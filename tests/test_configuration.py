@@ -56,19 +56,41 @@ def test_a_file_of_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "file", "says"),
     [
-        ('[tool.accelify.models]\n"lab.f" = "nothing"\n', None, "lab.f: 'nothing' is no transfer: write one of same"),
-        ('[tool.accelify.models]\n"lab.f" = "none efect=x"\n', None, "lab.f: 'efect=x' is no key=value: the keys are"),
+        (
+            '[tool.accelify.models]\n"lab.f" = "nothing"\n',
+            None,
+            "lab.f: 'nothing' is no transfer: write one of same",
+        ),
+        (
+            '[tool.accelify.models]\n"lab.f" = "none efect=x"\n',
+            None,
+            "lab.f: 'efect=x' is no key=value: the keys are",
+        ),
         ('[tool.accelify.models]\n"class lab.A" = "B-C"\n', None, "write class a.b(c.d)"),
         ("[tool.accelify.models]\nlab = 3\n", None, "models of [tool.accelify] is a table of rows"),
         ("[tool.accelify.models]\nlab.f = 'none'\n", None, "models of [tool.accelify] is a table of rows"),
         ("[tool.accelify]\nmodels = 3\n", None, "or the name of a file of rows"),
         ('[tool.accelify]\nmodels = "file.models"\n', None, "file.models, the models of [tool.accelify] in"),
-        ('[tool.accelify]\nmodels = "file.models"\n', "lab.g pure\nlab.f nothing\n", "file.models:2: lab.f: 'nothing'"),
-        ('[tool.accelify]\nmodels = "file.models"\n', "lab.f pure\n\nlab.f rows\n", "file.models:3: lab.f stands in"),
-        ('[tool.accelify]\nmodels = "file.models"\n', "pure\nalias lab.f\n", "file.models:1: pure: no transfer"),
+        (
+            '[tool.accelify]\nmodels = "file.models"\n',
+            "lab.g pure\nlab.f nothing\n",
+            "file.models:2: lab.f: 'nothing'",
+        ),
+        (
+            '[tool.accelify]\nmodels = "file.models"\n',
+            "lab.f pure\n\nlab.f rows\n",
+            "file.models:3: lab.f stands in",
+        ),
+        (
+            '[tool.accelify]\nmodels = "file.models"\n',
+            "pure\nalias lab.f\n",
+            "file.models:1: pure: no transfer",
+        ),
     ],
 )
-def test_wrong_rows_are_named_in_one_sentence(tmp_path: Path, section: str, file: str | None, says: str) -> None:
+def test_wrong_rows_are_named_in_one_sentence(
+    tmp_path: Path, section: str, file: str | None, says: str
+) -> None:
     with pytest.raises(SourceError) as error:
         rows(tmp_path, section, file)
     assert says in str(error.value)

@@ -18,7 +18,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_all_rows_are_checked(run: Run, folder: Path) -> None:
-    (folder / "pyproject.toml").write_text('[tool.accelify.models]\n"lab.log" = "none effect=log.write content=*"\n')
+    (folder / "pyproject.toml").write_text(
+        '[tool.accelify.models]\n"lab.log" = "none effect=log.write content=*"\n'
+    )
     outcome = run("rule", "--models")
     assert outcome.code == 0
     assert re.fullmatch(
@@ -47,11 +49,15 @@ def test_methods_bases_and_json(run: Run, folder: Path) -> None:
     assert (entry["name"], entry["transfer"]) == ("?.item", "linear")
     entry = json.loads(run("rule", "--models", "torch.nn.Linear.to", "--json").out)
     assert (entry["name"], entry["place"]) == ("torch.nn.Module.to", "device")
-    assert re.search(r"^  bases +torch\.nn\.Module$", run("rule", "--models", "torch.nn.Linear").out, re.MULTILINE)
+    assert re.search(
+        r"^  bases +torch\.nn\.Module$", run("rule", "--models", "torch.nn.Linear").out, re.MULTILINE
+    )
 
 
 def test_a_users_row_is_shown(run: Run, folder: Path) -> None:
-    (folder / "pyproject.toml").write_text('[tool.accelify.models]\n"lab.log" = "none effect=log.write content=*"\n')
+    (folder / "pyproject.toml").write_text(
+        '[tool.accelify.models]\n"lab.log" = "none effect=log.write content=*"\n'
+    )
     outcome = run("rule", "--models", "lab.log")
     assert re.search(r"^  effect +log\.write$", outcome.out, re.MULTILINE)
     assert re.search(r"^  stands in +\[tool\.accelify\.models\]$", outcome.out, re.MULTILINE)

@@ -90,7 +90,9 @@ def test_names_exist(file: str) -> None:
 def test_results_and_bases_are_known_types(file: str) -> None:
     """A type that a row returns, or a class derives from, has rows or exists: a slip of the pen has neither."""
     found = table(file)
-    asked = {row.returns for name in found.rows if (row := KNOWLEDGE.row(name.replace("*", "X"))) and row.returns}
+    asked = {
+        row.returns for name in found.rows if (row := KNOWLEDGE.row(name.replace("*", "X"))) and row.returns
+    }
     asked |= {base for bases in found.classes.values() for base in bases}
     names = {name for text in (file, "torch.models", "builtins.models") for name in table(text).rows}
     names |= set(table(file).classes)
@@ -112,7 +114,9 @@ def test_aliases_lead_to_rows(file: str) -> None:
         target = KNOWLEDGE.canonical(name)
         library_of_target = "any" if target.startswith("?") else target.partition(".")[0]
         rows = table(f"{library_of_target}.models").rows
-        assert target in rows or KNOWLEDGE.row(target) or any(row.startswith(f"{target}.") for row in rows), other
+        assert target in rows or KNOWLEDGE.row(target) or any(row.startswith(f"{target}.") for row in rows), (
+            other
+        )
 
 
 @pytest.mark.parametrize(
