@@ -71,7 +71,7 @@ def _of_file(rows: Path, configured_in: Path) -> dict[str, str]:
         text = rows.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise SourceError(
-            f"{rows}, the models of [tool.accelify] in {configured_in}, cannot be read ({error}): mend it.",
+            f"{rows}, the models of [tool.accelify] in {configured_in}, cannot be read ({error}): correct it.",
             rows,
         ) from None
     if wrong := problems(text, str(rows)):

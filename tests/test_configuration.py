@@ -1,4 +1,4 @@
-"""[tool.accelify.models]: the user's rows, from the table or a file, and what is said of wrong ones."""
+"""[tool.accelify.models]: the user's rows, from the table or a file, and the sentences about wrong ones."""
 
 from __future__ import annotations
 

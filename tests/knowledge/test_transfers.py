@@ -23,9 +23,9 @@ MOVES_AXES = set(
     "torch.t torch.adjoint torch.Tensor.t torch.Tensor.adjoint torch.Tensor.t_ numpy.transpose "
     "numpy.ndarray.transpose numpy.matrix_transpose numpy.permute_dims torch.Tensor.permute".split()
 )
-# The result is a matrix or a block of its own beside the rows.
+# The result is a matrix or a block beside the rows.
 ADDS_AXES = set("torch.atleast_3d torch.Tensor.atleast_3d torch.atleast_2d".split())
-# A mean of those that are numbers, a mean with weights: of all that they are given here, but not in general.
+# A mean of those that are numbers, a mean with weights: of all values in this test, but not in general.
 MEANS_OF_SOME = ("torch.nanmean", "torch.Tensor.nanmean", "numpy.nanmean", "numpy.average")
 WHOLE = np.random.default_rng(0).uniform(0.1, 0.9, (6, 5))
 PARTS = (WHOLE[:2], WHOLE[2:])
