@@ -11,7 +11,8 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
                (a sum or a count 1, a mean 0), None where it is neither
     WIDE(s)    of the iterations of all ranks together, equal on all ranks; `degree` is the exponent of samples
                (a sum or a count 1, a mean 0)
-    LINEAR(d)  the original's is N**d times the average over the ranks
+    LINEAR(d)  the original's is N**d times the average over the ranks; `rows` says that it counts a share's rows,
+               which all ranks have about equally many of
     PARTS(d)   the values of all ranks in a row; their mean is SAME(d)
     EXTREME    the largest or smallest over the ranks is the original's
     MAIN       only the main process has it
@@ -157,6 +158,11 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
     if left.kind in (Kind.SAME, Kind.LINEAR) and right.kind is Kind.SAME:
         make = same if left.kind is Kind.SAME else linear
         return make(_sum(left.degree, right.degree, sign))
+    if right.kind is Kind.LINEAR and right.rows and left.kind in (Kind.SAME, Kind.LINEAR):
+        # A mean of a share times its number of rows is its sum, a sum by the number a mean.
+        return linear(_sum(left.degree, right.degree, sign))
+    if left.kind is right.kind is Kind.LINEAR and left.rows and sign > 0:
+        return linear(_sum(left.degree, right.degree, 1))
     if right.kind is Kind.LINEAR and left.kind is Kind.SAME and sign > 0:
         return linear(_sum(left.degree, right.degree, 1))
     if left.kind is right.kind is Kind.WIDE and not (left.rows or right.rows):
@@ -203,7 +209,7 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         return place if samples is not None else wide(None)
     if place.kind is Kind.SHARD:
         if samples is not None:
-            return linear(samples)
+            return Placement(Kind.LINEAR, samples, operation == "count")
         return Placement(Kind.EXTREME) if operation in ("max", "min", "any", "all") else own("gathered first")
     if place.kind is Kind.PARTS and place.degree is not None:
         return same(place.degree - (operation != "mean")) if operation in ("mean", "sum") else own()

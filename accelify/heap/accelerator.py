@@ -89,6 +89,11 @@ def accelerator_method(
         return NONE
     if name in _GATHERS:
         run.meet("collective", node, f"accelerator.{name}")
+        if name == "gather_object" and first.of(Container):
+            # The elements of all ranks' lists, one after the other.
+            each = elements(run, first) or [element(run, first, node)]
+            place = function(map(array_of, each), linearly=True)
+            return Value(gathered(place), run.reason(node, "gathered", *each))
         return _over_tensors(run, first, gathered, node, "gathered")
     if name == "reduce":
         operation = keywords.get("reduction", args[1] if len(args) > 1 else constant("sum")).const

@@ -15,7 +15,6 @@ from accelify.domains.placement import (
     Kind,
     Placement,
     function,
-    linear,
     own,
     reduced,
     wide,
@@ -248,7 +247,18 @@ class LibraryCalls:
         rest = function((array_of(value) for value in operands), rowwise=True)
         if not rest.is_same:
             place = function((place, rest))
-        return self.run.made(node, place, *args, type_=row.returns or args[0].type)
+        made = self.run.made(node, place, *args, type_=row.returns or args[0].type)
+        if row.transfer in ("max", "min") and row.name.startswith("torch.") and self._axis(row, args, keywords) is not None:
+            return self._pair(made)
+        return made
+
+    def _pair(self, value: Value) -> Value:
+        """The largest values along an axis, and where they are."""
+        both = container(self.run, "tuple")
+        for number in range(2):
+            put(self.run, both, value, number)
+        self.run.store.set(both, "#known", constant(2))
+        return Value(refs=(both,), type="tuple")
 
     def _loss(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         made = next((ref for value in args[:1] for ref in value.of(Instance) if ref.kind == "loss"), None)
@@ -433,7 +443,7 @@ def _of_shape(row: Row, operands: Args) -> Placement | None:
     if not counts or any(inner.type != "builtins.int" for inner in counts):
         return None
     places = {array_of(inner) for inner in counts}
-    if places == {linear(1)}:
+    if places == {Placement(Kind.LINEAR, 1, rows=True)}:
         return SHARD
     return ROUND_ROWS if places == {Placement(Kind.ROUND, 1)} else None
 
