@@ -13,6 +13,7 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
                (a sum or a count 1, a mean 0)
     LINEAR(d)  the original's is N**d times the average over the ranks; `rows` says that it counts a share's rows,
                which all ranks have about equally many of
+    SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows
     PARTS(d)   the values of all ranks in a row; their mean is SAME(d)
     EXTREME    the largest or smallest over the ranks is the original's
     MAIN       only the main process has it
@@ -34,6 +35,7 @@ class Kind(StrEnum):
     SHARD = "shard"
     ROUND = "round"
     WIDE = "wide"
+    SAMPLE = "sample"
     LINEAR = "linear"
     PARTS = "parts"
     EXTREME = "extreme"
@@ -59,7 +61,7 @@ class Placement:
     @property
     def is_uniform(self) -> bool:
         """Whether all ranks have the same value, the original's or not."""
-        return self.kind in (Kind.SAME, Kind.WIDE, Kind.PARTS)
+        return self.kind in (Kind.SAME, Kind.WIDE, Kind.SAMPLE, Kind.PARTS)
 
 
 SAME = Placement(Kind.SAME)
@@ -67,6 +69,7 @@ ROUND = Placement(Kind.ROUND)
 ROUND_ROWS = Placement(Kind.ROUND, rows=True)
 SHARD = Placement(Kind.SHARD, rows=True)
 WIDE_ROWS = Placement(Kind.WIDE, rows=True)
+SAMPLE = Placement(Kind.SAMPLE)
 MAIN = Placement(Kind.MAIN)
 CLOCK = Placement(Kind.CLOCK)
 OWN = Placement(Kind.OWN)
@@ -126,6 +129,8 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
         degrees = {place.degree for place in found if place.kind is Kind.ROUND}
         plain = linearly or degrees == {0}
         return Placement(Kind.ROUND, degrees.pop() if plain and len(degrees) == 1 else None, rows)
+    if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
+        return SAMPLE
     if rest == {Kind.WIDE}:
         if rows:
             return WIDE_ROWS
@@ -216,16 +221,23 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
     return function((place,), linearly=operation in ("sum", "mean"))
 
 
-def accumulated(head: Placement, delta: Placement, shared: bool) -> Placement:
+def accumulated(head: Placement, delta: Placement, shared: bool, samples: Placement = SAME) -> Placement:
     """A value that a loop adds something to in each round, after the loop.
 
     Args:
         head: before the loop.
         delta: what one round adds.
         shared: whether the rounds of the loop are shared out among the ranks.
+        samples: what the rows are that the loop goes over one by one, SAME where it goes over something else.
     """
     total = delta
-    if shared:
+    if samples.kind is Kind.WIDE and delta.kind in (Kind.SAME, Kind.SAMPLE):
+        total = wide(1) if delta.kind is Kind.SAMPLE or delta.degree == 0 else wide(None)
+    elif samples.kind is Kind.SHARD and delta.kind in (Kind.SAME, Kind.SHARD):
+        total = linear(1 if delta.kind is Kind.SHARD else None if delta.degree is None else delta.degree + 1)
+    elif samples.kind is Kind.ROUND and delta.kind is Kind.SAME:
+        total = ROUND
+    elif shared:
         if delta.kind in (Kind.SAME, Kind.LINEAR) and delta.degree is not None:
             total = Placement(delta.kind, delta.degree + 1)
         elif delta.kind is Kind.ROUND:

@@ -9,8 +9,10 @@ from typing import Any
 
 from accelify.domains.placement import (
     SAME,
+    SAMPLE,
     SHARD,
     UNRELATED,
+    WIDE_ROWS,
     Kind,
     Placement,
     function,
@@ -23,7 +25,18 @@ from accelify.heap.store import join
 from accelify.heap.values import UNSET, Container, Iterable, Value, constant
 
 # How far a value is from what the original shows, for the choice among the parts of a text.
-_DISTANCE = (Kind.OWN, Kind.MAIN, Kind.EXTREME, Kind.PARTS, Kind.SHARD, Kind.LINEAR, Kind.CLOCK, Kind.ROUND, Kind.WIDE)
+_DISTANCE = (
+    Kind.OWN,
+    Kind.MAIN,
+    Kind.EXTREME,
+    Kind.PARTS,
+    Kind.SHARD,
+    Kind.LINEAR,
+    Kind.CLOCK,
+    Kind.ROUND,
+    Kind.WIDE,
+    Kind.SAMPLE,
+)
 
 
 def container(run: Run, type_: str, site: object = None) -> Container:
@@ -45,12 +58,13 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
         run.store.set(into, f"[{key!r}]", value)
         return
     before = into.fields.get("[]")
-    guard = next((one for one in run.guards if one.kind != "counted"), None)
+    guard = next((one for one in run.guards if one.parts_ranks), None)
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
     if filling:
         run.store.set(into, "#known", None)
         if any(loop not in into.loops for loop in run.shared_loops()):
-            run.store.set(into, "#fill", constant(filling))
+            by_samples = array_of(value).kind is Kind.SAMPLE or any(loop.samples.kind is Kind.WIDE for loop in run.loops)
+            run.store.set(into, "#fill", constant("samples" if by_samples else filling))
 
 
 def fill_of(ref: Container) -> str:
@@ -103,6 +117,8 @@ def element(run: Run, value: Value, node: ast.AST, key: Any = UNSET) -> Value:
         return found
     if value.refs and value.place.is_same:
         return Value()
+    if value.place.kind is Kind.WIDE and value.place.rows and value.type != "#batch":
+        return value.placed(SAMPLE)
     return value.placed(function((value.place,), rowwise=True))
 
 
@@ -121,9 +137,11 @@ def array_of(value: Value) -> Placement:
 def _together(inner: Value, fill: str) -> Placement:
     place = array_of(inner)
     if not fill:
-        return place
+        return WIDE_ROWS if place.kind is Kind.SAMPLE else place
     if place.kind is Kind.ROUND:
         return SHARD
+    if place.kind is Kind.SAMPLE:
+        return SAME if fill else WIDE_ROWS
     if place.kind is Kind.WIDE:
         return SAME if fill == "samples" or place.rows else UNRELATED
     return UNRELATED if fill == "rounds" and place.kind is not Kind.OWN and not place.is_same else place

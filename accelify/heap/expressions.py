@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import Kind, Placement, added, function, multiplied, own, reduced
+from accelify.domains.placement import SAMPLE, Kind, Placement, added, function, multiplied, own, reduced
 from accelify.heap.containers import array_of, container, element, elements, put, worst
 from accelify.heap.values import (
     MAIN_FLAG,
@@ -337,7 +337,10 @@ class Expressions:
     def _part(self, node: ast.AST, base: Value, key: Value, at: ast.expr) -> Value:
         parts = [*(at.elts if isinstance(at, ast.Tuple) else [at])]
         whole = isinstance(parts[0], ast.Slice) and parts[0].lower is None and parts[0].upper is None
+        first = key if not isinstance(at, ast.Tuple) else element(self.run, key, node, 0)
         place = function((base.place, *([] if isinstance(at, ast.Tuple) else [key.place])), rowwise=whole)
+        if base.place.kind is Kind.WIDE and base.place.rows and first.place.kind is Kind.SAMPLE:
+            place = SAMPLE
         if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
             place = own("gathered first")
         if base.place.kind is Kind.ROUND:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import ROUND_ROWS, SAME, SHARD, Kind, Placement, same
+from accelify.domains.placement import ROUND_ROWS, SAME, SAMPLE, SHARD, Kind, Placement, reduced, same
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
 from accelify.heap.values import Class, Container, Instance, Iterable, Value, constant
 
@@ -35,8 +35,16 @@ class Iteration:
             if isinstance(ref, Class):
                 return Iterable(Value(), shared=False)
         place = value.place
+        if place.rows and place.kind in (Kind.WIDE, Kind.SHARD, Kind.ROUND) and value.type != BATCH:
+            return self._by_samples(place, value, node)
         rounds = SAME if place.kind is Kind.SAME or value.type == BATCH else place
         return Iterable(element(self.run, value, node), shared=False, rounds=rounds)
+
+    def _by_samples(self, place: Placement, value: Value, node: ast.AST) -> Iterable:
+        """Rows, one by one."""
+        why = value.why or self.run.reason(node, f"the rows of `{self.run.segment(node)}`")
+        item = Value(SAMPLE if place.kind is Kind.WIDE else place, why, type=value.type)
+        return Iterable(item, shared=False, rounds=reduced(place, "count"), samples=place)
 
     def _over_container(self, ref: Container, value: Value, node: ast.AST) -> Iterable:
         fill = fill_of(ref)
@@ -104,7 +112,9 @@ class Iteration:
         counter = Value(type="builtins.int")
         if inner.shared:
             counter = Value(same(1), self.run.reason(node, "counts the rounds of each process"), type="builtins.int")
-        found = Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds)
+        if inner.samples.kind is Kind.WIDE:
+            counter = Value(SAMPLE, inner.item.why, type="builtins.int")
+        found = Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds, (), inner.samples)
         found.whole = inner.whole
         return found
 
@@ -112,8 +122,10 @@ class Iteration:
         """`zip`: shared out where one of them is."""
         parts = [self.over(value, node) for value in values]
         shared = next((part for part in parts if part.shared), None)
-        rounds = shared.rounds if shared else SAME
-        found = Iterable(self._pair([part.item for part in parts]), shared is not None, rounds)
+        samples = next((part for part in parts if not part.samples.is_same), None)
+        rounds = shared.rounds if shared else samples.rounds if samples else SAME
+        rows = samples.samples if samples else SAME
+        found = Iterable(self._pair([part.item for part in parts]), shared is not None, rounds, (), rows)
         found.whole = next((part.whole for part in parts if part.whole is not None), None)
         return found
 
@@ -125,6 +137,11 @@ class Iteration:
         if bound.kind is Kind.SAME and bound.degree == 1:
             why = self.run.reason(node, "counts the rounds of each process", value)
             return Iterable(Value(same(1), why, type="builtins.int"), shared=True, rounds=bound)
+        if bound.kind in (Kind.WIDE, Kind.ROUND) or (bound.kind is Kind.LINEAR and bound.degree == 1):
+            # A count of samples: the loop goes over rows by their number.
+            kind = Kind.SHARD if bound.kind is Kind.LINEAR else bound.kind
+            item = Value(SAMPLE if kind is Kind.WIDE else bound, value.why, type="builtins.int")
+            return Iterable(item, shared=False, rounds=bound, samples=Placement(kind, rows=True))
         item = Value(bound if bound.kind is Kind.SAME else SAME, value.why, type="builtins.int")
         return Iterable(item, shared=False, rounds=bound)
 

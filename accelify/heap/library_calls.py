@@ -101,6 +101,9 @@ class LibraryCalls:
         if name == "parameters" and instance is not None and instance.kind == "module":
             return self._parameters(receiver, node)
         type_ = self._type_of(receiver, instance)
+        if type_ == "builtins.str":
+            # A text made of others shows what they show.
+            return self.engine.expressions.text(node, [receiver, *args, *keywords.values()])
         row = self.run.knowledge.method(type_ or None, name)
         if row is None or row.transfer == "unknown":
             return self._unknown_method(receiver, instance, name, args, keywords, node)

@@ -21,10 +21,12 @@ R = TypeVar("R", bound=Ref)
 @dataclass(slots=True)
 class Loop:
     """A loop that is being gone through; `number` says which one, `meets` whether ranks meet in it, `trains` whether
-    it is the innermost one around a backward, `whole` why each rank goes through all batches of a loader in it."""
+    it is the innermost one around a backward. `samples` is what the rows are that it goes over one by one, `whole` why
+    each rank goes through all batches of a loader in it."""
 
     number: int
     shared: bool
+    samples: Placement = SAME
     meets: bool = False
     trains: bool = False
     whole: Reason | None = None
@@ -173,9 +175,9 @@ class Run:
         return tuple(loop.number for loop in self.loops if loop.shared)
 
     @contextmanager
-    def loop(self, node: ast.AST, shared: bool) -> Iterator[Loop]:
+    def loop(self, node: ast.AST, shared: bool, samples: Placement = SAME) -> Iterator[Loop]:
         """Go through a loop's body."""
-        loop = Loop(id(node), shared)
+        loop = Loop(id(node), shared, samples)
         self.loops.append(loop)
         try:
             yield loop

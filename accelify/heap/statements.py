@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import ROUND, Kind, accumulated, added, own
-from accelify.heap.containers import element, elements, put
+from accelify.domains.placement import ROUND, accumulated, added, function
+from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
 from accelify.heap.values import UNSET, Class, Container, Flow, Function, Guard, Iterable, Key, ModuleRef, Ref, Scope, Value
@@ -59,7 +59,7 @@ class Statements:
             if not flow.reached:
                 break
             for guard in flow.exits.values():
-                if guard is not None and guard.kind != "counted":
+                if guard is not None and guard.parts_ranks:
                     self.run.guards.append(guard)
                     pushed += 1
         if pushed:
@@ -108,9 +108,7 @@ class Statements:
         if not base.refs and not value.place.is_same:
             # A part of an array is written: another version of the array.
             why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)
-            place = value.place if value.place == base.place else own("put together first")
-            if base.place.is_same and value.place.kind is Kind.ROUND:
-                place = value.place
+            place = function((base.place, array_of(value)), rowwise=True)
             self.bind_again(target.value, base.placed(place, why), scope)
 
     def bind_again(self, node: ast.expr, value: Value, scope: Ref) -> None:
@@ -190,7 +188,7 @@ class Statements:
         value = Value(const=None) if stmt.value is None else self.engine.evaluate(stmt.value, scope)
         if self.frames:
             frame = self.frames[-1]
-            guards = self.run.guards[frame.guards :]
+            guards = [guard for guard in self.run.guards[frame.guards :] if guard.parts_ranks]
             frame.returned.append((value.plain(), guards[0] if guards else None))
         return Flow(False, {"return": None})
 
@@ -294,6 +292,9 @@ class Statements:
         guards = 0
         for item in stmt.items:
             value = self.engine.evaluate(item.context_expr, scope)
+            if value.type == "#first":
+                self.run.guards.append(Guard("first", self.run.reason(item.context_expr, "the main process first")))
+                guards += 1
             entered = self.engine.calls.entered(value, item.context_expr)
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, entered, scope)
@@ -326,7 +327,7 @@ class Statements:
             guard = self.engine.guard(test, stmt.test)
             with self.run.under(guard):
                 flow = self.block(stmt.body, scope)
-            if guard is not None and guard.kind != "counted":
+            if guard is not None and guard.parts_ranks:
                 flow.exits["break"] = flow.exits.get("break") or guard
             return flow
 
@@ -348,19 +349,19 @@ class Loops:
         guard = None
         if not over.rounds.is_uniform:
             text = f"`{run.segment(node)}` has other rounds on other ranks"
-            guard = Guard("divergent", run.reason(node, text, over.item))
+            guard = Guard("divergent", run.reason(node, text, over.item), over.rounds)
         head: dict[Key, Value | None] = {}
         flow: Flow = Flow()
         written: Written = {}
         deltas: dict[Key, Value | None] = {}
-        with run.loop(node, over.shared) as loop:
+        with run.loop(node, over.shared, over.samples) as loop:
             loop.whole = over.whole
             for number in range(_MOST_PASSES):
                 events = len(run.events)
                 run.store.begin(of_round=False)
                 for key, value in head.items():
                     run.store.set(key[0], key[1], value)
-                run.store.begin(of_round=True)
+                run.store.begin(of_round=True, shared=loop.shared)
                 statements.rounds.append([])
                 with run.under(guard):
                     flow = once(over.item) or Flow()
@@ -399,20 +400,20 @@ class Loops:
     def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
         assert value.delta is not None
         base = before if before is not None else Value()
-        place = accumulated(base.place, value.delta, loop.shared)
+        place = accumulated(base.place, value.delta, loop.shared, loop.samples)
         if place.is_same and value.delta.is_same:
-            return Value(place, None, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(_ZERO, value.delta, loop.shared)))
+            return Value(place, None, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(_ZERO, value.delta, loop.shared, loop.samples)))
         name = value.token[1] if value.token else ""
         over = self.run.segment(node)
         text = f"`{name}` adds up over `{over}`" if name.isidentifier() else f"adds up over `{over}`"
         why = self.run.reason(node, text, value)
-        return Value(place, why, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(_ZERO, value.delta, loop.shared)))
+        return Value(place, why, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(_ZERO, value.delta, loop.shared, loop.samples)))
 
     def _leave(self, node: ast.AST, flow: Flow, loop: Loop) -> None:
         """A loop in which ranks meet, and which some of them may leave before the others."""
         for kind in ("break", "return"):
             guard = flow.exits.get(kind)
-            if guard is not None and guard.kind != "counted" and loop.meets:
+            if guard is not None and guard.parts_ranks and loop.meets:
                 self.run.meet("leave", node, kind, guards=[guard])
 
 

@@ -26,6 +26,7 @@ class Store:
         self._made: list[int] = []
         # The levels at which the rounds of loops began.
         self._rounds: list[int] = []
+        self._shared: list[int] = []
 
     def get(self, owner: Ref, name: str) -> Value | None:
         """What stands there, None where nothing was written."""
@@ -69,18 +70,25 @@ class Store:
                         self.note(ref, inner)
                 reads.add(ref)
 
-    def begin(self, of_round: bool = False) -> None:
-        """From here on writes can be undone; `of_round` says that a round of a loop begins."""
+    def begin(self, of_round: bool = False, shared: bool = False) -> None:
+        """From here on writes can be undone; `of_round` says that a round of a loop begins, `shared` that the loop's
+        rounds are shared out."""
         if of_round:
             self._rounds.append(len(self._journals))
+            if shared:
+                self._shared.append(len(self._journals))
         self._journals.append({})
         self._made.append(newest_scope())
 
     def touched_in_round(self, owner: Ref, name: str) -> bool:
         """Whether something was written there since the round of the innermost loop began."""
-        if not self._rounds:
-            return True
-        first = self._rounds[-1]
+        return not self._rounds or self._touched_since(self._rounds[-1], owner, name)
+
+    def is_of_shared_round(self, owner: Ref, name: str) -> bool:
+        """Whether what stands there was written in this round of the innermost loop whose rounds are shared out."""
+        return bool(self._shared) and self._touched_since(self._shared[-1], owner, name)
+
+    def _touched_since(self, first: int, owner: Ref, name: str) -> bool:
         if isinstance(owner, Scope) and owner.serial > self._made[first]:
             return True
         key = (owner, name)
@@ -96,6 +104,8 @@ class Store:
                 owner.version = self.clock
         if self._rounds and self._rounds[-1] == len(self._journals):
             self._rounds.pop()
+            if self._shared and self._shared[-1] == len(self._journals):
+                self._shared.pop()
         left = {key: key[0].fields.get(key[1]) for key in journal}
         for (owner, name), value in journal.items():
             if value is None:
@@ -112,12 +122,12 @@ class Store:
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Write for good, whatever way through the script is gone now: what a module does when it is imported."""
-        outer = self._journals, self._rounds, self._made
-        self._journals, self._rounds, self._made = [], [], []
+        outer = self._journals, self._rounds, self._shared, self._made
+        self._journals, self._rounds, self._shared, self._made = [], [], [], []
         try:
             yield
         finally:
-            self._journals, self._rounds, self._made = outer
+            self._journals, self._rounds, self._shared, self._made = outer
 
     def merged(self, one: Written, other: Written, guard: Guard | None) -> Written:
         """What two ways from here leave together; `guard` is what ranks that may go different ones stand under."""
@@ -126,7 +136,7 @@ class Store:
             now = key[0].fields.get(key[1])
             under = guard
             if guard is not None and guard.place.kind is Kind.ROUND and (key not in one or key not in other):
-                if not self.touched_in_round(*key):
+                if not self.is_of_shared_round(*key):
                     # On the one way it has the value of the round before.
                     under = Guard(guard.kind, guard.why)
             together[key] = join(one.get(key, now), other.get(key, now), under)
@@ -139,7 +149,7 @@ def _is_seen(owner: Ref) -> bool:
 
 def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:
     """What a slot holds after two ways to it; `guard` is what the ranks stood under that went different ones."""
-    if guard is not None and guard.kind == "counted":
+    if guard is not None and not guard.parts_ranks:
         guard = None
     if left is None or right is None:
         known = left or right

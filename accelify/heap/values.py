@@ -178,16 +178,25 @@ class Bound(Ref):
 
 
 class Iterable(Ref):
-    """What a loop goes over: what one element is, whether its rounds are shared out, and where each rank goes through
-    all batches of a loader, why."""
+    """What a loop goes over: what one element is, and whether its rounds are shared out; `samples` is what the rows are
+    that it goes over one by one, SAME where it goes over something else, `whole` why each rank goes through all batches
+    of a loader, where it does."""
 
-    __slots__ = ("elements", "item", "rounds", "shared", "whole")
+    __slots__ = ("elements", "item", "rounds", "samples", "shared", "whole")
 
-    def __init__(self, item: Value, shared: bool, rounds: Placement = SAME, elements: tuple[Value, ...] = ()) -> None:
+    def __init__(
+        self,
+        item: Value,
+        shared: bool,
+        rounds: Placement = SAME,
+        elements: tuple[Value, ...] = (),
+        samples: Placement = SAME,
+    ) -> None:
         super().__init__()
         self.item = item
         self.shared = shared
         self.rounds = rounds
+        self.samples = samples
         self.elements = elements
         self.whole: Reason | None = None
 
@@ -235,11 +244,16 @@ NONE = Value(const=None)
 class Guard:
     """What a piece of code stands under: `divergent` (some ranks may come there and others not), `main` (only the main
     process does), `others` (all but it), `some` (the main process does, the others where all ranks agree on it), `counted` (all ranks do, by a count of the
-    rounds of each). `place` is that of the condition."""
+    rounds of each), `first` (the main process does before the others). `place` is that of the condition."""
 
     kind: str
     why: Reason
     place: Placement = OWN
+
+    @property
+    def parts_ranks(self) -> bool:
+        """Whether some ranks go a way that others do not."""
+        return self.kind not in ("counted", "first")
 
 
 def constant(value: Any) -> Value:

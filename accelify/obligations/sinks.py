@@ -13,7 +13,9 @@ from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
 _WRITTEN = frozenset({"file.write", "file.append", "network.send"})
-_ONCE = frozenset({"folder.delete", "file.delete", "file.move", "tracker.start", "tracker.end", "process.run", "wait.input"})
+_ONCE = frozenset({"network.get", "folder.delete", "file.delete", "file.move", "tracker.start", "tracker.end", "process.run", "wait.input"})
+# What may be done by all, after the main process has done it.
+_FIRST = frozenset({"network.get", "folder.make"})
 _MEETING = frozenset({"collective", "backward", "step"})
 _MOST_WRITTEN = 100
 _OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of the original's"
@@ -82,7 +84,8 @@ def _made(event: Event, demand: str, status: Status, found: str = "", reason: Re
 
 def _once(event: Event) -> Obligation:
     kinds = {guard.kind for guard in event.guards}
-    if "main" in kinds or (event.kind == "bar.show" and event.detail != "made"):
+    bar = event.kind == "bar.show" and event.detail != "made"
+    if "main" in kinds or bar or ("first" in kinds and event.kind in _FIRST):
         return _made(event, "once", Status.PROVED)
     return _made(event, "once", Status.NAMED, f"`{event.name}` is done by every process")
 
@@ -187,7 +190,7 @@ def _path(event: Event) -> Obligation:
 
 
 def _meeting(event: Event) -> Obligation:
-    guard = next((guard for guard in event.guards if guard.kind != "counted"), None)
+    guard = next((guard for guard in event.guards if guard.parts_ranks), None)
     if guard is None:
         return _made(event, "all ranks", Status.PROVED)
     return _made(event, "all ranks", Status.NAMED, f"`{event.name}` is not reached by all ranks", guard.why)
