@@ -147,6 +147,7 @@ class Calls:
     def _library(self, ref: Library, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> Value:
         word = is_accelerate(ref.name)
         if word:
+            self.run.at_model = self.run.at_model or ref.name.startswith("accelerate.")
             made = accelerate_call(self.run, word, args, keywords, node)
             if made is not None:
                 return made
@@ -238,6 +239,8 @@ class Calls:
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         if ref.prepared and ref.wrapped is not None:
+            if ref.kind == "module":
+                self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
             result = self.call(ref.wrapped, args, keywords, node)
             return result
         for method in ("__call__", "forward"):

@@ -94,7 +94,8 @@ class LibraryCalls:
             kind = "schedule" if instance.kind == "scheduler" else "step"
             length = self.run.read(instance, "#length")
             detail = "prepared" if instance.prepared else "own rounds" if length is not None else "plain"
-            if detail == "plain" and self._is_bare(instance):
+            inner = instance.wrapped.of(Instance) if instance.wrapped is not None and self.run.at_model else []
+            if detail in ("plain", "prepared") and any(map(self._is_bare, inner or ([instance] if detail == "plain" else []))):
                 detail = "bare"
             self.run.meet(kind, node, f"{instance.kind}.step", args, detail=detail)
             return NONE

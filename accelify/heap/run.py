@@ -91,6 +91,8 @@ class Run:
     recording: bool = True
     # Whether all processes but the main one have silenced their loggers.
     logs_once: bool = False
+    # Whether gradients are put together at the prepared model alone, as Hugging Face Accelerate does.
+    at_model: bool = False
     # Why random numbers are others on each rank, once a seed says so.
     seeded: Reason | None = None
     # Whether any seed differs between ranks, a generator's too.

@@ -59,6 +59,11 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             yield _made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
             yield _loss(event)
+    elif event.kind == "forward":
+        guard = next((guard for guard in event.guards if guard.kind in ("main", "others")), None)
+        if guard is not None:
+            text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
+            yield _made(event, "all ranks", Status.NAMED, text, guard.why)
     elif event.kind == "schedule":
         yield _meeting(event)
         if event.detail == "plain" and event.shared:
@@ -84,6 +89,8 @@ def _made(event: Event, demand: str, status: Status, found: str = "", reason: Re
 
 def _once(event: Event) -> Obligation:
     kinds = {guard.kind for guard in event.guards}
+    if {"main", "others"} <= kinds:
+        return _made(event, "once", Status.NAMED, f"`{event.name}` is done by no process")
     bar = event.kind == "bar.show" and event.detail != "made"
     if "main" in kinds or bar or ("first" in kinds and event.kind in _FIRST):
         return _made(event, "once", Status.PROVED)

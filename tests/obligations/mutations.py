@@ -22,6 +22,8 @@ GRADIENTS = "in accelify's runtime gradients are put together when backward is o
 AT_MODEL = "Accelerate puts gradients together at the prepared model"
 ONE_OF_TWO = "accelify's runtime trains the parameters of a prepared model or optimizer alike"
 TWICE_MEAN = "the mean of what is the same on all processes is itself"
+ONE_BATCH = "the figure is of one batch of each process, which the summary line says"
+GUARDED_TWICE = "the Accelerator's method and the guard each see to it that it is done once"
 OWN_RATE = "a script that distributes itself chooses its rate by its processes"
 OWN_BATCH = "the processes share the batch: the length of a loader is the original's"
 
@@ -40,7 +42,8 @@ def _taken_out(script: Script, call: ast.Call) -> list[Edit]:
 
 def reduce_left_out(script: Script) -> Found:
     for call in script.calls("reduce"):
-        yield script.mutant("reduce left out", call, _taken_out(script, call), *words(call.args[0]))
+        why = _of_one_batch(script, call)
+        yield script.mutant("reduce left out", call, _taken_out(script, call), *words(call.args[0]), equivalent=why)
 
 
 def reduce_of_one_left_out(script: Script) -> Found:
@@ -80,7 +83,8 @@ def sum_and_mean_swapped(script: Script) -> Found:
                 other = "sum" if keyword.value.value == "mean" else "mean"
                 kind = f"reduced by {other} in place of {keyword.value.value}"
                 names = stored(script.statement(call))
-                yield script.mutant(kind, call, [script.replace(keyword.value, repr(other))], *names)
+                edit = script.replace(keyword.value, repr(other))
+                yield script.mutant(kind, call, [edit], *names, equivalent=_of_one_batch(script, call))
 
 
 def reduced_twice(script: Script) -> Found:
@@ -88,7 +92,8 @@ def reduced_twice(script: Script) -> Found:
         text = script.segment(call)
         mean = "mean" in text
         edit = script.replace(call.args[0], text)
-        yield script.mutant("reduced twice", call, [edit], *stored(script.statement(call)), equivalent=TWICE_MEAN if mean else "")
+        why = TWICE_MEAN if mean else _of_one_batch(script, call)
+        yield script.mutant("reduced twice", call, [edit], *stored(script.statement(call)), equivalent=why)
 
 
 def gathered_twice(script: Script) -> Found:
@@ -117,11 +122,11 @@ def divided_by_another_count(script: Script) -> Found:
         arg = node.args[0]
         if isinstance(arg, ast.Attribute) and arg.attr == "dataset":
             loader, text = arg.value, f"len({script.segment(arg.value)})"
-        elif word(arg) in script.golden.prepared:
+        elif script.is_prepared(arg):
             loader, text = arg, f"len({script.segment(arg)}.dataset)"
         else:
             continue
-        shared = word(loader) in script.golden.prepared
+        shared = script.is_prepared(loader)
         why = "" if shared and not script.golden.total else OWN_BATCH if shared else NOT_SHARED
         yield script.mutant("divided by another count", node, [script.replace(node, text)], equivalent=why)
 
@@ -167,7 +172,21 @@ def factor_left_out(script: Script) -> Found:
             names = stored(script.statement(node))
             rate = isinstance(script.parents[node], ast.keyword) and script.golden.distributed
             edit = script.replace(node, script.segment(node.left))
-            yield script.mutant("number of processes left out", node, [edit], *names, equivalent=OWN_RATE if rate else "")
+            why = OWN_RATE if rate else _of_one_batch(script, node) if "reduce" in _function_text(script, node) else ""
+            yield script.mutant("number of processes left out", node, [edit], *names, equivalent=why)
+
+
+def _of_one_batch(script: Script, node: ast.AST) -> str:
+    """Whether a figure is one that is not added up anywhere: the last batch's, as the summary line says."""
+    names = set(words(script.statement(node)))
+    grown = [stored(stmt) for stmt in script.of(ast.AugAssign)]
+    filled = [words(call.func)[:1] for call in script.of(ast.Call) if word(call.func) in ("append", "extend")]
+    return "" if names & {name for found in [*grown, *filled] for name in found} else ONE_BATCH
+
+
+def _function_text(script: Script, node: ast.AST) -> str:
+    function = script.around(node, *FUNCTIONS)
+    return script.segment(function) if function is not None else ""
 
 
 # Backward
@@ -223,14 +242,30 @@ def print_by_all(script: Script) -> Found:
 
 def save_by_all(script: Script) -> Found:
     for call in script.calls("save"):
-        yield script.mutant("save by every process", call, [script.replace(call.func, "torch.save")])
+        why = GUARDED_TWICE if _is_guarded(script, call) else ""
+        yield script.mutant("save by every process", call, [script.replace(call.func, "torch.save")], equivalent=why)
 
 
 def guard_left_out(script: Script) -> Found:
     for node in script.of(ast.Attribute):
         if node.attr in ("is_main_process", "is_local_main_process"):
             stmt = script.statement(node)
-            yield script.mutant("guard left out", node, [script.replace(node, "True")], *stored(stmt), reach=[stmt])
+            why = GUARDED_TWICE if _does_once(stmt) else ""
+            yield script.mutant("guard left out", node, [script.replace(node, "True")], *stored(stmt), reach=[stmt], equivalent=why)
+
+
+def _is_guarded(script: Script, node: ast.AST) -> bool:
+    guard = script.around(node, ast.If)
+    if guard is None:
+        return False
+    test = ast.dump(guard.test)
+    return ("is_main_process" in test or "is_local_main" in test) and "Or()" not in test or _is_guarded(script, guard)
+
+
+def _does_once(stmt: ast.stmt) -> bool:
+    """Whether what stands under a guard is done once without it."""
+    done = [part.value for part in ast.walk(stmt) if isinstance(part, ast.Expr)] if isinstance(stmt, ast.If) else []
+    return bool(done) and all(word(getattr(getattr(call, "func", None), "value", None)) == "accelerator" for call in done)
 
 
 def guard_turned_round(script: Script) -> Found:
@@ -345,6 +380,7 @@ def prepare_left_out(script: Script) -> Found:
                 continue
             edit = script.replace(stmt, f"{left} = {script.segment(call.func)}({right})") if rest else script.delete(stmt)
             names = [name for number in group for name in words(call.args[number])]
+            names += [name for arg, one in zip(call.args, kinds, strict=True) for name in words(arg) if kind == "model" and one == "optimizer"]
             equivalent = _as_prepared(script, kind, kinds) or (_same_everywhere(script, call) if "model" in kind else "")
             yield script.mutant(f"{kind} not prepared", stmt, [edit], *names, equivalent=equivalent)
 

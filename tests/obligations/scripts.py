@@ -106,9 +106,20 @@ class Golden:
         return path.read_text() if path.is_file() else None
 
     @cached_property
-    def prepared(self) -> frozenset[str]:
-        """Names of prepared objects."""
-        return self.called({word(arg) for call in self._calls if word(call.func) == "prepare" for arg in call.args})
+    def prepared(self) -> frozenset[tuple[str, str]]:
+        """Names of prepared objects, each with the function that knows it by that name, empty for a module."""
+        places = [(function, call) for tree in self._trees for function, call in _calls_of(tree, "")]
+        found = {(function, word(arg)) for function, call in places if word(call.func) == "prepare" for arg in call.args}
+        for _ in range(3):
+            for function, call in places:
+                for arg, parameter in zip(call.args, self._functions.get(word(call.func), []), strict=False):
+                    if {(function, word(arg)), ("", word(arg))} & found and word(arg):
+                        found.add((word(call.func), parameter.arg))
+        return frozenset(found)
+
+    @cached_property
+    def _functions(self) -> dict[str, list[ast.arg]]:
+        return {node.name: node.args.args for tree in self._trees for node in ast.walk(tree) if isinstance(node, FUNCTIONS)}
 
     @cached_property
     def _trees(self) -> list[ast.Module]:
@@ -121,10 +132,9 @@ class Golden:
     def called(self, names: Iterable[str]) -> frozenset[str]:
         """Some names, and those of the parameters that functions of any file get them as."""
         found = set(names) - {""}
-        functions = {node.name: node.args.args for tree in self._trees for node in ast.walk(tree) if isinstance(node, FUNCTIONS)}
         for _ in range(3):
             for call in self._calls:
-                parameters = functions.get(word(call.func), [])
+                parameters = self._functions.get(word(call.func), [])
                 found |= {p.arg for arg, p in zip(call.args, parameters, strict=False) if word(arg) in found}
         return frozenset(found)
 
@@ -139,6 +149,14 @@ class Golden:
             )
             for path, text in self.files.items()
         }
+
+
+def _calls_of(node: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
+    """All calls below a node, each with the name of the function that it stands in."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Call):
+            yield function, child
+        yield from _calls_of(child, child.name if isinstance(child, FUNCTIONS) else function)
 
 
 class Script:
@@ -175,6 +193,11 @@ class Script:
         while place is not None and not isinstance(place, classes):
             place = self.parents.get(place)
         return place
+
+    def is_prepared(self, node: ast.AST) -> bool:
+        """Whether a name is that of a prepared object where it stands."""
+        function = self.around(node, *FUNCTIONS)
+        return bool({("", word(node)), (function.name if function else "", word(node))} & self.golden.prepared)
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that a node stands in."""
