@@ -295,7 +295,8 @@ class Calls:
             reads = store.reads.pop()
             if store.reads:
                 store.reads[-1].update(reads)
-        if key is not None and clock == store.clock and met == self.run.met:
+        # A container that the call made is another one in each round: what is written to it is taken back with the round.
+        if key is not None and clock == store.clock and met == self.run.met and not result.of(Container):
             self._memory[key] = _Known(result, frozenset(reads), clock)
         return result
 
