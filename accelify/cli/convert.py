@@ -115,6 +115,7 @@ def convert(
             fail(
                 f"--output - takes one script, and this one is converted together with {others}: name a folder."
             )
+        proofs = _proofs(conversions, inputs.scripts) if assumptions else {}
         files = _page(report, conversions, verified or [])
         if output == "-":
             for conversion in conversions:
@@ -129,7 +130,6 @@ def convert(
             print(line, file=sys.stderr)
     # A diff or a script alone goes to standard output, so that it can be piped on; the summary goes beside it.
     stream = sys.stderr if diff or output == "-" else sys.stdout
-    proofs = _proofs(conversions, inputs.scripts) if assumptions else {}
     _report(conversions, proofs, diff=diff, json=json, stream=stream)
     raise typer.Exit(max(exit_code(conversions), NEEDS_A_PERSON if passed_over else CONVERTED))
 
@@ -231,8 +231,13 @@ def _files(conversions: Sequence[Conversion], targets: dict[Path, Path]) -> list
 
 
 def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[str, Validation]:
-    """What is proved of each converted script, by its name; notebooks are not gone through."""
+    """What is proved of each converted script, by its name; notebooks are not gone through.
+
+    Raises SourceError for rows of the user's configuration that make no sense.
+    """
+    from accelify.configuration import user_rows
     from accelify.heap.modules import text_of
+    from accelify.knowledge import Knowledge
     from accelify.obligations import validate
 
     texts = {one.place: one.new_text for one in conversions if one.place is not None}
@@ -248,7 +253,8 @@ def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[
     ]
     found = {}
     for one in track(chosen, len(chosen), "proving"):
-        found[str(one.source.path or STDIN)] = validate(one.new_text, one.source.path, read=read)
+        knowledge = Knowledge(user_rows(one.source.path))
+        found[str(one.source.path or STDIN)] = validate(one.new_text, one.source.path, knowledge, read)
     return found
 
 
@@ -308,8 +314,8 @@ def _filter(
     try:
         with garbage_kept():
             conversion = convert_source(read_script(STDIN), options)
-        write_all(_page(report, [conversion], verified))
         proofs = _proofs([conversion], []) if assumptions else {}
+        write_all(_page(report, [conversion], verified))
         if json:
             from accelify.report.json import conversions_json
 
