@@ -161,8 +161,18 @@ def _partial(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST)
     return args[0] if args else None
 
 
+def _namespace(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """A namespace: its fields are the arguments."""
+    made = engine.run.allocate((node, "namespace"), lambda: Instance(None, "types.SimpleNamespace", "namespace"))
+    for name, value in keywords.items():
+        engine.run.store.set(made, name, value)
+    return Value(refs=(made,)) if not args else None
+
+
 BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]] = {
     "builtins.range": _range,
+    "types.SimpleNamespace": _namespace,
+    "argparse.Namespace": _namespace,
     "builtins.enumerate": _enumerate,
     "builtins.zip": _zip,
     "builtins.map": _map,

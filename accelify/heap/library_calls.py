@@ -19,6 +19,7 @@ from accelify.domains.placement import (
     reduced,
     wide,
 )
+from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value, worst
 from accelify.heap.values import NONE, OTHERS_FLAG, UNSET, Bound, Container, Guard, Instance, Library, Value, constant
 from accelify.knowledge import Argument, Row
