@@ -65,6 +65,8 @@ class Placement:
 
 
 SAME = Placement(Kind.SAME)
+# The same, and put together over the ranks: what is added to it on each rank counts N times where it is summed again.
+TOTAL = Placement(Kind.SAME, needs="set to zero first")
 ROUND = Placement(Kind.ROUND)
 ROUND_ROWS = Placement(Kind.ROUND, rows=True)
 SHARD = Placement(Kind.SHARD, rows=True)
@@ -154,6 +156,8 @@ def added(left: Placement, right: Placement) -> Placement:
         return left if right.degree == 0 else right
     if Kind.SAME in (left.kind, right.kind) and Kind.LINEAR in (left.kind, right.kind):
         part, other = (left, right) if left.kind is Kind.LINEAR else (right, left)
+        if other.needs and part.degree != other.degree:
+            return own(other.needs)
         return part if other.degree in (0, part.degree) else own("put together first")
     return function((left, right), linearly=True)
 
@@ -246,13 +250,17 @@ def accumulated(head: Placement, delta: Placement, shared: bool, samples: Placem
             total = same(None if delta.degree is None else 1 - delta.degree)
         elif delta.kind in (Kind.SHARD, Kind.PARTS, Kind.EXTREME):
             total = own("put together in each round")
-    return total if head.is_same or head == total else added(head, total)
+    if head.is_same and not head.needs:
+        return total
+    return total if head == total else added(head, total)
 
 
 def joined(left: Placement, right: Placement) -> Placement:
     """What a value is after two ways to it, where all ranks went the same one."""
     if left == right:
         return left
+    if left.is_same and right.is_same:
+        return left if left.needs else right
     if left.is_same or right.is_same:
         return right if left.is_same else left
     if left.kind is right.kind:
@@ -276,6 +284,8 @@ def all_reduced(place: Placement, operation: str) -> Placement:
     if place.kind in (Kind.SAME, Kind.LINEAR):
         if operation == "mean":
             return same(place.degree)
+        if operation == "sum" and place.degree == 1:
+            return TOTAL
         if operation == "sum":
             return same(None if place.degree is None else place.degree - 1)
         return place if place.kind is Kind.SAME else UNRELATED

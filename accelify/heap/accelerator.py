@@ -195,7 +195,7 @@ def _over_tensors(
     if not containers:
         place = change(array_of(value))
         if place.is_same:
-            return Value(type=value.type)
+            return Value(place, type=value.type)
         return Value(place, run.reason(node, text, value), value.refs, value.type)
     known = elements(run, value)
     if known is not None:

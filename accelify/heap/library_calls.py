@@ -95,6 +95,9 @@ class LibraryCalls:
             kind = "schedule" if instance.kind == "scheduler" else "step"
             length = self.run.read(instance, "#length")
             detail = "prepared" if instance.prepared else "own rounds" if length is not None else "plain"
+            known = instance.wrapped.of(Instance) if instance.wrapped is not None else []
+            if kind == "schedule" and any(self.run.read(one, "#length") is not None for one in known):
+                detail = "fast"
             inner = instance.wrapped.of(Instance) if instance.wrapped is not None and self.run.at_model else []
             if detail in ("plain", "prepared") and any(map(self._is_bare, inner or ([instance] if detail == "plain" else []))):
                 detail = "bare"

@@ -30,6 +30,8 @@ class Loop:
     meets: bool = False
     trains: bool = False
     whole: Reason | None = None
+    # Whether each rank has its share of what it goes over.
+    parted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,9 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         yield _meeting(event)
         if event.detail == "plain" and event.shared:
             yield _made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
+        elif event.detail == "fast" and event.shared:
+            text = "the schedule's length is in rounds of each process, and it takes a step for each process in every round"
+            yield _made(event, "rounds", Status.NAMED, text)
 
 
 def is_parted(event: Event) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from tests.obligations.scripts import FUNCTIONS, GATHERS, MEETINGS, Edit, Golden, Mutant, Script, stored, word, words
 
 Found = Iterator[Mutant | None]
+Mutator = Callable[[Script], Found]
 LOOPS = (ast.For, ast.While)
 NOT_SHARED = "the loader is not prepared, so that its length is the original's"
 OTHER_LOSS = "every process has all rows: the mean over the processes is the original's"
@@ -24,6 +25,7 @@ ONE_OF_TWO = "accelify's runtime trains the parameters of a prepared model or op
 TWICE_MEAN = "the mean of what is the same on all processes is itself"
 ONE_BATCH = "the figure is of one batch of each process, which the summary line says"
 GUARDED_TWICE = "the Accelerator's method and the guard each see to it that it is done once"
+QUOTIENT = "only the quotient of both sums is used, which the same factor in both does not change"
 OWN_RATE = "a script that distributes itself chooses its rate by its processes"
 OWN_BATCH = "the processes share the batch: the length of a loader is the original's"
 
@@ -84,7 +86,8 @@ def sum_and_mean_swapped(script: Script) -> Found:
                 kind = f"reduced by {other} in place of {keyword.value.value}"
                 names = stored(script.statement(call))
                 edit = script.replace(keyword.value, repr(other))
-                yield script.mutant(kind, call, [edit], *names, equivalent=_of_one_batch(script, call))
+                why = _of_one_batch(script, call) or _quotient(script, call)
+                yield script.mutant(kind, call, [edit], *names, equivalent=why)
 
 
 def reduced_twice(script: Script) -> Found:
@@ -92,7 +95,7 @@ def reduced_twice(script: Script) -> Found:
         text = script.segment(call)
         mean = "mean" in text
         edit = script.replace(call.args[0], text)
-        why = TWICE_MEAN if mean else _of_one_batch(script, call)
+        why = TWICE_MEAN if mean else _of_one_batch(script, call) or _quotient(script, call)
         yield script.mutant("reduced twice", call, [edit], *stored(script.statement(call)), equivalent=why)
 
 
@@ -146,7 +149,7 @@ def weight_left_out(script: Script) -> Found:
         if not isinstance(node.op, ast.Mult) or not counts or loop is None or not isinstance(script.statement(node), ast.AugAssign):
             continue
         gathered = any(script.around(call, *LOOPS) is loop for call in script.calls(*GATHERS))
-        why = "" if gathered and not script.golden.total else "mean and sum of a share lead to the original's alike"
+        why = "" if gathered is not script.golden.total else "mean and sum lead to what one process shows alike"
         yield script.mutant("weight of a mean left out", node, [script.replace(node, script.segment(node.left))],
                             *stored(script.statement(node)), equivalent=why)
 
@@ -182,6 +185,20 @@ def _of_one_batch(script: Script, node: ast.AST) -> str:
     grown = [stored(stmt) for stmt in script.of(ast.AugAssign)]
     filled = [words(call.func)[:1] for call in script.of(ast.Call) if word(call.func) in ("append", "extend")]
     return "" if names & {name for found in [*grown, *filled] for name in found} else ONE_BATCH
+
+
+def _quotient(script: Script, call: ast.Call) -> str:
+    """Whether it is one of two sums over the processes of which nothing but the quotient is used."""
+    function, together = script.around(call, *FUNCTIONS), list(script.calls("reduce", *GATHERS))
+    if function is None:
+        return ""
+    made = [script.statement(other) for other in together if script.around(other, *FUNCTIONS) is function]
+    names = {name for stmt in made for name in stored(stmt)}
+    used = [node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+            and node.id in names and node.lineno > made[-1].lineno]
+    divided = [script.parents[node] for node in used]
+    right = len(names) == 2 and used and all(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) for one in divided)
+    return QUOTIENT if right else ""
 
 
 def _function_text(script: Script, node: ast.AST) -> str:
@@ -376,16 +393,21 @@ def prepare_left_out(script: Script) -> Found:
             left = ", ".join(script.segment(targets[number]) for number in rest)
             right = ", ".join(script.segment(call.args[number]) for number in rest)
             kind = " and ".join(sorted({kinds[number] for number in group}))
-            if len(group) > 1 and kind != "model and optimizer":
+            if not group or (len(group) > 1 and kind != "model and optimizer"):
                 continue
             edit = script.replace(stmt, f"{left} = {script.segment(call.func)}({right})") if rest else script.delete(stmt)
             names = [name for number in group for name in words(call.args[number])]
             names += [name for arg, one in zip(call.args, kinds, strict=True) for name in words(arg) if kind == "model" and one == "optimizer"]
-            equivalent = _as_prepared(script, kind, kinds) or (_same_everywhere(script, call) if "model" in kind else "")
+            equivalent = _as_prepared(script, kind, kinds, group[0]) or (_same_everywhere(script, call) if "model" in kind else "")
             yield script.mutant(f"{kind} not prepared", stmt, [edit], *names, equivalent=equivalent)
 
 
-def _as_prepared(script: Script, kind: str, kinds: list[str]) -> str:
+def _as_prepared(script: Script, kind: str, kinds: list[str], number: int) -> str:
+    if kind == "scheduler" and script.golden.total:
+        return OWN_BATCH
+    reduced = list(script.calls("reduce", *GATHERS))
+    if kind == "loader" and number > kinds.index("loader") and reduced and all(_quotient(script, call) for call in reduced):
+        return QUOTIENT
     if kind in ("model", "optimizer") and not script.golden.accelerate:
         others = {"model": "optimizer", "optimizer": "model"}[kind]
         return ONE_OF_TWO if kinds.count(others) >= kinds.count(kind) else ""
@@ -494,7 +516,7 @@ def _kind_of(script: Script, node: ast.AST) -> str:
     return "optimizer" if "lr=" in made or "optim" in word(node).lower() else "model"
 
 
-MUTATORS: tuple[Callable[[Script], Found], ...] = (
+MUTATORS: tuple[Mutator, ...] = (
     reduce_left_out, reduce_of_one_left_out, gather_left_out, gather_of_one_left_out, sum_and_mean_swapped, reduced_twice,
     gathered_twice, reduced_in_each_round, divided_by_another_count, weight_left_out, reset_left_out, factor_left_out,
     backward_reduction_swapped, plain_backward, accumulate_left_out, shard_left_out, print_by_all, save_by_all,

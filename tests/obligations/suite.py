@@ -6,12 +6,13 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from accelify.domains.reasons import Reason
 from accelify.knowledge import Knowledge
 from accelify.obligations import Obligation, Status, validate
-from tests.obligations.mutations import mutants_of
-from tests.obligations.scripts import Golden, Mutant
+from tests.obligations.mutations import Mutator, mutants_of
+from tests.obligations.scripts import Golden, Mutant, Script
 from tests.test_fixtures import FIXTURES, KINDS, convert, replaces_ddp
 
 Key = tuple[str, int, str, str]
@@ -64,6 +65,11 @@ class Answer:
     new: tuple[Obligation, ...]
     placed: tuple[Obligation, ...]
 
+    def __str__(self) -> str:
+        line = self.mutant.text.splitlines()[self.mutant.line - 1].strip()
+        named = "; ".join(f"{one.line}: {one.message}" for one in self.new)
+        return f"{self.mutant.file.parent.name}:{self.mutant.line} {self.mutant.kind}: {line} {named}"
+
 
 def answer(name: str, mutant: Mutant) -> Answer:
     """Go through a mutant and compare with its golden."""
@@ -102,3 +108,19 @@ def _is_placed(one: Obligation, right: Mapping[str, frozenset[int]]) -> bool:
             return True
         waiting.extend(reason.parents)
     return False
+
+
+def applies(mutator: Mutator, one: Golden) -> bool:
+    """Whether a mutator finds a place in a golden."""
+    return any(mutant is not None for file in one.files for mutant in mutator(Script(one, file)))
+
+
+def named_anew(fault: Any) -> list[Obligation]:
+    """What the engine names in a golden in per-process mode with a text replaced: a fault of `benchmarks/mutations.py`."""
+    name = f"{fault.fixture}/per-process"
+    whole = golden(name)
+    file = whole.script.with_name(fault.file) if fault.file else whole.script
+    assert whole.files[file].count(fault.old) == 1
+    changed = replace(whole, files={**whole.files, file: whole.files[file].replace(fault.old, fault.new)})
+    known = {(o.path, o.sink, o.demand) for o in named(whole)}
+    return [o for o in named(changed) if (o.path, o.sink, o.demand) not in known]
