@@ -246,15 +246,16 @@ def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[
         return texts.get(path.resolve()) or text_of(path)
 
     entries = {path.resolve() for path in scripts}
-    chosen = [
-        one
+    chosen = {
+        one.source.path or STDIN: one
         for one in conversions
         if one.status == "converted" and (one.place is None or (one.place in entries and one.place.suffix == ".py"))
-    ]
+    }
     found = {}
-    for one in track(chosen, len(chosen), "proving"):
+    for path in track(chosen, len(chosen), "proving"):
+        one = chosen[path]
         knowledge = Knowledge(user_rows(one.source.path))
-        found[str(one.source.path or STDIN)] = validate(one.new_text, one.source.path, knowledge, read)
+        found[str(path)] = validate(one.new_text, one.source.path, knowledge, read)
     return found
 
 
