@@ -117,6 +117,9 @@ def accelerator_method(
     if name == "unwrap_model":
         return unwrapped(first)
     if name == "shard_batch":
+        run.meet("collective", node, "accelerator.shard_batch")
+        for loop in run.loops[-1:]:
+            loop.parted = True
         place = Placement(run_share(run), rows=True)
         why = run.reason(node, "this rank's share of the batch")
         made = [value.placed(place, why) for value in args]

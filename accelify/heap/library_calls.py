@@ -21,7 +21,7 @@ from accelify.domains.placement import (
 )
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value, worst
-from accelify.heap.values import NONE, OTHERS_FLAG, UNSET, Bound, Container, Guard, Instance, Library, Value, constant
+from accelify.heap.values import NONE, OTHERS_FLAG, UNSET, Bound, Container, Function, Guard, Instance, Library, Value, constant
 from accelify.knowledge import Argument, Row
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ class LibraryCalls:
             inner = instance.wrapped.of(Instance) if instance.wrapped is not None and self.run.at_model else []
             if detail in ("plain", "prepared") and any(map(self._is_bare, inner or ([instance] if detail == "plain" else []))):
                 detail = "bare"
+            for closure in [value for value in [*args, *keywords.values()] if value.of(Function)]:
+                self.engine.calls.call(closure, [], {}, node)
             self.run.meet(kind, node, f"{instance.kind}.step", args, detail=detail)
             return NONE
         if name == "parameters" and instance is not None and instance.kind == "module":

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TypeVar
 
 GATHERS = ("gather", "gather_for_metrics", "gather_object")
-MEETINGS = (*GATHERS, "reduce", "backward", "wait_for_everyone", "clip_grad_norm_", "clip_grad_value_", "shard_batch")
+MEETINGS = (
+    *GATHERS,
+    "reduce",
+    "backward",
+    "wait_for_everyone",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "shard_batch",
+)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -109,7 +117,12 @@ class Golden:
     def prepared(self) -> frozenset[tuple[str, str]]:
         """Names of prepared objects, each with the function that knows it by that name, empty for a module."""
         places = [(function, call) for tree in self._trees for function, call in _calls_of(tree, "")]
-        found = {(function, word(arg)) for function, call in places if word(call.func) == "prepare" for arg in call.args}
+        found = {
+            (function, word(arg))
+            for function, call in places
+            if word(call.func) == "prepare"
+            for arg in call.args
+        }
         for _ in range(3):
             for function, call in places:
                 for arg, parameter in zip(call.args, self._functions.get(word(call.func), []), strict=False):
@@ -119,7 +132,12 @@ class Golden:
 
     @cached_property
     def _functions(self) -> dict[str, list[ast.arg]]:
-        return {node.name: node.args.args for tree in self._trees for node in ast.walk(tree) if isinstance(node, FUNCTIONS)}
+        return {
+            node.name: node.args.args
+            for tree in self._trees
+            for node in ast.walk(tree)
+            if isinstance(node, FUNCTIONS)
+        }
 
     @cached_property
     def _trees(self) -> list[ast.Module]:
@@ -145,7 +163,8 @@ class Golden:
             path.name: frozenset(
                 node.lineno
                 for node in ast.walk(ast.parse(text))
-                if isinstance(node, ast.Name | ast.Attribute | ast.arg) and (word(node) or getattr(node, "arg", "")) in wanted
+                if isinstance(node, ast.Name | ast.Attribute | ast.arg)
+                and (word(node) or getattr(node, "arg", "")) in wanted
             )
             for path, text in self.files.items()
         }
@@ -197,7 +216,9 @@ class Script:
     def is_prepared(self, node: ast.AST) -> bool:
         """Whether a name is that of a prepared object where it stands."""
         function = self.around(node, *FUNCTIONS)
-        return bool({("", word(node)), (function.name if function else "", word(node))} & self.golden.prepared)
+        return bool(
+            {("", word(node)), (function.name if function else "", word(node))} & self.golden.prepared
+        )
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that a node stands in."""
@@ -252,7 +273,15 @@ class Script:
         first = Edit(indents[0].start, indents[0].end, f"{' ' * stmt.col_offset}{header}\n    ")
         return [first, *indents[1:], *([self.after(stmt, *footer)] if footer else [])]
 
-    def mutant(self, kind: str, node: ast.AST, edits: list[Edit], *names: str, reach: Iterable[ast.AST] = (), equivalent: str = "") -> Mutant | None:
+    def mutant(
+        self,
+        kind: str,
+        node: ast.AST,
+        edits: list[Edit],
+        *names: str,
+        reach: Iterable[ast.AST] = (),
+        equivalent: str = "",
+    ) -> Mutant | None:
         """The script with some edits; None where that is no Python.
 
         Args:
@@ -271,7 +300,9 @@ class Script:
         text += self.bytes[end:]
 
         def line_of(place: int) -> int:
-            shift = sum(len(edit.text.encode()) - (edit.end - edit.start) for edit in ordered if edit.end <= place)
+            shift = sum(
+                len(edit.text.encode()) - (edit.end - edit.start) for edit in ordered if edit.end <= place
+            )
             return text.count(b"\n", 0, place + shift) + 1
 
         try:
@@ -280,7 +311,17 @@ class Script:
             return None
         spans = [(line_of(self.span(part)[0]), line_of(self.span(part)[1])) for part in reach]
         reached = frozenset(line for first, last in spans for line in range(first, last + 1))
-        return Mutant(kind, self.file, text.decode(), line_of(self.span(node)[0]), ordered, self.bytes, frozenset(names) - {""}, reached, equivalent)
+        return Mutant(
+            kind,
+            self.file,
+            text.decode(),
+            line_of(self.span(node)[0]),
+            ordered,
+            self.bytes,
+            frozenset(names) - {""},
+            reached,
+            equivalent,
+        )
 
 
 def word(node: ast.AST | None) -> str:
@@ -291,7 +332,11 @@ def word(node: ast.AST | None) -> str:
 def words(node: ast.AST | None) -> list[str]:
     """All names in a node but the Accelerator's, and the attributes of `self`."""
     found = [word(part) for part in ast.walk(node)] if node is not None else []
-    return [name for name in dict.fromkeys(found) if name not in ("", "accelerator", "self", "torch", "nn", "F", "np")]
+    return [
+        name
+        for name in dict.fromkeys(found)
+        if name not in ("", "accelerator", "self", "torch", "nn", "F", "np")
+    ]
 
 
 def stored(stmt: ast.stmt) -> list[str]:

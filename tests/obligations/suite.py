@@ -43,7 +43,9 @@ def golden(name: str) -> Golden:
     if mode == "total":
         return Golden(name, script, {script: convert(kind, "total").new_text}, total=True)
     text = (FIXTURES / kind / ("after_accelerate.py" if mode == "accelerate" else "after.py")).read_text()
-    return Golden(name, script, {script: text}, accelerate=mode == "accelerate", distributed=replaces_ddp(kind))
+    return Golden(
+        name, script, {script: text}, accelerate=mode == "accelerate", distributed=replaces_ddp(kind)
+    )
 
 
 def named(one: Golden) -> list[Obligation]:

@@ -25,7 +25,9 @@ FALSE_NAMES: dict[str, dict[int, str]] = {
         65: "torch.autograd.grad: the gradients of a share's rows are not known to be rows",
         69: "the same loss, shown",
     },
-    "model_outputs/total": {69: "`labels is None` is taken for a condition on a share where keywords are spread"},
+    "model_outputs/total": {
+        69: "`labels is None` is taken for a condition on a share where keywords are spread"
+    },
 }
 
 
@@ -36,17 +38,23 @@ def test_nothing_is_named_in_a_golden(name: str) -> None:
 
 
 def test_every_mutator_has_a_place() -> None:
-    kinds = {mutator for name in suite.NAMES for mutator in MUTATORS if suite.applies(mutator, suite.golden(name))}
+    kinds = {
+        mutator for name in suite.NAMES for mutator in MUTATORS if suite.applies(mutator, suite.golden(name))
+    }
     assert kinds == set(MUTATORS)
 
 
 def test_there_are_enough_faults() -> None:
-    faults = [mutant for name in suite.NAMES for mutant in mutants_of(suite.golden(name)) if not mutant.equivalent]
+    faults = [
+        mutant for name in suite.NAMES for mutant in mutants_of(suite.golden(name)) if not mutant.equivalent
+    ]
     assert len(faults) >= 200
 
 
 def test_faults_are_named_in_the_right_place() -> None:
-    answers = [answer for name in suite.NAMES for answer in suite.answers(name) if not answer.mutant.equivalent]
+    answers = [
+        answer for name in suite.NAMES for answer in suite.answers(name) if not answer.mutant.equivalent
+    ]
     missed = [answer for answer in answers if not answer.new]
     astray = [answer for answer in answers if answer.new and not answer.placed]
     assert len(missed) <= (1 - FOUND) * len(answers), "\n".join(map(str, missed))
