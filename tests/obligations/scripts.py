@@ -1,4 +1,4 @@
-"""Converted scripts as mutators see them: where the nodes of one file stand, and how a text with changes comes about."""
+"""Converted scripts as mutators see them: where nodes stand, and how a text with changes comes about."""
 
 from __future__ import annotations
 
@@ -197,9 +197,8 @@ class Script:
         """Calls of the Accelerator's methods, or of Accelerate's functions, in the order of the text."""
         for node in sorted(self.of(ast.Call), key=lambda node: (node.lineno, node.col_offset)):
             func = node.func
-            if isinstance(func, ast.Attribute) and func.attr in methods and word(func.value) == "accelerator":
-                yield node
-            elif isinstance(func, ast.Name) and func.id in methods and func.id in GATHERS:
+            method = isinstance(func, ast.Attribute) and word(func.value) == "accelerator"
+            if word(func) in methods and (method or (isinstance(func, ast.Name) and func.id in GATHERS)):
                 yield node
 
     def of(self, cls: type[Node]) -> list[Node]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from accelify.domains.reasons import Reason
 from accelify.knowledge import Knowledge
 from accelify.obligations import Obligation, Status, validate
-from tests.obligations.mutations import Mutator, mutants_of
+from tests.obligations.asking import Mutator
+from tests.obligations.mutations import mutants_of
 from tests.obligations.scripts import Golden, Mutant, Script
 from tests.test_fixtures import FIXTURES, KINDS, convert, replaces_ddp
 
@@ -33,7 +33,7 @@ def knowledge() -> Knowledge:
 
 @functools.cache
 def golden(name: str) -> Golden:
-    """A golden by its fixture and how it was converted: `FIXTURE/per-process`, `FIXTURE/total`, `FIXTURE/accelerate`."""
+    """A golden by its fixture and how it was converted: `FIXTURE/per-process`, `/total` or `/accelerate`."""
     kind, _, mode = name.partition("/")
     script = FIXTURES / kind / "before.py"
     if kind == "project":
@@ -118,7 +118,7 @@ def applies(mutator: Mutator, one: Golden) -> bool:
 
 
 def named_anew(fault: Any) -> list[Obligation]:
-    """What the engine names in a golden in per-process mode with a text replaced: a fault of `benchmarks/mutations.py`."""
+    """What the engine names in a golden in per-process mode with a fault of `benchmarks/mutations.py`."""
     name = f"{fault.fixture}/per-process"
     whole = golden(name)
     file = whole.script.with_name(fault.file) if fault.file else whole.script

@@ -65,7 +65,8 @@ def _verified() -> ModuleType:
     """The faults whose effect verify shows: `benchmarks/mutations.py`, which is no module of a package."""
     path = Path(__file__).resolve().parents[2] / "benchmarks" / "mutations.py"
     spec = importlib.util.spec_from_file_location("verified_mutations", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
