@@ -129,7 +129,8 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
     rest = kinds - {Kind.SAME}
     if rest == {Kind.ROUND}:
         degrees = {place.degree for place in found if place.kind is Kind.ROUND}
-        plain = linearly or degrees == {0}
+        # Of a function over all rows nothing says whether it is a mean.
+        plain = linearly or (degrees == {0} and (rowwise or not any(place.rows for place in found)))
         return Placement(Kind.ROUND, degrees.pop() if plain and len(degrees) == 1 else None, rows)
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
         return SAMPLE

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from functools import partial
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from accelify.domains.placement import SAME, Placement, all_reduced, broadcast, function, gathered, own, same

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import SAME, Kind, Placement, own
+from accelify.domains.placement import Kind, Placement, own
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.builtin_calls import BUILTINS, container_method
-from accelify.heap.containers import array_of, container, element, elements, put
+from accelify.heap.containers import array_of, container, element, put
 from accelify.heap.library_calls import LibraryCalls
 from accelify.heap.statements import Frame
 from accelify.heap.store import join
 from accelify.heap.values import (
     NONE,
-    UNSET,
     Bound,
     Class,
     Container,

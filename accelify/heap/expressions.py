@@ -344,7 +344,8 @@ class Expressions:
         if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
             place = own("gathered first")
         if base.place.kind is Kind.ROUND:
-            place = Placement(Kind.ROUND, rows=base.place.rows and (whole or not _is_index(at)))
+            rows = base.place.rows and (whole or not _is_index(at))
+            place = Placement(Kind.ROUND, base.place.degree, rows)
         return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:  # noqa: N802

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import (
     CLOCK,
-    ROUND,
     ROUND_ROWS,
-    SAME,
     SHARD,
     Kind,
     Placement,
@@ -20,8 +18,29 @@ from accelify.domains.placement import (
     wide,
 )
 from accelify.domains.reasons import Reason
-from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value, worst
-from accelify.heap.values import NONE, OTHERS_FLAG, UNSET, Bound, Container, Function, Guard, Instance, Library, Value, constant
+from accelify.heap.containers import (
+    array_of,
+    container,
+    element,
+    elements,
+    fill_of,
+    put,
+    reduced_value,
+    worst,
+)
+from accelify.heap.values import (
+    NONE,
+    OTHERS_FLAG,
+    UNSET,
+    Bound,
+    Container,
+    Function,
+    Guard,
+    Instance,
+    Library,
+    Value,
+    constant,
+)
 from accelify.knowledge import Argument, Row
 
 if TYPE_CHECKING:
@@ -398,7 +417,7 @@ class LibraryCalls:
             for ref in value.of(Container):
                 put(self.run, ref, Value(place, self.run.reason(node, text, *operands)), filling="rounds")
         made = self.run.made(node, place, *operands, called, text=text)
-        return made if place.kind is not Kind.ROUND else Value(ROUND, made.why)
+        return made if place.kind is not Kind.ROUND else Value(Placement(Kind.ROUND, None), made.why)
 
     def _unknown_method(
         self, receiver: Value, instance: Instance | None, name: str, args: Args, keywords: Keywords, node: ast.AST

@@ -7,10 +7,23 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import ROUND, Kind, accumulated, added, function
-from accelify.heap.containers import array_of, array_of, element, elements, put
+from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
-from accelify.heap.values import UNSET, Class, Container, Flow, Function, Guard, Iterable, Key, ModuleRef, Ref, Scope, Value
+from accelify.heap.values import (
+    UNSET,
+    Class,
+    Container,
+    Flow,
+    Function,
+    Guard,
+    Iterable,
+    Key,
+    ModuleRef,
+    Ref,
+    Scope,
+    Value,
+)
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
