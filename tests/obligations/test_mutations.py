@@ -20,15 +20,7 @@ FOUND = 0.97
 PLACED = 0.95
 
 # What the engine names in goldens though it is right, by golden and line: the reasons go with the entries.
-FALSE_NAMES: dict[str, dict[int, str]] = {
-    "gradient_penalty/total": {
-        65: "torch.autograd.grad: the gradients of a share's rows are not known to be rows",
-        69: "the same loss, shown",
-    },
-    "model_outputs/total": {
-        69: "`labels is None` is taken for a condition on a share where keywords are spread"
-    },
-}
+FALSE_NAMES: dict[str, dict[int, str]] = {}
 
 
 @pytest.mark.parametrize("name", suite.NAMES)
