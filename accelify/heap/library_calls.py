@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
 TENSOR = "torch.Tensor"
+# Weights by the names that they have in a wrapper.
+WRAPPED_WEIGHTS = "#wrapped weights"
 # Calls that keep the loggers of the processes quiet that make them.
 _SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
@@ -126,6 +128,8 @@ class LibraryCalls:
             return NONE
         if name == "parameters" and instance is not None and instance.kind == "module":
             return self._parameters(receiver, node)
+        if name == "state_dict" and instance is not None and instance.kind == "module" and instance.prepared and self.run.at_model:
+            return Value(type=WRAPPED_WEIGHTS)
         type_ = self._type_of(receiver, instance)
         if type_ == "builtins.str":
             # A text made of others shows what they show.
@@ -330,7 +334,7 @@ class LibraryCalls:
             return Value(own("drawn with one seed"), self.run.reason(node, text, differing), type=row.returns)
         if self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND):
             place = Placement(Kind.ROUND, rows=place.rows)
-        return self.run.made(node, place, *args, type_=row.returns, text=text)
+        return self.run.made(node, place, *args, *keywords.values(), type_=row.returns, text=text)
 
     def _seeded(self, result: Value, args: Args, node: ast.AST, receiver: bool) -> Value:
         """A seed: where it differs between ranks, so does what is drawn afterwards."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from accelify.domains.placement import Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
+from accelify.heap.library_calls import WRAPPED_WEIGHTS
 from accelify.heap.run import Event
 from accelify.heap.values import UNSET, Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
@@ -177,6 +178,10 @@ def _wrapped(event: Event) -> Iterator[Obligation]:
     waiting, seen = list(event.shown), 0
     while waiting and seen < _MOST_WRITTEN:
         value, seen = waiting.pop(), seen + 1
+        if value.type == WRAPPED_WEIGHTS:
+            text = "the weights are written by the names that they have in the prepared model's wrapper"
+            yield _made(event, "unwrapped", Status.NAMED, text)
+            return
         if any(ref.kind == "module" and ref.prepared for ref in value.of(Instance)):
             yield _made(event, "unwrapped", Status.NAMED, "a prepared model is written with its wrapper")
             return
