@@ -140,7 +140,7 @@ def divided_by_another_count(script: Script) -> Found:
         loop = script.around(node, *LOOPS)
         if (
             loop is not None
-            and any(call in ast.walk(loop) for call in script.calls("backward"))
+            and any(script.around(call, *LOOPS) is loop for call in script.calls("backward"))
             and script.around(node, ast.Expr)
         ):
             why = why or IN_TRAINING
