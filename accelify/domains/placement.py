@@ -11,8 +11,9 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
                (a sum or a count 1, a mean 0), None where it is neither
     WIDE(s)    of the iterations of all ranks together, equal on all ranks; `degree` is the exponent of samples
                (a sum or a count 1, a mean 0)
+    LINEAR(d)  the original's is N**d times the average over the ranks; `rows` says that it counts a share's rows,
+               which all ranks have about equally many of
     SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows
-    LINEAR(d)  the original's is N**d times the average over the ranks
     PARTS(d)   the values of all ranks in a row; their mean is SAME(d)
     EXTREME    the largest or smallest over the ranks is the original's
     MAIN       only the main process has it
@@ -64,6 +65,8 @@ class Placement:
 
 
 SAME = Placement(Kind.SAME)
+# The same, and put together over the ranks: what is added to it on each rank counts N times where it is summed again.
+TOTAL = Placement(Kind.SAME, needs="set to zero first")
 ROUND = Placement(Kind.ROUND)
 ROUND_ROWS = Placement(Kind.ROUND, rows=True)
 SHARD = Placement(Kind.SHARD, rows=True)
@@ -126,7 +129,8 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
     rest = kinds - {Kind.SAME}
     if rest == {Kind.ROUND}:
         degrees = {place.degree for place in found if place.kind is Kind.ROUND}
-        plain = linearly or degrees == {0}
+        # Of a function over all rows nothing says whether it is a mean.
+        plain = linearly or (degrees == {0} and (rowwise or not any(place.rows for place in found)))
         return Placement(Kind.ROUND, degrees.pop() if plain and len(degrees) == 1 else None, rows)
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
         return SAMPLE
@@ -153,6 +157,8 @@ def added(left: Placement, right: Placement) -> Placement:
         return left if right.degree == 0 else right
     if Kind.SAME in (left.kind, right.kind) and Kind.LINEAR in (left.kind, right.kind):
         part, other = (left, right) if left.kind is Kind.LINEAR else (right, left)
+        if other.needs and part.degree != other.degree:
+            return own(other.needs)
         return part if other.degree in (0, part.degree) else own("put together first")
     return function((left, right), linearly=True)
 
@@ -162,6 +168,11 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
     if left.kind in (Kind.SAME, Kind.LINEAR) and right.kind is Kind.SAME:
         make = same if left.kind is Kind.SAME else linear
         return make(_sum(left.degree, right.degree, sign))
+    if right.kind is Kind.LINEAR and right.rows and left.kind in (Kind.SAME, Kind.LINEAR):
+        # A mean of a share times its number of rows is its sum, a sum by the number a mean.
+        return linear(_sum(left.degree, right.degree, sign))
+    if left.kind is right.kind is Kind.LINEAR and left.rows and sign > 0:
+        return linear(_sum(left.degree, right.degree, 1))
     if right.kind is Kind.LINEAR and left.kind is Kind.SAME and sign > 0:
         return linear(_sum(left.degree, right.degree, 1))
     if left.kind is right.kind is Kind.WIDE and not (left.rows or right.rows):
@@ -208,7 +219,7 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         return place if samples is not None else wide(None)
     if place.kind is Kind.SHARD:
         if samples is not None:
-            return linear(samples)
+            return Placement(Kind.LINEAR, samples, operation == "count")
         return Placement(Kind.EXTREME) if operation in ("max", "min", "any", "all") else own("gathered first")
     if place.kind is Kind.PARTS and place.degree is not None:
         return same(place.degree - (operation != "mean")) if operation in ("mean", "sum") else own()
@@ -240,13 +251,17 @@ def accumulated(head: Placement, delta: Placement, shared: bool, samples: Placem
             total = same(None if delta.degree is None else 1 - delta.degree)
         elif delta.kind in (Kind.SHARD, Kind.PARTS, Kind.EXTREME):
             total = own("put together in each round")
-    return total if head.is_same or head == total else added(head, total)
+    if head.is_same and not head.needs:
+        return total
+    return total if head == total else added(head, total)
 
 
 def joined(left: Placement, right: Placement) -> Placement:
     """What a value is after two ways to it, where all ranks went the same one."""
     if left == right:
         return left
+    if left.is_same and right.is_same:
+        return left if left.needs else right
     if left.is_same or right.is_same:
         return right if left.is_same else left
     if left.kind is right.kind:
@@ -270,6 +285,8 @@ def all_reduced(place: Placement, operation: str) -> Placement:
     if place.kind in (Kind.SAME, Kind.LINEAR):
         if operation == "mean":
             return same(place.degree)
+        if operation == "sum" and place.degree == 1:
+            return TOTAL
         if operation == "sum":
             return same(None if place.degree is None else place.degree - 1)
         return place if place.kind is Kind.SAME else UNRELATED

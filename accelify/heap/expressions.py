@@ -194,7 +194,9 @@ class Expressions:
                 if left.const is UNSET and (left.refs or not left.place.is_uniform):
                     return constant(isinstance(node.ops[0], ast.IsNot))
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
-                return Value(type="builtins.bool") if left.place.is_uniform else self._of(node, values)
+                # A share that is there on some ranks alone would be of no known relation to the original.
+                uniform = left.place.is_uniform or left.place.kind in (Kind.SHARD, Kind.LINEAR)
+                return Value(type="builtins.bool") if uniform else self._of(node, values)
             if isinstance(node.ops[0], ast.In | ast.NotIn):
                 values = [left, element(self.run, right, node)]
         return self._of(node, values)
@@ -344,7 +346,8 @@ class Expressions:
         if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
             place = own("gathered first")
         if base.place.kind is Kind.ROUND:
-            place = Placement(Kind.ROUND, rows=base.place.rows and (whole or not _is_index(at)))
+            rows = base.place.rows and (whole or not _is_index(at))
+            place = Placement(Kind.ROUND, base.place.degree, rows)
         return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:  # noqa: N802

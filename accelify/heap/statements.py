@@ -6,11 +6,24 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import ROUND, accumulated, added, function
+from accelify.domains.placement import ROUND, Kind, accumulated, added, function
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
-from accelify.heap.values import UNSET, Class, Container, Flow, Function, Guard, Iterable, Key, ModuleRef, Ref, Scope, Value
+from accelify.heap.values import (
+    UNSET,
+    Class,
+    Container,
+    Flow,
+    Function,
+    Guard,
+    Iterable,
+    Key,
+    ModuleRef,
+    Ref,
+    Scope,
+    Value,
+)
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -276,7 +289,7 @@ class Statements:
             return self.block(handler.body, scope)
 
         guard = None
-        if self.run.in_shared_loop() and stmt.handlers:
+        if stmt.handlers and any(loop.shared or loop.parted for loop in self.run.loops):
             why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
             guard = Guard("divergent", why, ROUND)
         ways = [(guard, lambda handler=handler: handled(handler)) for handler in stmt.handlers]
@@ -356,6 +369,7 @@ class Loops:
         deltas: dict[Key, Value | None] = {}
         with run.loop(node, over.shared, over.samples) as loop:
             loop.whole = over.whole
+            loop.parted = over.shared or array_of(over.item).kind is Kind.SHARD
             for number in range(_MOST_PASSES):
                 events = len(run.events)
                 run.store.begin(of_round=False)
