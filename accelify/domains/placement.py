@@ -12,7 +12,8 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
     WIDE(d)    of the iterations of all ranks together, equal on all ranks: N**d times the mean over those iterations
                (a sum or a count 1, a mean 0). With `rows` the rows of all of them, one after the other (d is 0)
     SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows
-    LINEAR(d)  the original's is N**d times the average over the ranks
+    LINEAR(d)  the original's is N**d times the average over the ranks; `rows` says that it counts a share's rows,
+               which all ranks have about equally many of
     PARTS(d)   the values of all ranks in a row; their mean is SAME(d)
     EXTREME    the largest or smallest over the ranks is the original's; `needs` says which, where that is known
     MAIN       only the main process has it, and it is the original's
@@ -83,6 +84,8 @@ WIDE_ROWS = Placement(Kind.WIDE, rows=True)
 MAIN = Placement(Kind.MAIN)
 CLOCK = Placement(Kind.CLOCK)
 OWN = Placement(Kind.OWN)
+# The same, and put together over the ranks: what is added to it on each rank counts N times where it is summed again.
+TOTAL = Placement(Kind.SAME, needs="set to zero first")
 UNRELATED = Placement(Kind.SAME, None)
 _UNIFORM = frozenset({Kind.SAME, Kind.WIDE, Kind.SAMPLE, Kind.PARTS})
 _TOGETHER = "put together first"
@@ -188,13 +191,15 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
     rows = any(place.rows for place in found) and (rowwise or linearly)
     even = not scaled and all(place.even for place in found)
     if rest == {Kind.ROUND}:
-        return replace(_of_rounds(found, rows, linearly and not scaled, even), samples=_samples(found, linearly))
+        return replace(_of_rounds(found, rows, linearly and not scaled, even), samples=_samples(found, linearly, rowwise))
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
         return SAMPLE
     if rest == {Kind.WIDE}:
         return _of_all_rounds(found, rows, linearly and not scaled, even)
     if rest <= _UNIFORM:
         return UNRELATED
+    if kinds == {Kind.LINEAR} and linearly and len({place.degree for place in found}) == 1:
+        return linear(found[0].degree)
     if rest == {Kind.SHARD} and not scaled:
         return SHARD if rowwise or linearly else own("gathered first")
     return own(_TOGETHER)
@@ -212,9 +217,11 @@ def _of_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -
     return Placement(Kind.ROUND, degrees.pop() if exact else None, rows, even=even)
 
 
-def _samples(found: list[Placement], linearly: bool) -> int | None:
+def _samples(found: list[Placement], linearly: bool, rowwise: bool) -> int | None:
     exponents = {place.samples for place in found if place.kind is Kind.ROUND}
-    return exponents.pop() if len(exponents) == 1 and (linearly or exponents == {0}) else None
+    # Of a function over all rows nothing says whether it is a mean.
+    plain = linearly or (exponents == {0} and (rowwise or not any(place.rows for place in found)))
+    return exponents.pop() if len(exponents) == 1 and plain else None
 
 
 def _of_all_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
@@ -232,6 +239,10 @@ def added(left: Placement, right: Placement) -> Placement:
         left, right = right, left
     if right.kind is not Kind.SAME:
         return function((left, right), linearly=left.kind is not Kind.EXTREME)
+    if left.kind is Kind.LINEAR and right.needs and left.degree != right.degree:
+        return own(right.needs)
+    if left.is_same and right.is_same:
+        return left if left.needs else right
     if left.kind in (Kind.SAME, Kind.LINEAR, Kind.ROUND, Kind.PARTS):
         return left if left.degree == right.degree else _without_degree(left)
     if left.kind is Kind.WIDE and right.degree is not None and left.degree is not None:
@@ -255,6 +266,11 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         return _scaled(left, right, sign)
     if left.kind is Kind.SAME and right.kind in (Kind.LINEAR, Kind.PARTS) and sign > 0:
         return _scaled(right, left, sign)
+    if right.kind is Kind.LINEAR and right.rows and left.kind in (Kind.SAME, Kind.LINEAR):
+        # A mean of a share times its number of rows is its sum, a sum by the number a mean.
+        return linear(_sum(left.degree, right.degree, sign))
+    if left.kind is right.kind is Kind.LINEAR and left.rows and sign > 0:
+        return linear(_sum(left.degree, right.degree, 1))
     if Kind.ROUND in kinds and kinds <= {Kind.ROUND, Kind.SAME}:
         even = all(place.even or place.is_same for place in (left, right))
         samples = _sum(left.samples, right.samples, sign)
@@ -314,7 +330,7 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         return wide(place.degree if linearly else None)
     if place.kind is Kind.SHARD:
         if samples is not None:
-            return linear(samples)
+            return Placement(Kind.LINEAR, samples, operation == "count")
         extreme = {"max": "max", "any": "max", "min": "min", "all": "min"}.get(operation)
         return Placement(Kind.EXTREME, needs=extreme) if extreme else own("gathered first")
     if place.kind is Kind.EXTREME:
@@ -364,10 +380,14 @@ def joined(left: Placement, right: Placement) -> Placement:
     """What a value is after two ways to it, where all ranks went the same one."""
     if left == right:
         return left
-    if left.kind is right.kind and left.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE):
+    if left.kind is right.kind and left.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE) and not left.needs + right.needs:
         exact = left.degree == right.degree and (left.rows == right.rows or left.kind is Kind.ROUND)
         samples = left.samples if left.samples == right.samples else None
         return Placement(left.kind, left.degree if exact else None, left.rows and right.rows, samples=samples)
+    if left.is_same and right.is_same:
+        return left if left.needs else right
+    if left.kind is right.kind is Kind.LINEAR and left.degree == right.degree:
+        return linear(left.degree)
     for kind in (Kind.OWN, Kind.CLOCK):
         if kind in (left.kind, right.kind):
             return left if left.kind is kind else right
@@ -399,6 +419,8 @@ def all_reduced(place: Placement, operation: str) -> Placement:
     if place.kind is Kind.ROUND:
         return wide(None if more is None else _sum(more, place.degree, -1))
     if place.kind in (Kind.SAME, Kind.LINEAR):
+        if place.kind is Kind.LINEAR and operation == "sum" and place.degree == 1:
+            return TOTAL
         if more is not None:
             return same(_sum(place.degree, more, -1))
         return place if place.kind is Kind.SAME else UNRELATED

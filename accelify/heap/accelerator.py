@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from functools import partial
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from accelify.domains.placement import SAME, Placement, all_reduced, broadcast, function, gathered, own, same
@@ -89,6 +89,11 @@ def accelerator_method(
         return NONE
     if name in _GATHERS:
         run.meet("collective", node, f"accelerator.{name}")
+        if name == "gather_object" and first.of(Container):
+            # The elements of all ranks' lists, one after the other.
+            each = elements(run, first) or [element(run, first, node)]
+            place = function(map(array_of, each), linearly=True)
+            return Value(gathered(place), run.reason(node, "gathered", *each))
         return _over_tensors(run, first, gathered, node, "gathered")
     if name == "reduce":
         operation = keywords.get("reduction", args[1] if len(args) > 1 else constant("sum")).const
@@ -112,6 +117,9 @@ def accelerator_method(
     if name == "unwrap_model":
         return unwrapped(first)
     if name == "shard_batch":
+        run.meet("collective", node, "accelerator.shard_batch")
+        for loop in run.loops[-1:]:
+            loop.parted = True
         place = Placement(run_share(run), rows=True)
         why = run.reason(node, "this rank's share of the batch")
         made = [value.placed(place, why) for value in args]
@@ -190,7 +198,7 @@ def _over_tensors(
     if not containers:
         place = change(array_of(value))
         if place.is_same:
-            return Value(type=value.type)
+            return Value(place, type=value.type)
         return Value(place, run.reason(node, text, value), value.refs, value.type)
     known = elements(run, value)
     if known is not None:

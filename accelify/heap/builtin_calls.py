@@ -6,9 +6,9 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import SAME, function
+from accelify.domains.placement import function
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value
-from accelify.heap.values import NONE, UNSET, Class, Container, Function, Instance, Iterable, Library, Value, constant
+from accelify.heap.values import NONE, UNSET, Container, Instance, Iterable, Library, Value, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -178,8 +178,30 @@ def _with_default(engine: Interpreter, default: Value, node: ast.AST) -> Value |
     return made
 
 
+def _namespace(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """A namespace: its fields are the arguments."""
+    made = engine.run.allocate((node, "namespace"), lambda: Instance(None, "types.SimpleNamespace", "namespace"))
+    for name, value in keywords.items():
+        engine.run.store.set(made, name, value)
+    return Value(refs=(made,)) if not args else None
+
+
+def _gradients(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """`torch.autograd.grad`: gradients by rows have rows, those by parameters are linear in what they are of."""
+    of = args[0] if args else keywords.get("outputs", NONE)
+    by = args[1] if len(args) > 1 else keywords.get("inputs", NONE)
+    places = array_of(of), array_of(by)
+    place = function(places[:1], linearly=True) if places[1].is_same else function(places, rowwise=True)
+    made = container(engine.run, "tuple")
+    put(engine.run, made, engine.run.made(node, place, of, by, type_="torch.Tensor"))
+    return Value(refs=(made,), type="tuple")
+
+
 BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]] = {
     "builtins.range": _range,
+    "torch.autograd.grad": _gradients,
+    "types.SimpleNamespace": _namespace,
+    "argparse.Namespace": _namespace,
     "builtins.enumerate": _enumerate,
     "builtins.zip": _zip,
     "builtins.map": _map,

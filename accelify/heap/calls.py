@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import SAME, Kind, Placement, own
+from accelify.domains.placement import Kind, Placement, own
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.builtin_calls import BUILTINS, container_method
-from accelify.heap.containers import array_of, container, element, elements, put
+from accelify.heap.containers import array_of, container, element, put
 from accelify.heap.library_calls import LibraryCalls
 from accelify.heap.statements import Frame
 from accelify.heap.store import join
 from accelify.heap.values import (
     NONE,
-    UNSET,
     Bound,
     Class,
     Container,
@@ -147,6 +146,7 @@ class Calls:
     def _library(self, ref: Library, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> Value:
         word = is_accelerate(ref.name)
         if word:
+            self.run.at_model = self.run.at_model or ref.name.startswith("accelerate.")
             made = accelerate_call(self.run, word, args, keywords, node)
             if made is not None:
                 return made
@@ -238,6 +238,8 @@ class Calls:
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         if ref.prepared and ref.wrapped is not None:
+            if ref.kind == "module":
+                self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
             result = self.call(ref.wrapped, args, keywords, node)
             return result
         for method in ("__call__", "forward"):
@@ -292,7 +294,8 @@ class Calls:
             reads = store.reads.pop()
             if store.reads:
                 store.reads[-1].update(reads)
-        if key is not None and clock == store.clock and met == self.run.met:
+        # A container that the call made is another one in each round: what is written to it is taken back with the round.
+        if key is not None and clock == store.clock and met == self.run.met and not result.of(Container):
             self._memory[key] = _Known(result, frozenset(reads), clock)
         return result
 

@@ -12,7 +12,6 @@ from accelify.domains.placement import AFTER, SAMPLE, Kind, Placement, added, fu
 from accelify.heap.containers import array_of, container, element, elements, put, shown_fields, worst
 from accelify.heap.values import (
     COUNTER,
-    PAIR,
     MAIN_FLAG,
     NONE,
     OTHERS_FLAG,
@@ -221,7 +220,9 @@ class Expressions:
                 if left.const is UNSET and (left.refs or not left.place.is_uniform):
                     return constant(isinstance(node.ops[0], ast.IsNot))
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
-                return Value(type="builtins.bool") if left.place.is_uniform else self._of(node, values)
+                # A share that is there on some ranks alone would be of no known relation to the original.
+                uniform = left.place.is_uniform or left.place.kind in (Kind.SHARD, Kind.LINEAR)
+                return Value(type="builtins.bool") if uniform else self._of(node, values)
             if isinstance(node.ops[0], ast.In | ast.NotIn):
                 values = [left, element(self.run, right, node)]
         return self._of(node, values)
@@ -362,8 +363,6 @@ class Expressions:
             return Value(place, self.run.reason(node, f"`{self.run.segment(node)}`", key, found), found.refs, found.type)
         if base.type == "#shape":
             return self._size(node, base, key.const)
-        if base.type == PAIR:
-            return replace(base, type=TENSOR)
         if base.type == BATCH and not base.place.is_same:
             return Value(base.place, base.why, type=BATCH)
         for ref in base.refs:
@@ -388,7 +387,8 @@ class Expressions:
         if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
             place = own("gathered first")
         if base.place.kind is Kind.ROUND:
-            place = Placement(Kind.ROUND, rows=base.place.rows and (whole or not _is_index(at)))
+            rows = base.place.rows and (whole or not _is_index(at))
+            place = replace(base.place, rows=rows, even=False)
         return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:  # noqa: N802

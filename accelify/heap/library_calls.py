@@ -9,26 +9,33 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import (
     CLOCK,
-    ROUND,
     ROUND_ROWS,
-    SAME,
     SHARD,
     Kind,
     Placement,
     function,
-    linear,
     own,
     reduced,
     wide,
 )
-from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value, worst
+from accelify.domains.reasons import Reason
+from accelify.heap.containers import (
+    array_of,
+    container,
+    element,
+    elements,
+    fill_of,
+    put,
+    reduced_value,
+    worst,
+)
 from accelify.heap.values import (
     NONE,
     OTHERS_FLAG,
-    PAIR,
     UNSET,
     Bound,
     Container,
+    Function,
     Guard,
     Instance,
     Library,
@@ -46,6 +53,8 @@ Keywords = Mapping[str, Value]
 TENSOR = "torch.Tensor"
 # Arrays of nothing, to which something may be added.
 _ZEROS = frozenset({"torch.zeros", "torch.zeros_like", "torch.Tensor.new_zeros", "numpy.zeros", "numpy.zeros_like"})
+# Weights by the names that they have in a wrapper.
+WRAPPED_WEIGHTS = "#wrapped weights"
 # Calls that keep the loggers of the processes quiet that make them.
 _SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
@@ -111,12 +120,20 @@ class LibraryCalls:
             kind = "schedule" if instance.kind == "scheduler" else "step"
             length = self.run.read(instance, "#length")
             detail = "prepared" if instance.prepared else "own rounds" if length is not None else "plain"
-            if detail == "plain" and self._is_bare(instance):
+            known = instance.wrapped.of(Instance) if instance.wrapped is not None else []
+            if kind == "schedule" and any(self.run.read(one, "#length") is not None for one in known):
+                detail = "fast"
+            inner = instance.wrapped.of(Instance) if instance.wrapped is not None and self.run.at_model else []
+            if detail in ("plain", "prepared") and any(map(self._is_bare, inner or ([instance] if detail == "plain" else []))):
                 detail = "bare"
+            for closure in [value for value in [*args, *keywords.values()] if value.of(Function)]:
+                self.engine.calls.call(closure, [], {}, node)
             self.run.meet(kind, node, f"{instance.kind}.step", args, detail=detail)
             return NONE
         if name == "parameters" and instance is not None and instance.kind == "module":
             return self._parameters(receiver, node)
+        if name == "state_dict" and instance is not None and instance.kind == "module" and instance.prepared and self.run.at_model:
+            return Value(type=WRAPPED_WEIGHTS)
         type_ = self._type_of(receiver, instance)
         if type_ == "builtins.str":
             # A text made of others shows what they show.
@@ -274,8 +291,18 @@ class LibraryCalls:
         rest = function((array_of(value) for value in operands), rowwise=True)
         if not rest.is_same:
             place = function((place, rest))
-        pair = row.transfer in ("max", "min") and row.name.startswith("torch") and self._axis(row, args, keywords) is not None
-        return self.run.made(node, place, *args, type_=PAIR if pair else row.returns or args[0].type)
+        made = self.run.made(node, place, *args, type_=row.returns or args[0].type)
+        if row.transfer in ("max", "min") and row.name.startswith("torch.") and self._axis(row, args, keywords) is not None:
+            return self._pair(made)
+        return made
+
+    def _pair(self, value: Value) -> Value:
+        """The largest values along an axis, and where they are."""
+        both = container(self.run, "tuple")
+        for number in range(2):
+            put(self.run, both, value, number)
+        self.run.store.set(both, "#known", constant(2))
+        return Value(refs=(both,), type="tuple")
 
     def _loss(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         made = next((ref for value in args[:1] for ref in value.of(Instance) if ref.kind == "loss"), None)
@@ -320,7 +347,7 @@ class LibraryCalls:
             return Value(own("drawn with one seed"), self.run.reason(node, text, differing), type=row.returns)
         if self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND):
             place = Placement(Kind.ROUND, rows=place.rows)
-        return self.run.made(node, place, *args, type_=row.returns, text=text)
+        return self.run.made(node, place, *args, *keywords.values(), type_=row.returns, text=text)
 
     def _seeded(self, result: Value, args: Args, node: ast.AST, receiver: bool) -> Value:
         """A seed: where it differs between ranks, so does what is drawn afterwards."""
@@ -410,7 +437,7 @@ class LibraryCalls:
             for ref in value.of(Container):
                 put(self.run, ref, Value(place, self.run.reason(node, text, *operands)), filling="rounds")
         made = self.run.made(node, place, *operands, called, text=text)
-        return made if place.kind is not Kind.ROUND else Value(ROUND, made.why)
+        return made if place.kind is not Kind.ROUND else Value(Placement(Kind.ROUND, place.degree, samples=None), made.why)
 
     def _unknown_method(
         self, receiver: Value, instance: Instance | None, name: str, args: Args, keywords: Keywords, node: ast.AST
@@ -473,7 +500,7 @@ def _of_shape(row: Row, operands: Args) -> Placement | None:
     if not counts or any(inner.type != "builtins.int" for inner in counts):
         return None
     places = {array_of(inner) for inner in counts}
-    if places == {linear(1)}:
+    if places == {Placement(Kind.LINEAR, 1, rows=True)}:
         return SHARD
     return ROUND_ROWS if all(place.kind is Kind.ROUND and place.even for place in places) else None
 

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 from accelify.domains.placement import SAME, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.store import Store
-from accelify.heap.values import Guard, Key, ModuleRef, Ref, Value
+from accelify.heap.values import Container, Guard, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
 _LONGEST_SEGMENT = 48
@@ -30,6 +30,8 @@ class Loop:
     meets: bool = False
     trains: bool = False
     whole: Reason | None = None
+    # Whether each rank has its share of what it goes over.
+    parted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Run:
     recording: bool = True
     # Whether all processes but the main one have silenced their loggers.
     logs_once: bool = False
+    # Whether gradients are put together at the prepared model alone, as Hugging Face Accelerate does.
+    at_model: bool = False
     # Why random numbers are others on each rank, once a seed says so.
     seeded: Reason | None = None
     # Whether any seed differs between ranks, a generator's too.
@@ -131,9 +135,9 @@ class Run:
     def reason(self, node: ast.AST, text: str, *values: Value | Reason | None) -> Reason:
         """Why, at a node: the parents are the reasons of those values that have one, the furthest from the same first."""
         parents = [
-            value if isinstance(value, Reason) else value.why
+            value if isinstance(value, Reason) else _why(value)
             for value in sorted(values, key=_distance)
-            if value is not None and (isinstance(value, Reason) or not value.place.is_same)
+            if value is not None
         ]
         found = tuple(parent for parent in parents if parent is not None)
         return Reason(text, self.module.path, getattr(node, "lineno", 0), found)
@@ -246,6 +250,14 @@ class Run:
 
 def _with_token(value: Value, token: Key) -> Value:
     return Value(value.place, value.why, value.refs, value.type, value.const, token, None)
+
+
+def _why(value: Value) -> Reason | None:
+    """Why a value is not the same: for a container, why the first of its elements is not that has a reason."""
+    if value.why is not None:
+        return None if value.place.is_same else value.why
+    parts = [part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")]
+    return next((part.why for part in parts if part.why is not None and not part.place.is_same), None)
 
 
 def _distance(value: Value | Reason | None) -> int:

@@ -14,7 +14,6 @@ from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
 from accelify.heap.values import (
     COUNTER,
-    PAIR,
     UNSET,
     Class,
     Container,
@@ -114,7 +113,7 @@ class Statements:
             elif value.refs:
                 part = self.engine.iteration.over(value, target).item
             else:
-                part = replace(value.plain(), type="torch.Tensor") if value.type == PAIR else value.plain()
+                part = value.plain()
             self.bind(target, part, scope)
 
     def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref) -> None:
@@ -315,7 +314,7 @@ class Statements:
             return self.block(handler.body, scope)
 
         guard = None
-        if self.run.in_shared_loop() and stmt.handlers:
+        if stmt.handlers and any(loop.shared or loop.parted for loop in self.run.loops):
             why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
             guard = Guard("divergent", why, ROUND)
         ways = [(guard, lambda handler=handler: handled(handler)) for handler in stmt.handlers]
@@ -399,6 +398,7 @@ class Loops:
         deltas: dict[Key, Value | None] = {}
         with run.loop(node, over.shared, over.samples) as loop:
             loop.whole = over.whole
+            loop.parted = over.shared or array_of(over.item).kind is Kind.SHARD
             for number in range(_MOST_PASSES):
                 events = len(run.events)
                 run.store.begin(of_round=False)

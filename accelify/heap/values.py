@@ -26,10 +26,6 @@ SOME_FLAG = "#some"
 # The type of a number of rounds that begins with 0: one more is the number of those that are done.
 COUNTER = "builtins.counter"
 
-# What `tensor.max(dim)` gives: the largest, and where they stand.
-PAIR = "#pair"
-
-
 class Ref:
     """Something that a value may be: an object, a function, a class, a module, a name of a library."""
 

@@ -11,17 +11,17 @@ from accelify.knowledge.rows import TABLES, Table, read_table
 def problems(text: str, file: str) -> list[str]:
     """What is wrong with the rows of a table: each that cannot be read, and names that stand twice."""
     found: list[str] = []
-    kept: list[str] = []
+    readable: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
         # A line by itself, so that one that cannot be read hides none after it.
         try:
             found += problems_of(read_table(line, file), number)
-            kept.append(line)
+            readable.append(line)
         except RowError as error:
             found.append(str(error).replace(f"{file}:1:", f"{file}:{number}:", 1))
-            kept.append("")
+            readable.append("")
     first: dict[str, int] = {}
-    for number, line in enumerate(kept, 1):
+    for number, line in enumerate(readable, 1):
         for name in read_table(line, file).rows:
             if name in first:
                 found.append(

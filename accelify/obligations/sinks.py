@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from accelify.domains.placement import BEFORE, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
+from accelify.heap.library_calls import WRAPPED_WEIGHTS
 from accelify.heap.run import Event
 from accelify.heap.values import UNSET, Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
@@ -59,10 +60,18 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             yield _made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
             yield _loss(event)
+    elif event.kind == "forward":
+        guard = next((guard for guard in event.guards if guard.kind in ("main", "others")), None)
+        if guard is not None:
+            text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
+            yield _made(event, "all ranks", Status.NAMED, text, guard.why)
     elif event.kind == "schedule":
         yield _meeting(event)
         if event.detail == "plain" and event.shared:
             yield _made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
+        elif event.detail == "fast" and event.shared:
+            text = "the schedule's length is in rounds of each process, and it takes a step for each process in every round"
+            yield _made(event, "rounds", Status.NAMED, text)
 
 
 def is_parted(event: Event) -> bool:
@@ -84,6 +93,8 @@ def _made(event: Event, demand: str, status: Status, found: str = "", reason: Re
 
 def _once(event: Event) -> Obligation:
     kinds = {guard.kind for guard in event.guards}
+    if {"main", "others"} <= kinds:
+        return _made(event, "once", Status.NAMED, f"`{event.name}` is done by no process")
     bar = event.kind == "bar.show" and event.detail != "made"
     if "main" in kinds or bar or ("first" in kinds and event.kind in _FIRST):
         return _made(event, "once", Status.PROVED)
@@ -172,6 +183,10 @@ def _wrapped(event: Event) -> Iterator[Obligation]:
     waiting, seen = list(event.shown), 0
     while waiting and seen < _MOST_WRITTEN:
         value, seen = waiting.pop(), seen + 1
+        if value.type == WRAPPED_WEIGHTS:
+            text = "the weights are written by the names that they have in the prepared model's wrapper"
+            yield _made(event, "unwrapped", Status.NAMED, text)
+            return
         if any(ref.kind == "module" and ref.prepared for ref in value.of(Instance)):
             yield _made(event, "unwrapped", Status.NAMED, "a prepared model is written with its wrapper")
             return

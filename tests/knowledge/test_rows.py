@@ -149,7 +149,12 @@ def test_aliases(name: str, canonical: str) -> None:
 
 def test_users_rows_stand_before_the_shipped_ones() -> None:
     knowledge = Knowledge(
-        {"torch.relu": "mix", "?.item": "pure", "print": "none", "alias lab.DataLoader": "torch.utils.data.DataLoader"}
+        {
+            "torch.relu": "mix",
+            "?.item": "pure",
+            "print": "none",
+            "alias lab.DataLoader": "torch.utils.data.DataLoader",
+        }
     )
     assert transfer(knowledge, "torch.relu") == "mix"
     assert transfer(knowledge, "torch.tanh") == "rows"
@@ -175,7 +180,11 @@ def test_users_rows_stand_before_the_shipped_ones() -> None:
         ("lab.f", "rows axis=*", "axis= is one argument, as in axis=0/dim"),
         ("lab.f", "rows axis=-1", "'-1' is no argument: write 0/name, 0, name, self, or * for all"),
         ("lab.f", "none effect=log.write content=0,,1", "'' is no argument"),
-        ("lab.f", "none mutates=self mutates=0", "mutates= stands twice: write several arguments as mutates=0/a,1/b"),
+        (
+            "lab.f",
+            "none mutates=self mutates=0",
+            "mutates= stands twice: write several arguments as mutates=0/a,1/b",
+        ),
         ("lab.f", "none effect=log", "'log' is no effect: write one of terminal.write"),
         ("lab.f", "new", "new says of what kind: kind= one of module"),
         ("lab.f", "new kind=net", "'net' is no kind: write one of module"),
@@ -233,7 +242,9 @@ def test_what_is_written_is_read(
         f"mutates={','.join(map(str, mutates))} note={note}"
     )
     row = parse_row("lab.f", text)
-    assert row == Row("lab.f", transfer, effect=effect, path=path, content=content, mutates=mutates, note=note)
+    assert row == Row(
+        "lab.f", transfer, effect=effect, path=path, content=content, mutates=mutates, note=note
+    )
 
 
 @given(st.text(max_size=40))

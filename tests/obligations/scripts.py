@@ -1,4 +1,4 @@
-"""Converted scripts as mutators see them: where the nodes of one file stand, and how a text with changes comes about."""
+"""Converted scripts as mutators see them: where nodes stand, and how a text with changes comes about."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TypeVar
 
 GATHERS = ("gather", "gather_for_metrics", "gather_object")
-MEETINGS = (*GATHERS, "reduce", "backward", "wait_for_everyone", "clip_grad_norm_", "clip_grad_value_", "shard_batch")
+MEETINGS = (
+    *GATHERS,
+    "reduce",
+    "backward",
+    "wait_for_everyone",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "shard_batch",
+)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -106,9 +114,30 @@ class Golden:
         return path.read_text() if path.is_file() else None
 
     @cached_property
-    def prepared(self) -> frozenset[str]:
-        """Names of prepared objects."""
-        return self.called({word(arg) for call in self._calls if word(call.func) == "prepare" for arg in call.args})
+    def prepared(self) -> frozenset[tuple[str, str]]:
+        """Names of prepared objects, each with the function that knows it by that name, empty for a module."""
+        places = [(function, call) for tree in self._trees for function, call in _calls_of(tree, "")]
+        found = {
+            (function, word(arg))
+            for function, call in places
+            if word(call.func) == "prepare"
+            for arg in call.args
+        }
+        for _ in range(3):
+            for function, call in places:
+                for arg, parameter in zip(call.args, self._functions.get(word(call.func), []), strict=False):
+                    if {(function, word(arg)), ("", word(arg))} & found and word(arg):
+                        found.add((word(call.func), parameter.arg))
+        return frozenset(found)
+
+    @cached_property
+    def _functions(self) -> dict[str, list[ast.arg]]:
+        return {
+            node.name: node.args.args
+            for tree in self._trees
+            for node in ast.walk(tree)
+            if isinstance(node, FUNCTIONS)
+        }
 
     @cached_property
     def _trees(self) -> list[ast.Module]:
@@ -121,10 +150,9 @@ class Golden:
     def called(self, names: Iterable[str]) -> frozenset[str]:
         """Some names, and those of the parameters that functions of any file get them as."""
         found = set(names) - {""}
-        functions = {node.name: node.args.args for tree in self._trees for node in ast.walk(tree) if isinstance(node, FUNCTIONS)}
         for _ in range(3):
             for call in self._calls:
-                parameters = functions.get(word(call.func), [])
+                parameters = self._functions.get(word(call.func), [])
                 found |= {p.arg for arg, p in zip(call.args, parameters, strict=False) if word(arg) in found}
         return frozenset(found)
 
@@ -135,10 +163,19 @@ class Golden:
             path.name: frozenset(
                 node.lineno
                 for node in ast.walk(ast.parse(text))
-                if isinstance(node, ast.Name | ast.Attribute | ast.arg) and (word(node) or getattr(node, "arg", "")) in wanted
+                if isinstance(node, ast.Name | ast.Attribute | ast.arg)
+                and (word(node) or getattr(node, "arg", "")) in wanted
             )
             for path, text in self.files.items()
         }
+
+
+def _calls_of(node: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
+    """All calls below a node, each with the name of the function that it stands in."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Call):
+            yield function, child
+        yield from _calls_of(child, child.name if isinstance(child, FUNCTIONS) else function)
 
 
 class Script:
@@ -160,9 +197,8 @@ class Script:
         """Calls of the Accelerator's methods, or of Accelerate's functions, in the order of the text."""
         for node in sorted(self.of(ast.Call), key=lambda node: (node.lineno, node.col_offset)):
             func = node.func
-            if isinstance(func, ast.Attribute) and func.attr in methods and word(func.value) == "accelerator":
-                yield node
-            elif isinstance(func, ast.Name) and func.id in methods and func.id in GATHERS:
+            method = isinstance(func, ast.Attribute) and word(func.value) == "accelerator"
+            if word(func) in methods and (method or (isinstance(func, ast.Name) and func.id in GATHERS)):
                 yield node
 
     def of(self, cls: type[Node]) -> list[Node]:
@@ -175,6 +211,13 @@ class Script:
         while place is not None and not isinstance(place, classes):
             place = self.parents.get(place)
         return place
+
+    def is_prepared(self, node: ast.AST) -> bool:
+        """Whether a name is that of a prepared object where it stands."""
+        function = self.around(node, *FUNCTIONS)
+        return bool(
+            {("", word(node)), (function.name if function else "", word(node))} & self.golden.prepared
+        )
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that a node stands in."""
@@ -229,7 +272,15 @@ class Script:
         first = Edit(indents[0].start, indents[0].end, f"{' ' * stmt.col_offset}{header}\n    ")
         return [first, *indents[1:], *([self.after(stmt, *footer)] if footer else [])]
 
-    def mutant(self, kind: str, node: ast.AST, edits: list[Edit], *names: str, reach: Iterable[ast.AST] = (), equivalent: str = "") -> Mutant | None:
+    def mutant(
+        self,
+        kind: str,
+        node: ast.AST,
+        edits: list[Edit],
+        *names: str,
+        reach: Iterable[ast.AST] = (),
+        equivalent: str = "",
+    ) -> Mutant | None:
         """The script with some edits; None where that is no Python.
 
         Args:
@@ -248,7 +299,9 @@ class Script:
         text += self.bytes[end:]
 
         def line_of(place: int) -> int:
-            shift = sum(len(edit.text.encode()) - (edit.end - edit.start) for edit in ordered if edit.end <= place)
+            shift = sum(
+                len(edit.text.encode()) - (edit.end - edit.start) for edit in ordered if edit.end <= place
+            )
             return text.count(b"\n", 0, place + shift) + 1
 
         try:
@@ -257,7 +310,17 @@ class Script:
             return None
         spans = [(line_of(self.span(part)[0]), line_of(self.span(part)[1])) for part in reach]
         reached = frozenset(line for first, last in spans for line in range(first, last + 1))
-        return Mutant(kind, self.file, text.decode(), line_of(self.span(node)[0]), ordered, self.bytes, frozenset(names) - {""}, reached, equivalent)
+        return Mutant(
+            kind,
+            self.file,
+            text.decode(),
+            line_of(self.span(node)[0]),
+            ordered,
+            self.bytes,
+            frozenset(names) - {""},
+            reached,
+            equivalent,
+        )
 
 
 def word(node: ast.AST | None) -> str:
@@ -268,7 +331,11 @@ def word(node: ast.AST | None) -> str:
 def words(node: ast.AST | None) -> list[str]:
     """All names in a node but the Accelerator's, and the attributes of `self`."""
     found = [word(part) for part in ast.walk(node)] if node is not None else []
-    return [name for name in dict.fromkeys(found) if name not in ("", "accelerator", "self", "torch", "nn", "F", "np")]
+    return [
+        name
+        for name in dict.fromkeys(found)
+        if name not in ("", "accelerator", "self", "torch", "nn", "F", "np")
+    ]
 
 
 def stored(stmt: ast.stmt) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any
 
 from accelify.domains.reasons import Reason
 from accelify.knowledge import Knowledge
 from accelify.obligations import Obligation, Status, validate
+from tests.obligations.asking import Mutator
 from tests.obligations.mutations import mutants_of
-from tests.obligations.scripts import Golden, Mutant
+from tests.obligations.scripts import Golden, Mutant, Script
 from tests.test_fixtures import FIXTURES, KINDS, convert, replaces_ddp
 
 Key = tuple[str, int, str, str]
@@ -32,7 +33,7 @@ def knowledge() -> Knowledge:
 
 @functools.cache
 def golden(name: str) -> Golden:
-    """A golden by its fixture and how it was converted: `FIXTURE/per-process`, `FIXTURE/total`, `FIXTURE/accelerate`."""
+    """A golden by its fixture and how it was converted: `FIXTURE/per-process`, `/total` or `/accelerate`."""
     kind, _, mode = name.partition("/")
     script = FIXTURES / kind / "before.py"
     if kind == "project":
@@ -42,7 +43,9 @@ def golden(name: str) -> Golden:
     if mode == "total":
         return Golden(name, script, {script: convert(kind, "total").new_text}, total=True)
     text = (FIXTURES / kind / ("after_accelerate.py" if mode == "accelerate" else "after.py")).read_text()
-    return Golden(name, script, {script: text}, accelerate=mode == "accelerate", distributed=replaces_ddp(kind))
+    return Golden(
+        name, script, {script: text}, accelerate=mode == "accelerate", distributed=replaces_ddp(kind)
+    )
 
 
 def named(one: Golden) -> list[Obligation]:
@@ -63,6 +66,11 @@ class Answer:
     mutant: Mutant
     new: tuple[Obligation, ...]
     placed: tuple[Obligation, ...]
+
+    def __str__(self) -> str:
+        line = self.mutant.text.splitlines()[self.mutant.line - 1].strip()
+        named = "; ".join(f"{one.line}: {one.message}" for one in self.new)
+        return f"{self.mutant.file.parent.name}:{self.mutant.line} {self.mutant.kind}: {line} {named}"
 
 
 def answer(name: str, mutant: Mutant) -> Answer:
@@ -102,3 +110,19 @@ def _is_placed(one: Obligation, right: Mapping[str, frozenset[int]]) -> bool:
             return True
         waiting.extend(reason.parents)
     return False
+
+
+def applies(mutator: Mutator, one: Golden) -> bool:
+    """Whether a mutator finds a place in a golden."""
+    return any(mutant is not None for file in one.files for mutant in mutator(Script(one, file)))
+
+
+def named_anew(fault: Any) -> list[Obligation]:
+    """What the engine names in a golden in per-process mode with a fault of `benchmarks/mutations.py`."""
+    name = f"{fault.fixture}/per-process"
+    whole = golden(name)
+    file = whole.script.with_name(fault.file) if fault.file else whole.script
+    assert whole.files[file].count(fault.old) == 1
+    changed = replace(whole, files={**whole.files, file: whole.files[file].replace(fault.old, fault.new)})
+    known = {(o.path, o.sink, o.demand) for o in named(whole)}
+    return [o for o in named(changed) if (o.path, o.sink, o.demand) not in known]
