@@ -138,7 +138,7 @@ def _in_step(
     operation: Callable[Concatenate[Placement, Placement, P], Placement],
 ) -> Callable[Concatenate[Placement, Placement, P], Placement]:
     @functools.wraps(operation)
-    def call(left: Placement, right: Placement, *args: P.args, **keywords: P.kwargs) -> Placement:
+    def call(left: Placement, right: Placement, /, *args: P.args, **keywords: P.kwargs) -> Placement:
         if not (left.phase or right.phase):
             return operation(left, right, *args, **keywords)
         found = operation(replace(left, phase=""), replace(right, phase=""), *args, **keywords)
@@ -151,7 +151,7 @@ def _alone(
     operation: Callable[Concatenate[Placement, P], Placement],
 ) -> Callable[Concatenate[Placement, P], Placement]:
     @functools.wraps(operation)
-    def call(place: Placement, *args: P.args, **keywords: P.kwargs) -> Placement:
+    def call(place: Placement, /, *args: P.args, **keywords: P.kwargs) -> Placement:
         found = operation(replace(place, phase="") if place.phase else place, *args, **keywords)
         return moved(found, place.phase) if place.phase else found
 

@@ -429,9 +429,9 @@ class LibraryCalls:
         if place.is_same:
             self.run.assume(f"{name} gives the same on every rank", node)
             # It may be an object that takes in what its methods get.
-            made = Instance(None, name)
-            made.loops = self.run.shared_loops()
-            return Value(refs=(made,))
+            taking = Instance(None, name)
+            taking.loops = self.run.shared_loops()
+            return Value(refs=(taking,))
         text = f"`{name}`, of which nothing is known"
         for value in operands:
             for ref in value.of(Container):
