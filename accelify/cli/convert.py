@@ -249,7 +249,8 @@ def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[
     chosen = {
         one.source.path or STDIN: one
         for one in conversions
-        if one.status == "converted" and (one.place is None or (one.place in entries and one.place.suffix == ".py"))
+        if one.status == "converted"
+        and (one.place is None or (one.place in entries and one.place.suffix == ".py"))
     }
     found = {}
     for path in track(chosen, len(chosen), "proving"):

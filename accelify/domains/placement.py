@@ -191,7 +191,9 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
     rows = any(place.rows for place in found) and (rowwise or linearly)
     even = not scaled and all(place.even for place in found)
     if rest == {Kind.ROUND}:
-        return replace(_of_rounds(found, rows, linearly and not scaled, even), samples=_samples(found, linearly, rowwise))
+        return replace(
+            _of_rounds(found, rows, linearly and not scaled, even), samples=_samples(found, linearly, rowwise)
+        )
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
         return SAMPLE
     if rest == {Kind.WIDE}:
@@ -320,7 +322,9 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         return function((place,), rowwise=True, linearly=linearly)
     samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
     if operation == "count" and place.rows and place.kind in (Kind.ROUND, Kind.WIDE):
-        return Placement(place.kind, int(place.kind is Kind.WIDE), even=True, samples=int(place.kind is Kind.ROUND))
+        return Placement(
+            place.kind, int(place.kind is Kind.WIDE), even=True, samples=int(place.kind is Kind.ROUND)
+        )
     if place.kind is Kind.ROUND:
         exponent = None if not linearly else _sum(place.samples, samples if place.rows else 0, 1)
         return replace(of_round(place.degree if linearly or place.degree == 0 else None), samples=exponent)
@@ -340,7 +344,9 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
     return function((place,), linearly=linearly)
 
 
-def accumulated(head: Placement | None, delta: Placement, shared: bool, samples: Placement = SAME) -> Placement:
+def accumulated(
+    head: Placement | None, delta: Placement, shared: bool, samples: Placement = SAME
+) -> Placement:
     """A value that a loop adds something to in each round, after the loop.
 
     Args:
@@ -380,7 +386,11 @@ def joined(left: Placement, right: Placement) -> Placement:
     """What a value is after two ways to it, where all ranks went the same one."""
     if left == right:
         return left
-    if left.kind is right.kind and left.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE) and not left.needs + right.needs:
+    if (
+        left.kind is right.kind
+        and left.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE)
+        and not left.needs + right.needs
+    ):
         exact = left.degree == right.degree and (left.rows == right.rows or left.kind is Kind.ROUND)
         samples = left.samples if left.samples == right.samples else None
         return Placement(left.kind, left.degree if exact else None, left.rows and right.rows, samples=samples)
@@ -427,7 +437,9 @@ def all_reduced(place: Placement, operation: str) -> Placement:
     if place.kind is Kind.EXTREME:
         return SAME if operation == place.needs else UNRELATED
     if place.kind is Kind.WIDE:
-        return place if not more else wide(_sum(place.degree, 1, 1)) if not place.rows else wide(None, rows=True)
+        return (
+            place if not more else wide(_sum(place.degree, 1, 1)) if not place.rows else wide(None, rows=True)
+        )
     return place if place.kind is Kind.CLOCK else UNRELATED
 
 

@@ -1,4 +1,4 @@
-"""What the Accelerator and its functions do to values: accelify.runtime's, and Hugging Face Accelerate's by the same rows."""
+"""What the Accelerator and its functions do to values: accelify.runtime's, and Hugging Face Accelerate's alike."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from accelify.domains.placement import SAME, Placement, all_reduced, broadcast, function, gathered, own, same
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
-from accelify.heap.run import Guard, Run
+from accelify.heap.run import Run
 from accelify.heap.values import (
     MAIN_FLAG,
     NONE,
@@ -17,8 +17,10 @@ from accelify.heap.values import (
     UNSET,
     Bound,
     Container,
+    Guard,
     Instance,
     Iterable,
+    Ref,
     Value,
     constant,
 )
@@ -51,7 +53,14 @@ def accelerate_call(
         if split is not None and split.const is True:
             run.split = True
         return Value(refs=(made,))
-    if word in ("gather", "gather_object", "reduce", "broadcast", "broadcast_object_list", "pad_across_processes"):
+    if word in (
+        "gather",
+        "gather_object",
+        "reduce",
+        "broadcast",
+        "broadcast_object_list",
+        "pad_across_processes",
+    ):
         return accelerator_method(run, None, word, args, keywords, node)
     return None
 
@@ -72,7 +81,12 @@ def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> 
 
 
 def accelerator_method(
-    run: Run, ref: Instance | None, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    run: Run,
+    ref: Instance | None,
+    name: str,
+    args: Sequence[Value],
+    keywords: Mapping[str, Value],
+    node: ast.AST,
 ) -> Value | None:
     """A call of one of the Accelerator's methods; None for one that is not known."""
     everything = [*args, *keywords.values()]
@@ -163,7 +177,7 @@ def _tuple(run: Run, values: Sequence[Value]) -> Value:
 
 def prepared(run: Run, value: Value, node: ast.AST) -> Value:
     """What `prepare` gives for an object."""
-    refs = []
+    refs: list[Ref] = []
     for ref in value.refs:
         if isinstance(ref, Instance) and not ref.prepared:
             made = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
@@ -183,7 +197,7 @@ def prepared(run: Run, value: Value, node: ast.AST) -> Value:
 
 def unwrapped(value: Value) -> Value:
     """What an object was before `prepare`."""
-    refs = []
+    refs: list[Ref] = []
     for ref in value.refs:
         inner = ref.wrapped.refs if isinstance(ref, Instance) and ref.wrapped is not None else (ref,)
         refs.extend(inner)
@@ -204,7 +218,7 @@ def _over_tensors(
     if known is not None:
         made = [_over_tensors(run, one, change, node, text) for one in known]
         return _tuple(run, made)
-    refs = []
+    refs: list[Ref] = []
     for ref in containers:
         made_ref = container(run, ref.type)
         fill = fill_of(ref)
@@ -220,4 +234,4 @@ def _over_tensors(
     return Value(SAME, refs=tuple(refs), type=value.type)
 
 
-__all__ = ["Bound", "Iterable", "UNSET", "accelerate_call", "element", "function", "is_accelerate"]
+__all__ = ["UNSET", "Bound", "Iterable", "accelerate_call", "element", "function", "is_accelerate"]

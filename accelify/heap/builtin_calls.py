@@ -180,7 +180,9 @@ def _with_default(engine: Interpreter, default: Value, node: ast.AST) -> Value |
 
 def _namespace(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """A namespace: its fields are the arguments."""
-    made = engine.run.allocate((node, "namespace"), lambda: Instance(None, "types.SimpleNamespace", "namespace"))
+    made = engine.run.allocate(
+        (node, "namespace"), lambda: Instance(None, "types.SimpleNamespace", "namespace")
+    )
     for name, value in keywords.items():
         engine.run.store.set(made, name, value)
     return Value(refs=(made,)) if not args else None
@@ -289,7 +291,9 @@ def container_method(
     if name in _QUIET:
         return NONE
     if name in ("keys", "count", "index"):
-        return Value(refs=(Iterable(Value(type="builtins.str"), shared=False),)) if name == "keys" else Value()
+        return (
+            Value(refs=(Iterable(Value(type="builtins.str"), shared=False),)) if name == "keys" else Value()
+        )
     if name in ("values", "items"):
         item = element(run, receiver, node)
         if name == "items":
@@ -314,6 +318,3 @@ def _update(engine: Interpreter, ref: Container, value: Value, node: ast.AST) ->
                 engine.run.store.set(ref, name, inner)
     if not value.of(Container) and not value.place.is_same:
         put(engine.run, ref, element(engine.run, value, node))
-
-
-

@@ -115,7 +115,9 @@ class Calls:
 
     # By what is called
 
-    def call(self, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> Value:
+    def call(
+        self, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
         """What a call of a value gives, for whatever it may be."""
         found: Value | None = None
         for ref in called.refs:
@@ -123,7 +125,7 @@ class Calls:
             found = result if found is None else join(found, result)
         if found is not None:
             return found
-        return self.library.unknown(called, [called, *args], keywords, node)
+        return self.library.unknown_calls.function(called, [called, *args], keywords, node)
 
     def _call_ref(
         self, ref: Ref, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -141,9 +143,11 @@ class Calls:
             return self._bound(ref, args, keywords, node)
         if isinstance(ref, Instance):
             return self._instance_called(ref, args, keywords, node)
-        return self.library.unknown(called, args, keywords, node)
+        return self.library.unknown_calls.function(called, args, keywords, node)
 
-    def _library(self, ref: Library, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> Value:
+    def _library(
+        self, ref: Library, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
         word = is_accelerate(ref.name)
         if word:
             self.run.at_model = self.run.at_model or ref.name.startswith("accelerate.")
@@ -157,7 +161,9 @@ class Calls:
                 return made
         return self.library.call(ref.name, args, keywords, node)
 
-    def _bound(self, ref: Bound, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> Value:
+    def _bound(
+        self, ref: Bound, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
         if isinstance(ref.method, Function):
             return self.call_function(ref.method, [ref.receiver, *args], keywords, node)
         receiver = ref.receiver
@@ -191,7 +197,12 @@ class Calls:
         return NONE if name == "__init__" else self.library.method(receiver, name, args, keywords, node)
 
     def special(
-        self, ref: Ref, name: str, args: Sequence[Value], node: ast.AST, keywords: Mapping[str, Value] | None = None
+        self,
+        ref: Ref,
+        name: str,
+        args: Sequence[Value],
+        node: ast.AST,
+        keywords: Mapping[str, Value] | None = None,
     ) -> Value | None:
         """A call of a method that a class of the project defines, None where it defines none."""
         if not isinstance(ref, Instance) or ref.cls is None:
@@ -203,7 +214,9 @@ class Calls:
 
     # Objects
 
-    def _instance(self, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> Value:
+    def _instance(
+        self, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
         base, kind = self._library_base(cls)
         ref = self.run.allocate((node, cls), lambda: Instance(cls, base, kind))
         ref.loops = self.run.shared_loops()
@@ -218,9 +231,15 @@ class Calls:
             self._without_init(ref, cls, args, keywords)
         return made
 
-    def _without_init(self, ref: Instance, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value]) -> None:
+    def _without_init(
+        self, ref: Instance, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> None:
         """A data class, a named tuple, or a class of a library's: its fields are the arguments."""
-        names = [stmt.target.id for stmt in cls.node.body if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name)]
+        names = [
+            stmt.target.id
+            for stmt in cls.node.body
+            if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name)
+        ]
         for name, value in [*zip(names, args, strict=False), *keywords.items()]:
             self.run.store.set(ref, name, value)
 
@@ -246,12 +265,18 @@ class Calls:
             function = self.engine.attributes.method(ref, method)
             if function is not None:
                 result = self.call_function(function, [Value(refs=(ref,)), *args], keywords, node)
-                return self._by_rows(ref, result, [*args, *keywords.values()], node) if ref.kind == "module" else result
+                return (
+                    self._by_rows(ref, result, [*args, *keywords.values()], node)
+                    if ref.kind == "module"
+                    else result
+                )
         return self.library.object_called(ref, args, keywords, node)
 
     def _by_rows(self, ref: Instance, result: Value, operands: Sequence[Value], node: ast.AST) -> Value:
         """A model's result that is not known to be right: assumed to be made row by row."""
-        source = next((value for value in operands if value.place.kind in (Kind.SHARD, Kind.WIDE, Kind.ROUND)), None)
+        source = next(
+            (value for value in operands if value.place.kind in (Kind.SHARD, Kind.WIDE, Kind.ROUND)), None
+        )
         if source is None or result.place.kind is not Kind.OWN or result.refs:
             return result
         name = ref.cls.name if ref.cls is not None else ref.type
@@ -275,10 +300,18 @@ class Calls:
         """Go through a function of the project with these arguments."""
         depth = sum(1 for called, _ in self.run.calls if called is function.node)
         if depth >= _MOST_OF_ONE or len(self.run.calls) >= _DEEPEST:
-            text = f"`{function.name}` calls itself" if depth >= _MOST_OF_ONE else "calls lie too deep in each other"
+            text = (
+                f"`{function.name}` calls itself"
+                if depth >= _MOST_OF_ONE
+                else "calls lie too deep in each other"
+            )
             self.run.leave_unread(text, node)
             places = [array_of(value) for value in [*args, *keywords.values()]]
-            return Value() if all(place.is_same for place in places) else Value(own(), self.run.reason(node, text, *args))
+            return (
+                Value()
+                if all(place.is_same for place in places)
+                else Value(own(), self.run.reason(node, text, *args))
+            )
         key = self._memory_key(function, args, keywords)
         store, met = self.run.store, self.run.met
         known = self._memory.get(key) if key is not None else None
@@ -294,7 +327,7 @@ class Calls:
             reads = store.reads.pop()
             if store.reads:
                 store.reads[-1].update(reads)
-        # A container that the call made is another one in each round: what is written to it is taken back with the round.
+        # A container that the call made is another one in each round: what is written to it goes with the round.
         if key is not None and clock == store.clock and met == self.run.met and not result.of(Container):
             self._memory[key] = _Known(result, frozenset(reads), clock)
         return result
@@ -303,7 +336,7 @@ class Calls:
         self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value]
     ) -> tuple[object, ...] | None:
         """What the result of a call depends on beside the objects that it reads, None for a closure."""
-        outer = function.outer
+        outer: Ref | None = function.outer
         while isinstance(outer, Scope):
             if not outer.is_class:
                 return None
@@ -455,9 +488,8 @@ def _yields(node: ast.AST) -> bool:
 
 def _is_once(value: Value) -> bool:
     return any(
-        isinstance(ref, Bound) and isinstance(ref.method, str) and ref.method in ("on_main_process", "on_local_main_process")
+        isinstance(ref, Bound)
+        and isinstance(ref.method, str)
+        and ref.method in ("on_main_process", "on_local_main_process")
         for ref in value.refs
     )
-
-
-

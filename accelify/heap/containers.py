@@ -65,7 +65,9 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
     if filling:
         run.store.set(into, "#known", None)
         if any(loop not in into.loops for loop in run.shared_loops()):
-            by_samples = array_of(value).kind is Kind.SAMPLE or any(loop.samples.kind is Kind.WIDE for loop in run.loops)
+            by_samples = array_of(value).kind is Kind.SAMPLE or any(
+                loop.samples.kind is Kind.WIDE for loop in run.loops
+            )
             run.store.set(into, "#fill", constant("samples" if by_samples else filling))
 
 
@@ -167,7 +169,11 @@ def reduced_value(value: Value, operation: str, over_rows: bool = True) -> Place
         if fill == "rounds" and operation in ("sum", "mean"):
             return _over_rounds(place, operation)
     if value.of(Container) and operation == "count":
-        return SAME if all(array_of(value).kind is not kind for kind in (Kind.SHARD, Kind.OWN)) else _count(value)
+        return (
+            SAME
+            if all(array_of(value).kind is not kind for kind in (Kind.SHARD, Kind.OWN))
+            else _count(value)
+        )
     return reduced(array_of(value), operation, over_rows)
 
 
@@ -180,7 +186,11 @@ def _over_rounds(place: Placement, operation: str) -> Placement:
     if place.phase:
         return UNRELATED if place.is_uniform else own("put together first")
     if place.kind in (Kind.SAME, Kind.LINEAR) and place.degree is not None:
-        return replace(place, degree=place.degree + more) if place.kind is Kind.LINEAR else same(place.degree + more)
+        return (
+            replace(place, degree=place.degree + more)
+            if place.kind is Kind.LINEAR
+            else same(place.degree + more)
+        )
     if place.kind is Kind.ROUND:
         return linear(None if place.degree is None else place.degree + more)
     if place.kind is Kind.WIDE:

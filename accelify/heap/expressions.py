@@ -8,7 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import AFTER, SAMPLE, Kind, Placement, added, function, multiplied, own, reduced
+from accelify.domains.placement import (
+    AFTER,
+    SAMPLE,
+    Kind,
+    Placement,
+    added,
+    function,
+    multiplied,
+    own,
+    reduced,
+)
 from accelify.heap.containers import array_of, container, element, elements, put, shown_fields, worst
 from accelify.heap.values import (
     COUNTER,
@@ -103,23 +113,23 @@ class Expressions:
 
     # Leaves
 
-    def _Constant(self, node: ast.Constant, scope: Ref) -> Value:  # noqa: N802
+    def _Constant(self, node: ast.Constant, scope: Ref) -> Value:
         return NONE if node.value is None else constant(node.value)
 
-    def _Name(self, node: ast.Name, scope: Ref) -> Value:  # noqa: N802
+    def _Name(self, node: ast.Name, scope: Ref) -> Value:
         return self.engine.names.read(node.id, scope, node)
 
-    def _Attribute(self, node: ast.Attribute, scope: Ref) -> Value:  # noqa: N802
+    def _Attribute(self, node: ast.Attribute, scope: Ref) -> Value:
         return self.engine.attributes.read(self.evaluate(node.value, scope), node.attr, node)
 
-    def _Lambda(self, node: ast.Lambda, scope: Ref) -> Value:  # noqa: N802
+    def _Lambda(self, node: ast.Lambda, scope: Ref) -> Value:
         made = Function(node, self.run.module, scope, "<lambda>")
         self.engine.calls.keep_defaults(made, node.args, scope)
         return Value(refs=(made,))
 
     # Operators
 
-    def _BinOp(self, node: ast.BinOp, scope: Ref) -> Value:  # noqa: N802
+    def _BinOp(self, node: ast.BinOp, scope: Ref) -> Value:
         return self.operate(node, node.op, self.evaluate(node.left, scope), self.evaluate(node.right, scope))
 
     def operate(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
@@ -158,11 +168,13 @@ class Expressions:
             put(self.run, made, element(self.run, value, node), filling="samples")
         return Value(refs=(made,), type=parts[0].type)
 
-    def _UnaryOp(self, node: ast.UnaryOp, scope: Ref) -> Value:  # noqa: N802
+    def _UnaryOp(self, node: ast.UnaryOp, scope: Ref) -> Value:
         value = self.evaluate(node.operand, scope)
         if isinstance(node.op, ast.Not):
             if value.type in (MAIN_FLAG, OTHERS_FLAG):
-                return Value(value.place, value.why, type=OTHERS_FLAG if value.type == MAIN_FLAG else MAIN_FLAG)
+                return Value(
+                    value.place, value.why, type=OTHERS_FLAG if value.type == MAIN_FLAG else MAIN_FLAG
+                )
             if value.const is not UNSET:
                 return constant(not value.const)
             return self.run.made(node, function((array_of(value),)), value, type_="builtins.bool")
@@ -171,7 +183,7 @@ class Expressions:
         place = function((array_of(value),), rowwise=True, linearly=not isinstance(node.op, ast.Invert))
         return self.run.made(node, place, value, type_=value.type)
 
-    def _BoolOp(self, node: ast.BoolOp, scope: Ref) -> Value:  # noqa: N802
+    def _BoolOp(self, node: ast.BoolOp, scope: Ref) -> Value:
         values: list[Value] = []
         guards = 0
         for part in node.values:
@@ -202,7 +214,7 @@ class Expressions:
         made = self.run.made(node, function(array_of(value) for value in values), *values)
         return Value(made.place, made.why, refs, next((v.type for v in values if v.type), ""))
 
-    def _Compare(self, node: ast.Compare, scope: Ref) -> Value:  # noqa: N802
+    def _Compare(self, node: ast.Compare, scope: Ref) -> Value:
         values = [self.evaluate(part, scope) for part in (node.left, *node.comparators)]
         if len(values) == 2:
             left, right = values
@@ -232,16 +244,18 @@ class Expressions:
         type_ = next((v.type for v in values if v.type.startswith(("torch", "numpy", "#"))), "builtins.bool")
         return self.run.made(node, place, *values, type_=TENSOR if type_ == BATCH else type_)
 
-    def _IfExp(self, node: ast.IfExp, scope: Ref) -> Value:  # noqa: N802
-        return self.engine.choose(node, lambda: self.evaluate(node.body, scope), lambda: self.evaluate(node.orelse, scope), scope)
+    def _IfExp(self, node: ast.IfExp, scope: Ref) -> Value:
+        return self.engine.choose(
+            node, lambda: self.evaluate(node.body, scope), lambda: self.evaluate(node.orelse, scope), scope
+        )
 
     # Texts
 
-    def _JoinedStr(self, node: ast.JoinedStr, scope: Ref) -> Value:  # noqa: N802
+    def _JoinedStr(self, node: ast.JoinedStr, scope: Ref) -> Value:
         parts = [self.evaluate(v.value, scope) for v in node.values if isinstance(v, ast.FormattedValue)]
         return self.text(node, parts)
 
-    def _FormattedValue(self, node: ast.FormattedValue, scope: Ref) -> Value:  # noqa: N802
+    def _FormattedValue(self, node: ast.FormattedValue, scope: Ref) -> Value:
         return self.evaluate(node.value, scope)
 
     def text(self, node: ast.AST, parts: Sequence[Value]) -> Value:
@@ -268,13 +282,13 @@ class Expressions:
 
     # Containers
 
-    def _Tuple(self, node: ast.Tuple, scope: Ref) -> Value:  # noqa: N802
+    def _Tuple(self, node: ast.Tuple, scope: Ref) -> Value:
         return self._display(node, scope, "tuple")
 
-    def _List(self, node: ast.List, scope: Ref) -> Value:  # noqa: N802
+    def _List(self, node: ast.List, scope: Ref) -> Value:
         return self._display(node, scope, "list")
 
-    def _Set(self, node: ast.Set, scope: Ref) -> Value:  # noqa: N802
+    def _Set(self, node: ast.Set, scope: Ref) -> Value:
         return self._display(node, scope, "set")
 
     def _display(self, node: ast.Tuple | ast.List | ast.Set, scope: Ref, type_: str) -> Value:
@@ -286,7 +300,7 @@ class Expressions:
         self.run.store.set(made, "#known", constant(len(values)) if known else None)
         return Value(refs=(made,), type=type_)
 
-    def _Dict(self, node: ast.Dict, scope: Ref) -> Value:  # noqa: N802
+    def _Dict(self, node: ast.Dict, scope: Ref) -> Value:
         parts = [(key, self.evaluate(part, scope)) for key, part in zip(node.keys, node.values, strict=True)]
         made = container(self.run, "dict", node)
         for key, value in parts:
@@ -299,26 +313,30 @@ class Expressions:
                 put(self.run, made, value, self.evaluate(key, scope).const)
         return Value(refs=(made,), type="dict")
 
-    def _ListComp(self, node: ast.ListComp, scope: Ref) -> Value:  # noqa: N802
+    def _ListComp(self, node: ast.ListComp, scope: Ref) -> Value:
         return self._comprehension(node, node.elt, scope, "list")
 
-    def _SetComp(self, node: ast.SetComp, scope: Ref) -> Value:  # noqa: N802
+    def _SetComp(self, node: ast.SetComp, scope: Ref) -> Value:
         return self._comprehension(node, node.elt, scope, "set")
 
-    def _GeneratorExp(self, node: ast.GeneratorExp, scope: Ref) -> Value:  # noqa: N802
+    def _GeneratorExp(self, node: ast.GeneratorExp, scope: Ref) -> Value:
         return self._comprehension(node, node.elt, scope, "generator")
 
-    def _DictComp(self, node: ast.DictComp, scope: Ref) -> Value:  # noqa: N802
+    def _DictComp(self, node: ast.DictComp, scope: Ref) -> Value:
         return self._comprehension(node, node.value, scope, "dict", node.key)
 
-    def _comprehension(self, node: Any, elt: ast.expr, scope: Ref, type_: str, key: ast.expr | None = None) -> Value:
+    def _comprehension(
+        self, node: Any, elt: ast.expr, scope: Ref, type_: str, key: ast.expr | None = None
+    ) -> Value:
         inner = Scope(self.run.module, scope)
         made = container(self.run, type_, node)
 
         def body(number: int) -> None:
             if number < len(node.generators):
                 part = node.generators[number]
-                over = self.engine.iteration.over(self.evaluate(part.iter, inner if number else scope), part.iter)
+                over = self.engine.iteration.over(
+                    self.evaluate(part.iter, inner if number else scope), part.iter
+                )
 
                 def once(item: Value) -> None:
                     self.engine.statements.bind(part.target, item, inner)
@@ -342,7 +360,7 @@ class Expressions:
 
     # Elements
 
-    def _Subscript(self, node: ast.Subscript, scope: Ref) -> Value:  # noqa: N802
+    def _Subscript(self, node: ast.Subscript, scope: Ref) -> Value:
         base = self.evaluate(node.value, scope)
         return self.index(node, base, node.slice, scope)
 
@@ -360,21 +378,28 @@ class Expressions:
             if key.place.is_same or key.place.kind is Kind.SAME:
                 return found
             place = function((found.place, key.place))
-            return Value(place, self.run.reason(node, f"`{self.run.segment(node)}`", key, found), found.refs, found.type)
+            return Value(
+                place,
+                self.run.reason(node, f"`{self.run.segment(node)}`", key, found),
+                found.refs,
+                found.type,
+            )
         if base.type == "#shape":
             return self._size(node, base, key.const)
         if base.type == BATCH and not base.place.is_same:
             return Value(base.place, base.why, type=BATCH)
         for ref in base.refs:
-            found = self.engine.calls.special(ref, "__getitem__", [key], node)
-            if found is not None:
-                return found
+            given = self.engine.calls.special(ref, "__getitem__", [key], node)
+            if given is not None:
+                return given
         return self._part(node, base, key, at)
 
     def _size(self, node: ast.AST, base: Value, axis: Any) -> Value:
         if axis == 0 or not isinstance(axis, int):
             place = reduced(base.place, "count")
-            return self.run.made(node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples")
+            return self.run.made(
+                node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples"
+            )
         return Value(type="builtins.int")
 
     def _part(self, node: ast.AST, base: Value, key: Value, at: ast.expr) -> Value:
@@ -391,34 +416,34 @@ class Expressions:
             place = replace(base.place, rows=rows, even=False)
         return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)
 
-    def _Slice(self, node: ast.Slice, scope: Ref) -> Value:  # noqa: N802
+    def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
         for part in (node.lower, node.upper, node.step):
             if part is not None:
                 self.evaluate(part, scope)
         return Value()
 
-    def _Starred(self, node: ast.Starred, scope: Ref) -> Value:  # noqa: N802
+    def _Starred(self, node: ast.Starred, scope: Ref) -> Value:
         return self.evaluate(node.value, scope)
 
-    def _NamedExpr(self, node: ast.NamedExpr, scope: Ref) -> Value:  # noqa: N802
+    def _NamedExpr(self, node: ast.NamedExpr, scope: Ref) -> Value:
         value = self.evaluate(node.value, scope)
         self.engine.statements.bind(node.target, value, scope)
         return value
 
-    def _Await(self, node: ast.Await, scope: Ref) -> Value:  # noqa: N802
+    def _Await(self, node: ast.Await, scope: Ref) -> Value:
         return self.evaluate(node.value, scope)
 
-    def _Yield(self, node: ast.Yield, scope: Ref) -> Value:  # noqa: N802
+    def _Yield(self, node: ast.Yield, scope: Ref) -> Value:
         value = NONE if node.value is None else self.evaluate(node.value, scope)
         self.engine.calls.give(value)
         return Value()
 
-    def _YieldFrom(self, node: ast.YieldFrom, scope: Ref) -> Value:  # noqa: N802
+    def _YieldFrom(self, node: ast.YieldFrom, scope: Ref) -> Value:
         over = self.engine.iteration.over(self.evaluate(node.value, scope), node)
         self.engine.calls.give(over.item, shared=over.shared)
         return Value()
 
-    def _Call(self, node: ast.Call, scope: Ref) -> Value:  # noqa: N802
+    def _Call(self, node: ast.Call, scope: Ref) -> Value:
         return self.engine.calls.call_node(node, scope)
 
 
@@ -427,7 +452,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_index(at: ast.expr) -> bool:
-    return isinstance(at, ast.Constant | ast.UnaryOp) or (isinstance(at, ast.Tuple) and isinstance(at.elts[0], ast.Constant))
+    return isinstance(at, ast.Constant | ast.UnaryOp) or (
+        isinstance(at, ast.Tuple) and isinstance(at.elts[0], ast.Constant)
+    )
 
 
 def _rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
@@ -462,11 +489,14 @@ def _with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Val
     """A sum remembers the slot that it adds to."""
     if isinstance(op, ast.Add | ast.Sub):
         base, more = (left, right) if left.token is not None else (right, left)
-        if base.token is not None and more.token != base.token and not (isinstance(op, ast.Sub) and base is right):
+        if (
+            base.token is not None
+            and more.token != base.token
+            and not (isinstance(op, ast.Sub) and base is right)
+        ):
             step = array_of(more)
             delta = step if base.delta is None else added(base.delta, step)
             # A running total, with what this round adds.
             place = replace(base.place, phase=AFTER) if base.place.phase else made.place
             return Value(place, made.why, made.refs, made.type, UNSET, base.token, delta)
     return made
-

@@ -11,10 +11,11 @@ from accelify.domains.placement import Kind
 from accelify.heap.calls import Calls
 from accelify.heap.expressions import Expressions
 from accelify.heap.iteration import Iteration
+from accelify.heap.loops import Loops
 from accelify.heap.modules import Modules
 from accelify.heap.names import Attributes, Names
 from accelify.heap.run import Run
-from accelify.heap.statements import Loops, Statements
+from accelify.heap.statements import Statements
 from accelify.heap.store import join
 from accelify.heap.values import MAIN_FLAG, OTHERS_FLAG, SOME_FLAG, UNSET, Guard, Ref, Value
 from accelify.knowledge import Knowledge
@@ -66,7 +67,9 @@ class Interpreter:
         text = f"`{self.run.segment(node)}` can be true on one rank only"
         return Guard("divergent", self.run.reason(node, text, test), test.place)
 
-    def choose(self, node: ast.IfExp, one: Callable[[], Value], other: Callable[[], Value], scope: Ref) -> Value:
+    def choose(
+        self, node: ast.IfExp, one: Callable[[], Value], other: Callable[[], Value], scope: Ref
+    ) -> Value:
         """A conditional expression."""
         test = self.evaluate(node.test, scope)
         if test.const is not UNSET and not test.refs:

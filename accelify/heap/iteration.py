@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import AFTER, BEFORE, ROUND_ROWS, SAME, SAMPLE, SHARD, UNRELATED, Kind, Placement, reduced, same
+from accelify.domains.placement import (
+    AFTER,
+    BEFORE,
+    ROUND_ROWS,
+    SAME,
+    SAMPLE,
+    SHARD,
+    UNRELATED,
+    Kind,
+    Placement,
+    reduced,
+    same,
+)
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
 from accelify.heap.values import COUNTER, Class, Container, Instance, Iterable, Value, constant
@@ -82,12 +94,20 @@ class Iteration:
         """A loader: what one batch is to a rank."""
         if not ref.prepared:
             found = Iterable(Value(type=BATCH), shared=False)
-            found.whole = self.run.reason(node, f"every process goes through all of `{self.run.segment(node)}`, which is not prepared")
+            found.whole = self.run.reason(
+                node, f"every process goes through all of `{self.run.segment(node)}`, which is not prepared"
+            )
             return found
         data = self._differing(ref)
         if data is not None:
-            why = self.run.reason(node, f"the ranks share out `{self.run.segment(node)}`, whose data differ between them", data)
-            return Iterable(Value(data.place, why, type=BATCH), shared=not self.run.split, rounds=same(int(not self.run.split)))
+            why = self.run.reason(
+                node, f"the ranks share out `{self.run.segment(node)}`, whose data differ between them", data
+            )
+            return Iterable(
+                Value(data.place, why, type=BATCH),
+                shared=not self.run.split,
+                rounds=same(int(not self.run.split)),
+            )
         if self.run.split:
             why = self.run.reason(node, f"this rank's share of each batch of `{self.run.segment(node)}`")
             return Iterable(Value(SHARD, why, type=BATCH), shared=False)
@@ -96,14 +116,20 @@ class Iteration:
 
     def _differing(self, ref: Instance) -> Value | None:
         """A prepared loader's data where they are others on each rank."""
-        data = self.run.read(ref.wrapped.refs[0], "#data") if ref.wrapped is not None and ref.wrapped.refs else None
+        data = (
+            self.run.read(ref.wrapped.refs[0], "#data")
+            if ref.wrapped is not None and ref.wrapped.refs
+            else None
+        )
         if data is None or data.place.kind is Kind.OWN:
             return data
         for one in data.of(Instance):
             get = self.engine.attributes.method(one, "__getitem__")
             if get is not None:
                 with self.run.quiet():
-                    item = self.engine.calls.call_function(get, [Value(refs=(one,)), Value(type="builtins.int")], {}, get.node)
+                    item = self.engine.calls.call_function(
+                        get, [Value(refs=(one,)), Value(type="builtins.int")], {}, get.node
+                    )
                 if array_of(item).kind is Kind.OWN:
                     return item.placed(array_of(item))
         return None

@@ -22,18 +22,17 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import (
     array_of,
     container,
-    element,
     elements,
     fill_of,
     put,
     reduced_value,
     worst,
 )
+from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
     NONE,
     OTHERS_FLAG,
     UNSET,
-    Bound,
     Container,
     Function,
     Guard,
@@ -52,7 +51,9 @@ Args = Sequence[Value]
 Keywords = Mapping[str, Value]
 TENSOR = "torch.Tensor"
 # Arrays of nothing, to which something may be added.
-_ZEROS = frozenset({"torch.zeros", "torch.zeros_like", "torch.Tensor.new_zeros", "numpy.zeros", "numpy.zeros_like"})
+_ZEROS = frozenset(
+    {"torch.zeros", "torch.zeros_like", "torch.Tensor.new_zeros", "numpy.zeros", "numpy.zeros_like"}
+)
 # Weights by the names that they have in a wrapper.
 WRAPPED_WEIGHTS = "#wrapped weights"
 # Calls that keep the loggers of the processes quiet that make them.
@@ -79,6 +80,7 @@ class LibraryCalls:
         self.run = engine.run
         # What calls made of their arguments in place: by call, by the argument's number, -1 for the receiver.
         self.mutated: dict[ast.AST, dict[int, Value]] = {}
+        self.unknown_calls = UnknownCalls(engine)
         self._transfers: dict[str, Callable[[Row, Args, Keywords, ast.AST], Value]] = {
             "same": lambda row, args, keywords, node: Value(type=row.returns),
             "pure": self._function,
@@ -106,7 +108,7 @@ class LibraryCalls:
         knowledge = self.run.knowledge
         row = knowledge.row(knowledge.canonical(name))
         if row is None or row.transfer == "unknown":
-            return self.unknown(Value(refs=(Library(name),)), args, keywords, node)
+            return self.unknown_calls.function(Value(refs=(Library(name),)), args, keywords, node)
         return self._by_row(row, name, args, keywords, node)
 
     def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -123,8 +125,12 @@ class LibraryCalls:
             known = instance.wrapped.of(Instance) if instance.wrapped is not None else []
             if kind == "schedule" and any(self.run.read(one, "#length") is not None for one in known):
                 detail = "fast"
-            inner = instance.wrapped.of(Instance) if instance.wrapped is not None and self.run.at_model else []
-            if detail in ("plain", "prepared") and any(map(self._is_bare, inner or ([instance] if detail == "plain" else []))):
+            inner = (
+                instance.wrapped.of(Instance) if instance.wrapped is not None and self.run.at_model else []
+            )
+            if detail in ("plain", "prepared") and any(
+                map(self._is_bare, inner or ([instance] if detail == "plain" else []))
+            ):
                 detail = "bare"
             for closure in [value for value in [*args, *keywords.values()] if value.of(Function)]:
                 self.engine.calls.call(closure, [], {}, node)
@@ -132,7 +138,13 @@ class LibraryCalls:
             return NONE
         if name == "parameters" and instance is not None and instance.kind == "module":
             return self._parameters(receiver, node)
-        if name == "state_dict" and instance is not None and instance.kind == "module" and instance.prepared and self.run.at_model:
+        if (
+            name == "state_dict"
+            and instance is not None
+            and instance.kind == "module"
+            and instance.prepared
+            and self.run.at_model
+        ):
             return Value(type=WRAPPED_WEIGHTS)
         type_ = self._type_of(receiver, instance)
         if type_ == "builtins.str":
@@ -140,11 +152,18 @@ class LibraryCalls:
             return self.engine.expressions.text(node, [receiver, *args, *keywords.values()])
         row = self.run.knowledge.method(type_ or None, name)
         # What arrays have in common says nothing of an object that takes in what it gets.
-        common = row is not None and row.name.startswith("?.") and instance is not None and instance.kind == "object"
+        common = (
+            row is not None
+            and row.name.startswith("?.")
+            and instance is not None
+            and instance.kind == "object"
+        )
         mutating = row is not None and any(one.receiver for one in row.mutates)
-        takes = common and mutating and not all(array_of(value).is_same for value in [*args, *keywords.values()])
+        takes = (
+            common and mutating and not all(array_of(value).is_same for value in [*args, *keywords.values()])
+        )
         if row is None or row.transfer == "unknown" or takes:
-            return self._unknown_method(receiver, instance, name, args, keywords, node)
+            return self.unknown_calls.method(receiver, instance, name, args, keywords, node)
         return self._by_row(row, name, [receiver, *args], keywords, node, receiver=True)
 
     def _is_bare(self, optimizer: Instance) -> bool:
@@ -173,17 +192,21 @@ class LibraryCalls:
         """A call of an object of a library's class: a module, a loss, a metric, a transform."""
         row = self.run.knowledge.method(ref.type or None, "__call__")
         if row is not None and row.transfer != "unknown":
-            return self._by_row(row, ref.type.rpartition(".")[2], [Value(refs=(ref,)), *args], keywords, node, receiver=True)
+            return self._by_row(
+                row, ref.type.rpartition(".")[2], [Value(refs=(ref,)), *args], keywords, node, receiver=True
+            )
         if ref.kind == "loss":
             remembered = self.run.read(ref, "reduction")
-            word = remembered.const if remembered is not None and isinstance(remembered.const, str) else "mean"
+            word = (
+                remembered.const if remembered is not None and isinstance(remembered.const, str) else "mean"
+            )
             return self._lost(word, args, keywords, node)
         if ref.kind == "module":
             inner = [value for value in args if value.of(Container)]
             places = [array_of(value) for value in [*args, *keywords.values()]]
             del inner
             return self.run.made(node, function(places, rowwise=True), *args, type_=TENSOR)
-        return self._unknown_method(Value(refs=(ref,)), ref, "__call__", args, keywords, node)
+        return self.unknown_calls.method(Value(refs=(ref,)), ref, "__call__", args, keywords, node)
 
     # Rows
 
@@ -201,8 +224,18 @@ class LibraryCalls:
             if made_bar and _is_for_others(keywords.get("disable")):
                 guards.append(Guard("main", self.run.reason(node, "the bars of the other processes are off")))
             if row.effect == "log.write" and self.run.logs_once:
-                guards.append(Guard("main", self.run.reason(node, "the loggers of the other processes are silent")))
-            self.run.meet(row.effect, node, name, shown, paths[0] if paths else None, guards=guards, detail="made" if made_bar else "")
+                guards.append(
+                    Guard("main", self.run.reason(node, "the loggers of the other processes are silent"))
+                )
+            self.run.meet(
+                row.effect,
+                node,
+                name,
+                shown,
+                paths[0] if paths else None,
+                guards=guards,
+                detail="made" if made_bar else "",
+            )
         result = self._transfers[row.transfer](row, args, keywords, node)
         if row.effect == "random.seed":
             result = self._seeded(result, args, node, receiver)
@@ -228,7 +261,11 @@ class LibraryCalls:
     ) -> None:
         places = [array_of(value) for value in [*args, *keywords.values()]]
         place = function(places, rowwise=True)
-        why = None if place.is_same else self.run.reason(node, f"`{self.run.segment(node)}`", *args, *keywords.values())
+        why = (
+            None
+            if place.is_same
+            else self.run.reason(node, f"`{self.run.segment(node)}`", *args, *keywords.values())
+        )
         for one in row.mutates:
             number = -1 if one.receiver else one.position
             if place.is_same:
@@ -245,21 +282,36 @@ class LibraryCalls:
     def _function(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
         places = [array_of(value) for value in operands]
-        rowwise = row.transfer in ("rows", "linear") or (row.transfer == "reduce" and not self._over_rows(row, args, keywords))
-        place = _of_shape(row, operands) or function(places, rowwise=rowwise, linearly=row.transfer == "linear")
+        rowwise = row.transfer in ("rows", "linear") or (
+            row.transfer == "reduce" and not self._over_rows(row, args, keywords)
+        )
+        place = _of_shape(row, operands) or function(
+            places, rowwise=rowwise, linearly=row.transfer == "linear"
+        )
         made = self.run.made(node, place, *operands, type_=row.returns)
         if row.transfer == "linear" and operands and operands[0].of(Container):
             # An array of what rounds put into a list: its sum and mean are still those of the list.
             return Value(made.place, made.why, tuple(operands[0].of(Container)), made.type)
         if row.transfer == "linear" and operands:
-            return Value(made.place, operands[0].why or made.why, (), made.type, token=operands[0].token, delta=operands[0].delta)
+            return Value(
+                made.place,
+                operands[0].why or made.why,
+                (),
+                made.type,
+                token=operands[0].token,
+                delta=operands[0].delta,
+            )
         return replace(made, const=0) if row.name in _ZEROS else made
 
     def _identity(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         if not args:
             return NONE
         first = args[0]
-        return first if first.refs or not row.returns else Value(first.place, first.why, first.refs, first.type or row.returns)
+        return (
+            first
+            if first.refs or not row.returns
+            else Value(first.place, first.why, first.refs, first.type or row.returns)
+        )
 
     def _axis(self, row: Row, args: Args, keywords: Keywords) -> Value | None:
         if row.axis is None:
@@ -278,7 +330,9 @@ class LibraryCalls:
             return True
         known = elements(self.run, axis)
         numbers = [value.const for value in known] if known is not None else [axis.const]
-        return any(not isinstance(number, int) or isinstance(number, bool) or number == 0 for number in numbers)
+        return any(
+            not isinstance(number, int) or isinstance(number, bool) or number == 0 for number in numbers
+        )
 
     def _reduction(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         if not args:
@@ -292,7 +346,11 @@ class LibraryCalls:
         if not rest.is_same:
             place = function((place, rest))
         made = self.run.made(node, place, *args, type_=row.returns or args[0].type)
-        if row.transfer in ("max", "min") and row.name.startswith("torch.") and self._axis(row, args, keywords) is not None:
+        if (
+            row.transfer in ("max", "min")
+            and row.name.startswith("torch.")
+            and self._axis(row, args, keywords) is not None
+        ):
             return self._pair(made)
         return made
 
@@ -323,7 +381,11 @@ class LibraryCalls:
         made = self.run.made(node, place, *operands, type_=row.returns)
         if args and is_zero(args[0]):
             return replace(made, const=0)
-        refs = tuple(args[0].of(Container)) if args and any(fill_of(ref) for ref in args[0].of(Container)) else ()
+        refs = (
+            tuple(args[0].of(Container))
+            if args and any(fill_of(ref) for ref in args[0].of(Container))
+            else ()
+        )
         return Value(made.place, made.why, refs, made.type)
 
     def _size(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -336,7 +398,9 @@ class LibraryCalls:
         if axis is not None and axis is not UNSET and axis != 0:
             return Value(type="builtins.int")
         place = reduced_value(base, "count")
-        return self.run.made(node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples")
+        return self.run.made(
+            node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples"
+        )
 
     def _draw(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         places = [array_of(value) for value in [*args, *keywords.values()]]
@@ -355,7 +419,9 @@ class LibraryCalls:
         if not differing:
             return result
         self.run.seeded_apart = True
-        why = self.run.reason(node, f"`{self.run.segment(node)}` seeds each process with another number", *differing)
+        why = self.run.reason(
+            node, f"`{self.run.segment(node)}` seeds each process with another number", *differing
+        )
         if not receiver:
             self.run.seeded = why
             return result
@@ -375,7 +441,11 @@ class LibraryCalls:
         return Value(CLOCK, self.run.reason(node, "the time"), type=row.returns)
 
     def _own(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        return Value(own("broadcast"), self.run.reason(node, f"`{self.run.segment(node)}` differs between ranks"), type=row.returns)
+        return Value(
+            own("broadcast"),
+            self.run.reason(node, f"`{self.run.segment(node)}` differs between ranks"),
+            type=row.returns,
+        )
 
     def _mix(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
@@ -388,7 +458,9 @@ class LibraryCalls:
         return self.run.made(node, place, *operands, type_=row.returns, text=text)
 
     def _iterates(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        made = self.run.allocate((node, row.name), lambda: Instance(None, row.returns or row.name, row.kind or "bar"))
+        made = self.run.allocate(
+            (node, row.name), lambda: Instance(None, row.returns or row.name, row.kind or "bar")
+        )
         over = args[0] if args else keywords.get("iterable")
         if over is not None:
             self.run.store.set(made, "#over", over)
@@ -403,12 +475,18 @@ class LibraryCalls:
         if row.kind == "loss":
             self.run.store.set(made, "reduction", keywords.get("reduction", constant(_by_flags(keywords))))
         if row.kind == "optimizer":
-            stepped = [value for ref in first.of(Instance) if (value := self.run.read(ref, "#of")) is not None]
+            stepped = [
+                value for ref in first.of(Instance) if (value := self.run.read(ref, "#of")) is not None
+            ]
             self.run.store.set(made, "#of", stepped[0] if stepped else None)
         if row.kind == "loader" and self.run.seeded_apart and (first.refs or first.place.kind is Kind.OWN):
             self.run.store.set(made, "#data", first)
         if row.kind == "scheduler":
-            counted = [v for v in [*args, *keywords.values()] if array_of(v).kind is Kind.SAME and not array_of(v).is_same]
+            counted = [
+                v
+                for v in [*args, *keywords.values()]
+                if array_of(v).kind is Kind.SAME and not array_of(v).is_same
+            ]
             if counted:
                 # A length in rounds of each process, as its steps are.
                 self.run.store.set(made, "#length", counted[0])
@@ -417,74 +495,6 @@ class LibraryCalls:
             furthest = worst(bag)
             return Value(array_of(furthest), furthest.why, (made,), type_)
         return Value(refs=(made,), type=type_)
-
-    # What has no row
-
-    def unknown(self, called: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        """A call of something of which nothing is known: a function of all that it gets."""
-        operands = [value for value in [*args, *keywords.values()] if value is not called]
-        places = [array_of(value) for value in operands]
-        name = self._name(called, node)
-        place = function([*places, called.place])
-        if place.is_same:
-            self.run.assume(f"{name} gives the same on every rank", node)
-            # It may be an object that takes in what its methods get.
-            taking = Instance(None, name)
-            taking.loops = self.run.shared_loops()
-            return Value(refs=(taking,))
-        text = f"`{name}`, of which nothing is known"
-        for value in operands:
-            for ref in value.of(Container):
-                put(self.run, ref, Value(place, self.run.reason(node, text, *operands)), filling="rounds")
-        made = self.run.made(node, place, *operands, called, text=text)
-        return made if place.kind is not Kind.ROUND else Value(Placement(Kind.ROUND, place.degree, samples=None), made.why)
-
-    def _unknown_method(
-        self, receiver: Value, instance: Instance | None, name: str, args: Args, keywords: Keywords, node: ast.AST
-    ) -> Value:
-        """An unknown method of an object: the object takes in what it gets, and may give it back."""
-        operands = [*args, *keywords.values()]
-        places = [array_of(value) for value in operands]
-        if instance is not None:
-            bag = self.run.read(instance, "#bag")
-            refs = bag.of(Container) if bag is not None else []
-            taken = [value for value, place in zip(operands, places, strict=True) if not place.is_same]
-            if taken and not refs and instance.kind in ("object", "metric", "table"):
-                refs = [Container("bag", instance.loops)]
-                self.run.store.set(instance, "#bag", Value(refs=(refs[0],)))
-            for value in taken:
-                for ref in refs[:1]:
-                    put(self.run, ref, value.placed(array_of(value)), filling="rounds")
-            if refs:
-                return self._of_bag(instance, Value(refs=(refs[0],)), name, node)
-        place = function([receiver.place, *places])
-        if place.is_same:
-            return Value(type=receiver.type if receiver.type == TENSOR else "")
-        return self.run.made(node, place, receiver, *operands, text=f"`{self.run.segment(node)}`")
-
-    def bag_attribute(self, instance: Instance, name: str, node: ast.AST) -> Value | None:
-        """An attribute of an object that took in what it got; None where it took in nothing."""
-        bag = self.run.read(instance, "#bag")
-        if bag is None or array_of(bag).is_same:
-            return None
-        found = self._of_bag(instance, bag, name, node)
-        return replace(found, refs=(Bound(Value(refs=(instance,)), name),))
-
-    def _of_bag(self, instance: Instance, bag: Value, name: str, node: ast.AST) -> Value:
-        place = array_of(bag)
-        if place.is_same:
-            return Value()
-        inner = element(self.run, bag, node)
-        text = f"`{self.run.segment(node)}`, of what each process put in"
-        return Value(place if place.kind is not Kind.SHARD else own("gathered before"), self.run.reason(node, text, inner))
-
-    def _name(self, called: Value, node: ast.AST) -> str:
-        for ref in called.refs:
-            if isinstance(ref, Library):
-                return ref.name
-            if isinstance(ref, Bound) and isinstance(ref.method, str):
-                return ref.method
-        return self.run.segment(getattr(node, "func", node))
 
 
 def _is_for_others(disable: Value | None) -> bool:
@@ -507,4 +517,8 @@ def _of_shape(row: Row, operands: Args) -> Placement | None:
 
 def _parts(value: Value) -> list[Value]:
     containers = value.of(Container)
-    return [inner for ref in containers for name, inner in ref.fields.items() if name.startswith("[")] if containers else [value]
+    return (
+        [inner for ref in containers for name, inner in ref.fields.items() if name.startswith("[")]
+        if containers
+        else [value]
+    )

@@ -19,7 +19,9 @@ _LARGEST = 1_000_000
 class Modules:
     """The script and the modules of its project that something of it reaches."""
 
-    def __init__(self, engine: Interpreter, path: Path | None, read: Callable[[Path], str | None] | None) -> None:
+    def __init__(
+        self, engine: Interpreter, path: Path | None, read: Callable[[Path], str | None] | None
+    ) -> None:
         self.engine = engine
         self.run = engine.run
         self.path = path
@@ -34,7 +36,9 @@ class Modules:
         entry = ModuleRef("__main__", self.path.name if self.path is not None else "", tree, text)
         if self.path is not None:
             roots = roots_of(self.path)
-            self._roots = list(dict.fromkeys([roots[0], *added_roots(self.path, text, roots, self._read), *roots[1:]]))
+            self._roots = list(
+                dict.fromkeys([roots[0], *added_roots(self.path, text, roots, self._read), *roots[1:]])
+            )
             self._known[self.path.resolve()] = entry
         self._go(entry)
 

@@ -29,7 +29,21 @@ if TYPE_CHECKING:
 # Attributes of arrays that are no methods: their shape, what is the same array, and what says nothing of its numbers.
 _SHAPES = frozenset({"shape"})
 _VIEWS = frozenset({"data", "T", "mT", "real", "imag", "grad", "values"})
-_ABOUT = frozenset({"dtype", "device", "ndim", "requires_grad", "is_cuda", "name", "__name__", "__class__", "is_leaf", "layout", "itemsize"})
+_ABOUT = frozenset(
+    {
+        "dtype",
+        "device",
+        "ndim",
+        "requires_grad",
+        "is_cuda",
+        "name",
+        "__name__",
+        "__class__",
+        "is_leaf",
+        "layout",
+        "itemsize",
+    }
+)
 _ARRAYS = ("torch", "numpy", "#batch", "pandas")
 _PLAIN = frozenset({"True", "False", "None"})
 
@@ -103,7 +117,11 @@ class Attributes:
         if isinstance(ref, ModuleRef):
             self.engine.modules.ready(ref)
             value = self.run.read(ref, name)
-            return self.engine.modules.loaded(value, node) if value is not None else self.engine.modules.part(ref, name)
+            return (
+                self.engine.modules.loaded(value, node)
+                if value is not None
+                else self.engine.modules.part(ref, name)
+            )
         if isinstance(ref, Class):
             value = self._in_class(ref, name)
             if value is not None and value.of(Function) and "classmethod" in _words(value.of(Function)[0]):
@@ -132,7 +150,7 @@ class Attributes:
             value = self._in_class(ref.cls, name)
             if value is not None:
                 return self._bound(value, receiver, node)
-        taken = self.engine.calls.library.bag_attribute(ref, name, node)
+        taken = self.engine.calls.library.unknown_calls.bag_attribute(ref, name, node)
         return taken if taken is not None else Value(refs=(Bound(receiver, name),))
 
     def _of_wrapped(self, ref: Instance, name: str, node: ast.AST) -> Value | None:
@@ -192,11 +210,19 @@ class Attributes:
         for ref in base.refs:
             if isinstance(ref, Instance | Class | ModuleRef | Function | Container):
                 target: Ref = ref
-                if isinstance(ref, Instance) and ref.prepared and ref.wrapped is not None and ref.wrapped.of(Instance):
+                if (
+                    isinstance(ref, Instance)
+                    and ref.prepared
+                    and ref.wrapped is not None
+                    and ref.wrapped.of(Instance)
+                ):
                     target = ref.wrapped.of(Instance)[0]
                 self.run.store.set(target, name, value)
 
 
 def _words(function_: Function) -> set[str]:
     """The last words of a function's decorators."""
-    return {getattr(deco, "id", getattr(deco, "attr", "")) for deco in getattr(function_.node, "decorator_list", [])}
+    return {
+        getattr(deco, "id", getattr(deco, "attr", ""))
+        for deco in getattr(function_.node, "decorator_list", [])
+    }

@@ -130,10 +130,11 @@ class Run:
         text = lines[line - 1].encode()[column:end].decode(errors="replace").strip()
         if end is None:
             text += " ..."
-        return text if len(text) <= _LONGEST_SEGMENT else f"{text[:_LONGEST_SEGMENT - 3]}..."
+        return text if len(text) <= _LONGEST_SEGMENT else f"{text[: _LONGEST_SEGMENT - 3]}..."
 
     def reason(self, node: ast.AST, text: str, *values: Value | Reason | None) -> Reason:
-        """Why, at a node: the parents are the reasons of those values that have one, the furthest from the same first."""
+        """Why, at a node: the parents are the reasons of those values that have one, the furthest from
+        the same first."""
         parents = [
             value if isinstance(value, Reason) else _why(value)
             for value in sorted(values, key=_distance)

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import BEFORE, ROUND, Kind, accumulated, added, carried, function, own, settled
+from accelify.domains.placement import (
+    ROUND,
+    function,
+)
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.expressions import IN_PLACE
-from accelify.heap.run import Loop
-from accelify.heap.store import Written, join
+from accelify.heap.store import Written
 from accelify.heap.values import (
-    COUNTER,
     UNSET,
     Class,
     Container,
@@ -22,19 +23,14 @@ from accelify.heap.values import (
     Guard,
     Instance,
     Iterable,
-    Key,
-    ModuleRef,
     Ref,
     Scope,
     Value,
-    constant,
     is_zero,
 )
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
-
-_MOST_PASSES = 4
 
 
 class Frame:
@@ -92,7 +88,9 @@ class Statements:
         if isinstance(target, ast.Name):
             self.engine.names.write(target.id, value, scope)
         elif isinstance(target, ast.Attribute):
-            self.engine.attributes.write(self.engine.evaluate(target.value, scope), target.attr, value, target)
+            self.engine.attributes.write(
+                self.engine.evaluate(target.value, scope), target.attr, value, target
+            )
         elif isinstance(target, ast.Subscript):
             self._bind_element(target, value, scope)
         elif isinstance(target, ast.Tuple | ast.List):
@@ -140,13 +138,15 @@ class Statements:
 
     # Simple statements
 
-    def _Expr(self, stmt: ast.Expr, scope: Ref) -> None:  # noqa: N802
+    def _Expr(self, stmt: ast.Expr, scope: Ref) -> None:
         self.engine.evaluate(stmt.value, scope)
 
-    def _Assign(self, stmt: ast.Assign, scope: Ref) -> None:  # noqa: N802
+    def _Assign(self, stmt: ast.Assign, scope: Ref) -> None:
         first = stmt.targets[0]
         if len(stmt.targets) == 1 and isinstance(first, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
-            if len(first.elts) == len(stmt.value.elts) and not any(_is_starred(e) for e in [*first.elts, *stmt.value.elts]):
+            if len(first.elts) == len(stmt.value.elts) and not any(
+                _is_starred(e) for e in [*first.elts, *stmt.value.elts]
+            ):
                 values = [self.engine.evaluate(part, scope) for part in stmt.value.elts]
                 for target, value in zip(first.elts, values, strict=True):
                     self.bind(target, value, scope)
@@ -155,11 +155,11 @@ class Statements:
         for target in stmt.targets:
             self.bind(target, value, scope)
 
-    def _AnnAssign(self, stmt: ast.AnnAssign, scope: Ref) -> None:  # noqa: N802
+    def _AnnAssign(self, stmt: ast.AnnAssign, scope: Ref) -> None:
         if stmt.value is not None:
             self.bind(stmt.target, self.engine.evaluate(stmt.value, scope), scope)
 
-    def _AugAssign(self, stmt: ast.AugAssign, scope: Ref) -> None:  # noqa: N802
+    def _AugAssign(self, stmt: ast.AugAssign, scope: Ref) -> None:
         load = ast.copy_location(_as_load(stmt.target), stmt.target)
         left, right = self.engine.evaluate(load, scope), self.engine.evaluate(stmt.value, scope)
         for ref in left.of(Instance):
@@ -173,30 +173,32 @@ class Statements:
             return
         self.bind(stmt.target, self.engine.expressions.operate(stmt, stmt.op, left, right), scope)
 
-    def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:  # noqa: N802
+    def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:
         for target in stmt.targets:
             if isinstance(target, ast.Subscript):
                 base = self.engine.evaluate(target.value, scope)
                 if isinstance(target.slice, ast.Slice):
                     self.engine.calls.emptied(base)
 
-    def _Global(self, stmt: ast.Global, scope: Ref) -> None:  # noqa: N802
+    def _Global(self, stmt: ast.Global, scope: Ref) -> None:
         if isinstance(scope, Scope):
             scope.globals |= frozenset(stmt.names)
 
-    def _Nonlocal(self, stmt: ast.Nonlocal, scope: Ref) -> None:  # noqa: N802
+    def _Nonlocal(self, stmt: ast.Nonlocal, scope: Ref) -> None:
         if isinstance(scope, Scope):
             scope.nonlocals |= frozenset(stmt.names)
 
-    def _Import(self, stmt: ast.Import, scope: Ref) -> None:  # noqa: N802
+    def _Import(self, stmt: ast.Import, scope: Ref) -> None:
         for alias in stmt.names:
             bound = alias.asname or alias.name.split(".")[0]
-            self.engine.names.write(bound, self.engine.modules.imported(alias.name if alias.asname else bound, alias.name), scope)
+            self.engine.names.write(
+                bound, self.engine.modules.imported(alias.name if alias.asname else bound, alias.name), scope
+            )
 
-    def _ImportFrom(self, stmt: ast.ImportFrom, scope: Ref) -> None:  # noqa: N802
+    def _ImportFrom(self, stmt: ast.ImportFrom, scope: Ref) -> None:
         self.engine.modules.import_from(stmt, scope)
 
-    def _FunctionDef(self, stmt: ast.FunctionDef | ast.AsyncFunctionDef, scope: Ref) -> None:  # noqa: N802
+    def _FunctionDef(self, stmt: ast.FunctionDef | ast.AsyncFunctionDef, scope: Ref) -> None:
         made = Function(stmt, self.run.module, scope, stmt.name)
         self.engine.calls.keep_defaults(made, stmt.args, scope)
         made.decorators = tuple(self.engine.evaluate(deco, scope) for deco in stmt.decorator_list)
@@ -208,7 +210,7 @@ class Statements:
 
     _AsyncFunctionDef = _FunctionDef
 
-    def _ClassDef(self, stmt: ast.ClassDef, scope: Ref) -> None:  # noqa: N802
+    def _ClassDef(self, stmt: ast.ClassDef, scope: Ref) -> None:
         bases = tuple(self.engine.evaluate(base, scope) for base in stmt.bases)
         made = Class(stmt, self.run.module, stmt.name, bases)
         body = Scope(self.run.module, scope, is_class=True)
@@ -217,12 +219,12 @@ class Statements:
             self.run.store.set(made, name, value)
         self.engine.names.write(stmt.name, Value(refs=(made,)), scope)
 
-    def _Assert(self, stmt: ast.Assert, scope: Ref) -> None:  # noqa: N802
+    def _Assert(self, stmt: ast.Assert, scope: Ref) -> None:
         self.engine.evaluate(stmt.test, scope)
 
     # Ways out
 
-    def _Return(self, stmt: ast.Return, scope: Ref) -> Flow:  # noqa: N802
+    def _Return(self, stmt: ast.Return, scope: Ref) -> Flow:
         value = Value(const=None) if stmt.value is None else self.engine.evaluate(stmt.value, scope)
         if self.frames:
             frame = self.frames[-1]
@@ -230,20 +232,20 @@ class Statements:
             frame.returned.append((value.plain(), guards[0] if guards else None))
         return Flow(False, {"return": None})
 
-    def _Raise(self, stmt: ast.Raise, scope: Ref) -> Flow:  # noqa: N802
+    def _Raise(self, stmt: ast.Raise, scope: Ref) -> Flow:
         if stmt.exc is not None:
             self.engine.evaluate(stmt.exc, scope)
         return Flow(False)
 
-    def _Break(self, stmt: ast.Break, scope: Ref) -> Flow:  # noqa: N802
+    def _Break(self, stmt: ast.Break, scope: Ref) -> Flow:
         return Flow(False, {"break": None})
 
-    def _Continue(self, stmt: ast.Continue, scope: Ref) -> Flow:  # noqa: N802
+    def _Continue(self, stmt: ast.Continue, scope: Ref) -> Flow:
         return Flow(False, {"continue": None})
 
     # Branches
 
-    def _If(self, stmt: ast.If, scope: Ref) -> Flow:  # noqa: N802
+    def _If(self, stmt: ast.If, scope: Ref) -> Flow:
         test = self.engine.evaluate(stmt.test, scope)
         if test.const is not UNSET and not test.refs:
             return self.block(stmt.body if test.const else stmt.orelse, scope)
@@ -288,13 +290,13 @@ class Statements:
         for written, guard in left:
             self.run.store.write_all(self.run.store.merged({}, written, guard))
 
-    def _Match(self, stmt: ast.Match, scope: Ref) -> Flow:  # noqa: N802
+    def _Match(self, stmt: ast.Match, scope: Ref) -> Flow:
         subject = self.engine.evaluate(stmt.subject, scope)
         guard = self.engine.guard(subject, stmt.subject)
         ways = [(guard, lambda case=case: self.block(case.body, scope)) for case in stmt.cases]
         return self.fork(*ways, (guard, Flow))
 
-    def _Try(self, stmt: ast.Try, scope: Ref) -> Flow:  # noqa: N802
+    def _Try(self, stmt: ast.Try, scope: Ref) -> Flow:
         store = self.run.store
         store.begin()
         flow = self.block(stmt.body, scope)
@@ -326,14 +328,16 @@ class Statements:
 
     _TryStar = _Try
 
-    def _With(self, stmt: ast.With | ast.AsyncWith, scope: Ref) -> Flow:  # noqa: N802
+    def _With(self, stmt: ast.With | ast.AsyncWith, scope: Ref) -> Flow:
         guards = 0
         managers: list[tuple[Value, ast.expr]] = []
         for item in stmt.items:
             value = self.engine.evaluate(item.context_expr, scope)
             managers.append((value, item.context_expr))
             if value.type == "#first":
-                self.run.guards.append(Guard("first", self.run.reason(item.context_expr, "the main process first")))
+                self.run.guards.append(
+                    Guard("first", self.run.reason(item.context_expr, "the main process first"))
+                )
                 guards += 1
             entered = self.engine.calls.entered(value, item.context_expr)
             if item.optional_vars is not None:
@@ -348,7 +352,7 @@ class Statements:
 
     # Loops
 
-    def _For(self, stmt: ast.For | ast.AsyncFor, scope: Ref) -> Flow:  # noqa: N802
+    def _For(self, stmt: ast.For | ast.AsyncFor, scope: Ref) -> Flow:
         over = self.engine.iteration.over(self.engine.evaluate(stmt.iter, scope), stmt.iter)
 
         def once(item: Value) -> Flow:
@@ -361,7 +365,7 @@ class Statements:
 
     _AsyncFor = _For
 
-    def _While(self, stmt: ast.While, scope: Ref) -> Flow:  # noqa: N802
+    def _While(self, stmt: ast.While, scope: Ref) -> Flow:
         over = Iterable(Value(), shared=False)
 
         def once(item: Value) -> Flow:
@@ -378,140 +382,8 @@ class Statements:
         return Flow(rest.reached, {**flow.exits, **rest.exits})
 
 
-class Loops:
-    """Goes through loops until what stands in each slot at their head is known."""
-
-    def __init__(self, engine: Interpreter) -> None:
-        self.engine = engine
-        self.run = engine.run
-
-    def go(self, node: ast.AST, over: Iterable, once: Callable[[Value], Flow | None]) -> Flow:
-        """Go through a loop: quietly until its head is stable, then once more for what is met."""
-        run, statements = self.run, self.engine.statements
-        guard = None
-        if not over.rounds.is_uniform:
-            text = f"`{run.segment(node)}` has other rounds on other ranks"
-            guard = Guard("divergent", run.reason(node, text, over.item), over.rounds)
-        head: dict[Key, Value | None] = {}
-        flow: Flow = Flow()
-        written: Written = {}
-        deltas: dict[Key, Value | None] = {}
-        with run.loop(node, over.shared, over.samples) as loop:
-            loop.whole = over.whole
-            loop.parted = over.shared or array_of(over.item).kind is Kind.SHARD
-            for number in range(_MOST_PASSES):
-                events = len(run.events)
-                run.store.begin(of_round=False)
-                for key, value in head.items():
-                    run.store.set(key[0], key[1], value)
-                run.store.begin(of_round=True, shared=loop.shared)
-                statements.rounds.append([])
-                with run.under(guard):
-                    flow = once(over.item) or Flow()
-                statements.take_back(statements.rounds.pop())
-                written = run.store.undo()
-                run.store.undo()
-                deltas = {key: self._head(key, value, loop, node) for key, value in written.items()}
-                changed = {key: value for key, value in deltas.items() if _differs(value, head.get(key, key[0].fields.get(key[1])))}
-                if not changed or number == _MOST_PASSES - 1:
-                    break
-                head.update(changed)
-                del run.events[events:]
-        self._leave(node, flow, loop)
-        for key, value in head.items():
-            if key not in written:
-                # Written by the first rounds alone.
-                run.store.set(key[0], key[1], value if value is None else replace(value, place=settled(value.place)))
-        for key, value in written.items():
-            run.store.set(key[0], key[1], self._after(key, value, deltas[key], loop))
-        return Flow(True, {kind: guard for kind, guard in flow.exits.items() if kind == "return"})
-
-    def _head(self, key: Key, value: Value | None, loop: Loop, node: ast.AST) -> Value | None:
-        """What a slot holds at the head of a round, after those before it."""
-        owner, name = key
-        before = self.run.read(owner, name)
-        if name == "#known" and value != before:
-            return None
-        if value is None or name.startswith("#"):
-            return value if value is not None else before
-        if value.token == key:
-            if value.delta is None:
-                return before
-            return self._accumulated(before, value, loop, node)
-        if name == "[]" or (isinstance(owner, Container | Instance) and loop.number in owner.loops):
-            # One of many elements, not one that a round puts in place of another; or of an object of this round.
-            return value.plain() if before is None else join(before, value.plain())
-        if before is None:
-            before = value.plain()
-        found = join(before, value.plain())
-        alike = before.const is not UNSET and before.const == value.const
-        if loop.shared and not alike and found is not None and not found.refs and value.place.kind is not Kind.OWN:
-            place = carried(before.place, value.place)
-            name = key[1] if key[1].isidentifier() else "it"
-            return found.placed(place, self.run.reason(node, f"`{name}` as the round before left it", value))
-        return found
-
-    def _after(self, key: Key, value: Value | None, head: Value | None, loop: Loop) -> Value | None:
-        """What a slot holds after the loop: a total, or what the last round wrote."""
-        if value is None:
-            return None
-        if value.token == key:
-            found = head if head is not None else value
-            phase = "" if loop.shared and value.delta is not None else found.place.phase
-            return replace(found, place=replace(found.place, phase=phase))
-        if not loop.shared or not value.place.phase or value.type == COUNTER:
-            return value.plain()
-        # What was added to another slot's total is not known to be what that total got.
-        place = replace(value.place, phase=BEFORE) if value.delta is not None else value.place
-        return replace(value.plain(), place=settled(place))
-
-    def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
-        assert value.delta is not None
-        base = before if before is not None else _NOTHING
-        place = accumulated(None if is_zero(base) else base.place, value.delta, loop.shared, loop.samples)
-        if loop.shared and place.kind in (Kind.SAME, Kind.LINEAR):
-            place = replace(place, phase=BEFORE)
-        if place.is_same and value.delta.is_same:
-            return Value(place, None, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(None, value.delta, loop.shared, loop.samples)))
-        name = value.token[1] if value.token else ""
-        over = self.run.segment(node)
-        text = f"`{name}` adds up over `{over}`" if name.isidentifier() else f"adds up over `{over}`"
-        why = self.run.reason(node, text, value)
-        return Value(place, why, base.refs, value.type, UNSET, base.token, _plus(base, accumulated(None, value.delta, loop.shared, loop.samples)))
-
-    def _leave(self, node: ast.AST, flow: Flow, loop: Loop) -> None:
-        """A loop in which ranks meet, and which some of them may leave before the others."""
-        for kind in ("break", "return"):
-            guard = flow.exits.get(kind)
-            if guard is not None and guard.parts_ranks and loop.meets:
-                self.run.meet("leave", node, kind, guards=[guard])
-
-
-_NOTHING = constant(0)
-
-
-def _plus(base: Value, delta: Any) -> Any:
-    if base.token is None:
-        return None
-    return delta if base.delta is None else added(base.delta, delta)
-
-
 def _is_starred(node: ast.expr) -> bool:
     return isinstance(node, ast.Starred)
-
-
-def _differs(one: Value | None, other: Value | None) -> bool:
-    if one is None or other is None:
-        return one is not other
-    return (one.place, set(one.refs), one.const if _plain(one.const) else None) != (
-        other.place,
-        set(other.refs),
-        other.const if _plain(other.const) else None,
-    )
-
-
-def _plain(value: Any) -> bool:
-    return value is UNSET or isinstance(value, str | int | float | bool | None)
 
 
 def _as_load(target: ast.expr) -> ast.expr:
@@ -523,6 +395,3 @@ def _as_load(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice, ast.Load())
     return target
-
-
-__all__ = ["Frame", "Loops", "ModuleRef", "Statements"]

@@ -161,7 +161,9 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
     if left is right or left == right:
         return left
     refs = left.refs if left.refs == right.refs else tuple(dict.fromkeys([*left.refs, *right.refs]))
-    same_constant = left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)
+    same_constant = (
+        left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)
+    )
     place, why = _place(left, right, None if same_constant else guard)
     token, delta = None, None
     if left.token is not None and left.token == right.token and guard is None:
@@ -172,7 +174,11 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         place,
         why,
         refs,
-        left.type if left.type == right.type or right.const is None else right.type if left.const is None else "",
+        left.type
+        if left.type == right.type or right.const is None
+        else right.type
+        if left.const is None
+        else "",
         left.const if same_constant else UNSET,
         token,
         delta,

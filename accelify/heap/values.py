@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import count
@@ -25,6 +26,7 @@ SOME_FLAG = "#some"
 
 # The type of a number of rounds that begins with 0: one more is the number of those that are done.
 COUNTER = "builtins.counter"
+
 
 class Ref:
     """Something that a value may be: an object, a function, a class, a module, a name of a library."""
@@ -92,7 +94,11 @@ class Function(Ref):
     __slots__ = ("decorators", "defaults", "module", "name", "node", "outer")
 
     def __init__(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, module: ModuleRef, outer: Ref, name: str
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+        module: ModuleRef,
+        outer: Ref,
+        name: str,
     ) -> None:
         super().__init__()
         self.node = node
@@ -235,7 +241,7 @@ class Value:
         """Without what only a loop's head asks."""
         return self if self.token is None else replace(self, token=None, delta=None)
 
-    def of(self, cls: type[Any]) -> list[Any]:
+    def of(self, cls: builtins.type[Any]) -> list[Any]:
         """The objects of one class that it may be."""
         return [ref for ref in self.refs if isinstance(ref, cls)]
 
@@ -250,9 +256,12 @@ def is_zero(value: Value) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a piece of code stands under: `divergent` (some ranks may come there and others not), `main` (only the main
-    process does), `others` (all but it), `some` (the main process does, the others where all ranks agree on it), `counted` (all ranks do, by a count of the
-    rounds of each), `first` (the main process does before the others). `place` is that of the condition."""
+    """What a piece of code stands under, with the placement of the condition.
+
+    `divergent`: some ranks may come there and others not; `main`: only the main process does; `others`: all but it;
+    `some`: the main process does, the others where all ranks agree on it; `counted`: all ranks do, by a count of the
+    rounds of each; `first`: the main process does before the others.
+    """
 
     kind: str
     why: Reason

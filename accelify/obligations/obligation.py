@@ -51,4 +51,8 @@ class Obligation:
         """One sentence: what was found, and the chain of operations that lead there."""
         if self.reason is None:
             return self.found
-        return f"{self.found}: {self.reason.sentence(self.path)}" if self.found else self.reason.sentence(self.path)
+        return (
+            f"{self.found}: {self.reason.sentence(self.path)}"
+            if self.found
+            else self.reason.sentence(self.path)
+        )

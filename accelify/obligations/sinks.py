@@ -14,7 +14,18 @@ from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
 _WRITTEN = frozenset({"file.write", "file.append", "network.send"})
-_ONCE = frozenset({"network.get", "folder.delete", "file.delete", "file.move", "tracker.start", "tracker.end", "process.run", "wait.input"})
+_ONCE = frozenset(
+    {
+        "network.get",
+        "folder.delete",
+        "file.delete",
+        "file.move",
+        "tracker.start",
+        "tracker.end",
+        "process.run",
+        "wait.input",
+    }
+)
 # What may be done by all, after the main process has done it.
 _FIRST = frozenset({"network.get", "folder.make"})
 _MEETING = frozenset({"collective", "backward", "step"})
@@ -53,10 +64,12 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         yield _meeting(event)
         counted = next((guard.why for guard in event.guards if guard.kind == "counted"), None)
         if event.kind == "step" and counted is not None:
-            text = "an optimizer steps by a count of the rounds of each process, which are 1/N of the original's"
+            text = (
+                "an optimizer steps by a count of the rounds of each process, which are 1/N of the original's"
+            )
             yield _made(event, "rounds", Status.NAMED, text, counted)
         if event.kind == "step" and event.detail == "bare":
-            text = "neither the optimizer nor the model whose parameters it steps is prepared: each process trains its own"
+            text = "neither the optimizer nor the model that it steps is prepared: each process trains alone"
             yield _made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
             yield _loss(event)
@@ -70,7 +83,7 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         if event.detail == "plain" and event.shared:
             yield _made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
         elif event.detail == "fast" and event.shared:
-            text = "the schedule's length is in rounds of each process, and it takes a step for each process in every round"
+            text = "the schedule's length is in rounds of each process, and each round takes a step for every process"
             yield _made(event, "rounds", Status.NAMED, text)
 
 
@@ -86,7 +99,9 @@ def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligat
         yield _made(event, "accumulated", Status.NAMED, text)
 
 
-def _made(event: Event, demand: str, status: Status, found: str = "", reason: Reason | None = None) -> Obligation:
+def _made(
+    event: Event, demand: str, status: Status, found: str = "", reason: Reason | None = None
+) -> Obligation:
     column = getattr(event.node, "col_offset", 0) + 1
     return Obligation(event.kind, demand, event.module.path, event.line, column, status, found, reason)
 
@@ -107,13 +122,14 @@ def _exists_ok(event: Event) -> bool:
     node = event.node
     keywords = node.keywords if isinstance(node, ast.Call) else []
     return any(
-        word.arg == "exist_ok" and isinstance(word.value, ast.Constant) and word.value.value for word in keywords
+        word.arg == "exist_ok" and isinstance(word.value, ast.Constant) and word.value.value
+        for word in keywords
     )
 
 
 def _content(event: Event) -> Obligation:
     divergent = next((guard.why for guard in event.guards if guard.kind == "divergent"), None)
-    worst = Status.PROVED, "", None
+    worst: tuple[Status, str, Reason | None] = (Status.PROVED, "", None)
     for value in event.shown:
         for place, why in _places(value):
             found = _shown(event, place, why)
@@ -190,7 +206,9 @@ def _wrapped(event: Event) -> Iterator[Obligation]:
         if any(ref.kind == "module" and ref.prepared for ref in value.of(Instance)):
             yield _made(event, "unwrapped", Status.NAMED, "a prepared model is written with its wrapper")
             return
-        waiting += [inner for ref in value.of(Container) for name, inner in ref.fields.items() if name.startswith("[")]
+        waiting += [
+            inner for ref in value.of(Container) for name, inner in ref.fields.items() if name.startswith("[")
+        ]
 
 
 def _what_of_round(exponent: int | None) -> str:
@@ -220,7 +238,13 @@ def _loss(event: Event) -> Obligation:
     value = event.shown[0] if event.shown else Value()
     place = array_of(value)
     if event.detail == "plain" and not place.is_same:
-        return _made(event, "loss", Status.NAMED, "gradients are not averaged over the ranks: a plain backward", value.why)
+        return _made(
+            event,
+            "loss",
+            Status.NAMED,
+            "gradients are not averaged over the ranks: a plain backward",
+            value.why,
+        )
     whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
     if place.is_same and whole is not None:
         return _made(event, "loss", Status.NAMED, "all processes train with the same batches", whole)
@@ -229,7 +253,11 @@ def _loss(event: Event) -> Obligation:
     if place.kind is Kind.ROUND and exponent is None:
         return _made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
     if place.kind is Kind.ROUND and exponent != int(summed):
-        text = "a mean of its rows, and the gradients are summed over the ranks" if summed else _what_of_round(exponent)
+        text = (
+            "a mean of its rows, and the gradients are summed over the ranks"
+            if summed
+            else _what_of_round(exponent)
+        )
         return _made(event, "loss", Status.NAMED, f"the loss is {text}", value.why)
     if place.is_same and summed:
         text = "the loss is the original's on every rank, and the gradients are summed over the ranks"

@@ -380,7 +380,11 @@ def test_all_reduced(world: World, of: Placement, operation: str) -> None:
 @fuzzed(400)
 @given(worlds, place)
 def test_gathered(world: World, of: Placement) -> None:
-    by_rows = (of.rows and of.kind is not Kind.LINEAR) or of.kind in (Kind.SHARD, Kind.PARTS) or (of.kind is Kind.ROUND and not of.even)
+    by_rows = (
+        (of.rows and of.kind is not Kind.LINEAR)
+        or of.kind in (Kind.SHARD, Kind.PARTS)
+        or (of.kind is Kind.ROUND and not of.even)
+    )
     found = gathered(of)
     if of.even:
         assume(of.kind is not Kind.ROUND)

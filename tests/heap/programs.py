@@ -272,7 +272,8 @@ class Writer:
             left, right = self.number(depth + 1), self.number(depth + 1)
             choices += [
                 f"({left} + {right})", f"({left} - {right})", f"({left} * {right})", f"half({left})", f"bent({left})",
-                f"({left} / len(loader))", f"({left} / {right})", f"({left} if flag else {right})", f"choose({left}, {right})",
+                f"({left} / len(loader))", f"({left} / {right})",
+                f"({left} if flag else {right})", f"choose({left}, {right})",
             ]  # fmt: skip
         return self.one(*choices)
 
@@ -298,8 +299,8 @@ class Writer:
     def inside(self, depth: int = 0) -> None:
         """A statement of the shared loop."""
         what = self.one(
-            "value", "value", "add", "add", "add", "add", "add", "reduce", "gather", "if", "inner", "count", "scaled", "keep",
-            "print", "leave",
+            "value", "value", "add", "add", "add", "add", "add", "reduce", "gather", "if", "inner", "count", "scaled",
+            "keep", "print", "leave",
         )  # fmt: skip
         collective = depth == 0
         if what == "value":

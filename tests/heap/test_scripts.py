@@ -329,7 +329,10 @@ def test_effects_are_reached(text: str) -> None:
 
 
 def test_recursion_is_listed() -> None:
-    text = "def f(x, n):\n    return x if n == 0 else f(x, n - 1) * 2\nfor x in loader: total += f(x.sum(), torch.load('n'))\n"
+    text = (
+        "def f(x, n):\n    return x if n == 0 else f(x, n - 1) * 2\n"
+        "for x in loader: total += f(x.sum(), torch.load('n'))\n"
+    )
     result: Validation = validate(f"{HEAD}{text}accelerator.print(total)\n", None, KNOWLEDGE)
     assert [one.text for one in result.unread] == ["`f` calls itself"]
     assert result.of(Status.NAMED)
