@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tokenize
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -16,12 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from accelify.configuration import nearest_section
 from accelify.findings import Finding
 from accelify.source import Source, SourceError, split_lines
 
 _COMMENT = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[^\]]*)\])?")
 _CODE = re.compile(r"ACC\d{0,3}|ALL")
-_KEYS = ("select", "extend-select", "ignore", "per-file-ignores")
+_KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "models")
 
 
 @dataclass(frozen=True)
@@ -112,17 +112,8 @@ def _comments(text: str) -> dict[int | None, tuple[str, ...]]:
 
 @cache
 def _nearest(folder: Path) -> Selection:
-    for place in (folder, *folder.parents):
-        file = place / "pyproject.toml"
-        if not file.is_file():
-            continue
-        try:
-            section = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("accelify")
-        except (OSError, ValueError) as error:
-            raise SourceError(f"{file} cannot be read ({error}): mend it.", file) from None
-        if section is not None:
-            return _configured(section, file)
-    return Selection()
+    found = nearest_section(folder)
+    return _configured(*found) if found is not None else Selection()
 
 
 def _configured(section: Any, file: Path) -> Selection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -26,6 +26,7 @@ from accelify.source import SourceError, make_folder, write_all
 
 if TYPE_CHECKING:
     from accelify.conversion import Conversion, ConvertOptions, GatheredConversions
+    from accelify.obligations import Validation
 
 
 class BatchSize(StrEnum):
@@ -62,6 +63,13 @@ def convert(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Also write a page to look at the changes.")
     ] = None,
+    assumptions: Annotated[
+        bool,
+        typer.Option(
+            "--assumptions",
+            help="Also say what is proved of the converted scripts, what is not, and what the proofs assume.",
+        ),
+    ] = False,
     verified: Annotated[
         list[Path] | None,
         typer.Option(
@@ -88,7 +96,11 @@ def convert(
             fail(
                 "- (standard input) goes alone, and to standard output: leave out the other paths and --output."
             )
-        raise typer.Exit(_filter(options, diff=diff, json=json, report=report, verified=verified or []))
+        raise typer.Exit(
+            _filter(
+                options, diff=diff, json=json, report=report, verified=verified or [], assumptions=assumptions
+            )
+        )
     if diff and output is not None:
         fail("--diff writes nothing: leave out --output.")
     if json and output == "-":
@@ -103,6 +115,7 @@ def convert(
             fail(
                 f"--output - takes one script, and this one is converted together with {others}: name a folder."
             )
+        proofs = _proofs(conversions, inputs.scripts) if assumptions else {}
         files = _page(report, conversions, verified or [])
         if output == "-":
             for conversion in conversions:
@@ -116,7 +129,8 @@ def convert(
         for line in inputs.describe_search():
             print(line, file=sys.stderr)
     # A diff or a script alone goes to standard output, so that it can be piped on; the summary goes beside it.
-    _report(conversions, diff=diff, json=json, stream=sys.stderr if diff or output == "-" else sys.stdout)
+    stream = sys.stderr if diff or output == "-" else sys.stdout
+    _report(conversions, proofs, diff=diff, json=json, stream=stream)
     raise typer.Exit(max(exit_code(conversions), NEEDS_A_PERSON if passed_over else CONVERTED))
 
 
@@ -226,11 +240,48 @@ def _files(conversions: Sequence[Conversion], targets: dict[Path, Path]) -> list
     return files
 
 
-def _report(conversions: Sequence[Conversion], *, diff: bool, json: bool, stream: TextIO) -> None:
+def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[str, Validation]:
+    """What is proved of each converted script, by its name; notebooks are not gone through.
+
+    Raises SourceError for rows of the user's configuration that make no sense.
+    """
+    from accelify.configuration import user_rows
+    from accelify.heap.modules import text_of
+    from accelify.knowledge import Knowledge
+    from accelify.obligations import validate
+
+    texts = {one.place: one.new_text for one in conversions if one.place is not None}
+
+    def read(path: Path) -> str | None:
+        return texts.get(path.resolve()) or text_of(path)
+
+    entries = {path.resolve() for path in scripts}
+    chosen = {
+        one.source.path or STDIN: one
+        for one in conversions
+        if one.status == "converted"
+        and (one.place is None or (one.place in entries and one.place.suffix == ".py"))
+    }
+    found = {}
+    for path in track(chosen, len(chosen), "proving"):
+        one = chosen[path]
+        knowledge = Knowledge(user_rows(one.source.path))
+        found[str(path)] = validate(one.new_text, one.source.path, knowledge, read)
+    return found
+
+
+def _report(
+    conversions: Sequence[Conversion],
+    proofs: Mapping[str, Validation],
+    *,
+    diff: bool,
+    json: bool,
+    stream: TextIO,
+) -> None:
     if json:
         from accelify.report.json import conversions_json
 
-        print(conversions_json(conversions), end="")
+        print(conversions_json(conversions, proofs=proofs), end="")
         return
     if diff:
         from accelify.report.diff import unified_diff
@@ -240,6 +291,10 @@ def _report(conversions: Sequence[Conversion], *, diff: bool, json: bool, stream
     from accelify.report.text import summary
 
     print(summary(conversions, colour=coloured(stream)), end="", file=stream)
+    if proofs:
+        from accelify.report.proofs import proofs_text
+
+        print(proofs_text(list(proofs.items()), colour=coloured(stream)), end="", file=stream)
 
 
 def _page(
@@ -257,7 +312,13 @@ def _page(
 
 
 def _filter(
-    options: ConvertOptions, *, diff: bool, json: bool, report: Path | None, verified: list[Path]
+    options: ConvertOptions,
+    *,
+    diff: bool,
+    json: bool,
+    report: Path | None,
+    verified: list[Path],
+    assumptions: bool,
 ) -> int:
     """Convert standard input to standard output; the summary goes to standard error."""
     from accelify.convert import convert_source
@@ -265,16 +326,17 @@ def _filter(
     try:
         with garbage_kept():
             conversion = convert_source(read_script(STDIN), options)
+        proofs = _proofs([conversion], []) if assumptions else {}
         write_all(_page(report, [conversion], verified))
         if json:
             from accelify.report.json import conversions_json
 
-            print(conversions_json([conversion], with_text=True), end="")
+            print(conversions_json([conversion], with_text=True, proofs=proofs), end="")
             return exit_code([conversion])
         if not diff:
             write_bytes(conversion.source.encode(conversion.new_text))
     except SourceError as error:
         complain(str(error))
         return BAD_INPUT
-    _report([conversion], diff=diff, json=False, stream=sys.stderr)
+    _report([conversion], proofs, diff=diff, json=False, stream=sys.stderr)
     return exit_code([conversion])

@@ -1,4 +1,4 @@
-"""`accelify rule`: explain one rule, or list them all."""
+"""`accelify rule`: explain one rule, or list them all; with --models, what is known of functions of libraries."""
 
 from __future__ import annotations
 
@@ -15,14 +15,30 @@ if TYPE_CHECKING:
 
 def rule(
     code: Annotated[
-        str | None, typer.Argument(metavar="[CODE]", help="As in ACC107; without it all are listed.")
+        str | None,
+        typer.Argument(
+            metavar="[CODE]",
+            help="As in ACC107; without it all are listed. With --models a function, as in torch.relu.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
     write: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write every rule's page and an index there.")
     ] = None,
+    models: Annotated[
+        bool,
+        typer.Option(
+            "--models",
+            help="Check the rows about functions of libraries, or show what is known of the function that is named.",
+        ),
+    ] = False,
 ) -> None:
     """Explain a rule: what goes wrong without it, what is rewritten, how safe that is."""
+    if models:
+        from accelify.cli.models import show_models
+
+        show_models(code, json)
+        return
     from accelify.rules import all_rules
 
     rules = all_rules()

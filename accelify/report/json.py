@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import accelify
@@ -12,16 +13,28 @@ from accelify.report.totals import share_done
 
 if TYPE_CHECKING:
     from accelify.conversion import Conversion
+    from accelify.obligations import Validation
 
 
-def conversions_json(conversions: Sequence[Conversion], *, with_text: bool = False) -> str:
+def conversions_json(
+    conversions: Sequence[Conversion],
+    *,
+    with_text: bool = False,
+    proofs: Mapping[str, Validation] = MappingProxyType({}),
+) -> str:
     """What `convert --json` prints: one object with `version`, `files` and `summary`.
 
     Efforts are in minutes; `share_converted` is the share of the effort that needed no person. Each file has `file`
     (null for standard input), `status`, `reason`, `changed`, `applied` and `remaining` (lists of findings as `check`
-    prints them); `with_text` adds `text`, the whole new script.
+    prints them); `with_text` adds `text`, the whole new script, and `proofs` adds `proof` to the scripts in it.
     """
     files = [_one_script(conversion, with_text) for conversion in conversions]
+    for file in files:
+        proof = proofs.get(file["file"] or "-")
+        if proof is not None:
+            from accelify.report.proofs import proof_json
+
+            file["proof"] = proof_json(proof)
     done = [finding for conversion in conversions if conversion.changed for finding in conversion.applied]
     left = [finding for conversion in conversions for finding in conversion.remaining]
     totals = {

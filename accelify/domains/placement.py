@@ -1,0 +1,466 @@
+"""Placement: what a value of one rank has to do with the value that the original script has there.
+
+The algebra follows DTensor's placements (replicate, shard, partial) with one addition, units of measure: a value that
+is the same on all ranks and 1/N of the original's (the length of a prepared loader) carries an exponent of N, and
+products and quotients add and subtract exponents. So `total / len(loader)` comes out right without a pattern.
+
+    SAME(d)    equal on all ranks; the original's is N**d times it. d is None where no power of N leads to it
+    SHARD      rows: the original's are those of all ranks, one after the other
+    ROUND(d)   of this rank's iteration of a loop whose rounds are shared out, which is one of the original's; the
+               original's is N**d times it. d is None where no power of N leads to it. `rows` says that it has the
+               batch's rows, `samples` is its exponent of them (a sum or a count 1, a mean 0), None where it is neither
+    WIDE(d)    of the iterations of all ranks together, equal on all ranks: N**d times the mean over those iterations
+               (a sum or a count 1, a mean 0). With `rows` the rows of all of them, one after the other (d is 0)
+    SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows
+    LINEAR(d)  the original's is N**d times the average over the ranks; `rows` says that it counts a share's rows,
+               which all ranks have about equally many of
+    PARTS(d)   the values of all ranks in a row; their mean is SAME(d)
+    EXTREME    the largest or smallest over the ranks is the original's; `needs` says which, where that is known
+    MAIN       only the main process has it, and it is the original's
+    CLOCK      a time, which differs between any two runs
+    OWN        no relation to the original's is known
+
+`even` says of ROUND and WIDE that it is a count of samples, the same in every round (batches are of one size).
+
+`phase` says of a value in a loop whose rounds are shared out that it goes with how far the loop is, such as a running
+total or a counter: it has its relation to what the original has after as many rounds, "before" or "after" those that
+the ranks go through now. After the loop a value of the phase "after" has it for good.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Concatenate, ParamSpec
+
+
+class Kind(StrEnum):
+    """See the module's docstring."""
+
+    SAME = "same"
+    SHARD = "shard"
+    ROUND = "round"
+    WIDE = "wide"
+    SAMPLE = "sample"
+    LINEAR = "linear"
+    PARTS = "parts"
+    EXTREME = "extreme"
+    MAIN = "main"
+    CLOCK = "clock"
+    OWN = "own"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One answer; `needs` says for OWN what would have made it right further up."""
+
+    kind: Kind
+    degree: int | None = 0
+    rows: bool = False
+    needs: str = ""
+    even: bool = False
+    phase: str = ""
+    samples: int | None = 0
+
+    @property
+    def is_same(self) -> bool:
+        """Whether it is the original's on every rank, wherever it is asked for."""
+        return self.kind is Kind.SAME and self.degree == 0 and not self.phase
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all ranks have the same value, the original's or not."""
+        return self.kind in _UNIFORM
+
+
+SAME = Placement(Kind.SAME)
+ROUND = Placement(Kind.ROUND)
+ROUND_ROWS = Placement(Kind.ROUND, rows=True)
+SHARD = Placement(Kind.SHARD, rows=True)
+SAMPLE = Placement(Kind.SAMPLE)
+WIDE_ROWS = Placement(Kind.WIDE, rows=True)
+MAIN = Placement(Kind.MAIN)
+CLOCK = Placement(Kind.CLOCK)
+OWN = Placement(Kind.OWN)
+# The same, and put together over the ranks: what is added to it on each rank counts N times where it is summed again.
+TOTAL = Placement(Kind.SAME, needs="set to zero first")
+UNRELATED = Placement(Kind.SAME, None)
+_UNIFORM = frozenset({Kind.SAME, Kind.WIDE, Kind.SAMPLE, Kind.PARTS})
+_TOGETHER = "put together first"
+BEFORE, AFTER = "before", "after"
+P = ParamSpec("P")
+
+
+def same(degree: int | None) -> Placement:
+    """Equal on all ranks, the original's being N**degree times it."""
+    return SAME if degree == 0 else Placement(Kind.SAME, degree)
+
+
+def linear(degree: int | None) -> Placement:
+    """The original's is N**degree times the average."""
+    return own(_TOGETHER) if degree is None else Placement(Kind.LINEAR, degree)
+
+
+def of_round(degree: int | None, rows: bool = False) -> Placement:
+    """Of this rank's iteration, the original's being N**degree times it."""
+    return Placement(Kind.ROUND, degree, rows)
+
+
+def wide(degree: int | None, rows: bool = False) -> Placement:
+    """Of all ranks' iterations together, with an exponent of samples."""
+    return Placement(Kind.WIDE, degree, rows)
+
+
+def own(needs: str = "") -> Placement:
+    """No known relation; `needs` is what would help further up."""
+    return Placement(Kind.OWN, needs=needs)
+
+
+def moved(place: Placement, phase: str | None) -> Placement:
+    """What an operation gives whose operands go with how far a loop is; None where they do so at different times."""
+    if place.kind in (Kind.SAME, Kind.LINEAR, Kind.PARTS, Kind.OWN):
+        return replace(place if phase is not None else _without_degree(place), phase=phase or AFTER)
+    if place.kind in (Kind.SHARD, Kind.EXTREME):
+        return replace(own(_TOGETHER), phase=AFTER)
+    return replace(place, degree=None, even=False) if place.kind in (Kind.ROUND, Kind.WIDE) else place
+
+
+def settled(place: Placement) -> Placement:
+    """The same value after the loop that it went with; that of before the last round has no relation any more."""
+    if not place.phase:
+        return place
+    return replace(place if place.phase == AFTER else _without_degree(place), phase="")
+
+
+def _in_step(
+    operation: Callable[Concatenate[Placement, Placement, P], Placement],
+) -> Callable[Concatenate[Placement, Placement, P], Placement]:
+    @functools.wraps(operation)
+    def call(left: Placement, right: Placement, /, *args: P.args, **keywords: P.kwargs) -> Placement:
+        if not (left.phase or right.phase):
+            return operation(left, right, *args, **keywords)
+        found = operation(replace(left, phase=""), replace(right, phase=""), *args, **keywords)
+        return moved(found, _phase((left, right)))
+
+    return call
+
+
+def _alone(
+    operation: Callable[Concatenate[Placement, P], Placement],
+) -> Callable[Concatenate[Placement, P], Placement]:
+    @functools.wraps(operation)
+    def call(place: Placement, /, *args: P.args, **keywords: P.kwargs) -> Placement:
+        found = operation(replace(place, phase="") if place.phase else place, *args, **keywords)
+        return moved(found, place.phase) if place.phase else found
+
+    return call
+
+
+def _phase(places: Iterable[Placement]) -> str | None:
+    phases = {place.phase for place in places if place.phase}
+    return phases.pop() if len(phases) == 1 else None
+
+
+def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bool = False) -> Placement:
+    """What a function of several values is.
+
+    Args:
+        places: those of its arguments.
+        rowwise: a row of the result depends on the same row of the arguments.
+        linearly: it is row by row, and linear in those of its arguments that are not SAME(0), without a change of sign.
+    """
+    given = [place for place in places if not place.is_same]
+    if not given:
+        return SAME
+    if any(place.phase for place in given):
+        still = [replace(place, phase="") for place in given]
+        return moved(function(still, rowwise=rowwise, linearly=linearly), _phase(given))
+    found = list(dict.fromkeys(given))
+    kinds = {place.kind for place in found}
+    if Kind.OWN in kinds:
+        return next(place for place in found if place.kind is Kind.OWN)
+    if kinds & {Kind.MAIN, Kind.CLOCK}:
+        return _of_one_process(kinds)
+    alike = found[0] if linearly and len(found) == 1 else None
+    if alike is not None and (len(given) == 1 or alike.kind not in (Kind.EXTREME, Kind.WIDE, Kind.ROUND)):
+        return alike
+    rest = kinds - {Kind.SAME}
+    scaled = Kind.SAME in kinds
+    rows = any(place.rows for place in found) and (rowwise or linearly)
+    even = not scaled and all(place.even for place in found)
+    if rest == {Kind.ROUND}:
+        return replace(
+            _of_rounds(found, rows, linearly and not scaled, even), samples=_samples(found, linearly, rowwise)
+        )
+    if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
+        return SAMPLE
+    if rest == {Kind.WIDE}:
+        return _of_all_rounds(found, rows, linearly and not scaled, even)
+    if rest <= _UNIFORM:
+        return UNRELATED
+    if kinds == {Kind.LINEAR} and linearly and len({place.degree for place in found}) == 1:
+        return linear(found[0].degree)
+    if rest == {Kind.SHARD} and not scaled:
+        return SHARD if rowwise or linearly else own("gathered first")
+    return own(_TOGETHER)
+
+
+def _of_one_process(kinds: set[Kind]) -> Placement:
+    if kinds == {Kind.MAIN}:
+        return MAIN
+    return CLOCK if Kind.MAIN not in kinds else own(_TOGETHER)
+
+
+def _of_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
+    degrees = {place.degree for place in found}
+    exact = degrees == {0} or (linearly and len(degrees) == 1)
+    return Placement(Kind.ROUND, degrees.pop() if exact else None, rows, even=even)
+
+
+def _samples(found: list[Placement], linearly: bool, rowwise: bool) -> int | None:
+    exponents = {place.samples for place in found if place.kind is Kind.ROUND}
+    # Of a function over all rows nothing says whether it is a mean.
+    plain = linearly or (exponents == {0} and (rowwise or not any(place.rows for place in found)))
+    return exponents.pop() if len(exponents) == 1 and plain else None
+
+
+def _of_all_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
+    if rows:
+        return WIDE_ROWS if all(place == WIDE_ROWS for place in found) else wide(None, rows=True)
+    degrees = {place.degree for place in found}
+    exact = linearly and len(degrees) == 1 and not any(place.rows for place in found)
+    return Placement(Kind.WIDE, degrees.pop() if exact else None, even=even)
+
+
+@_in_step
+def added(left: Placement, right: Placement) -> Placement:
+    """The sum or difference of two values, neither of which is known to be nothing."""
+    if left.kind is Kind.SAME:
+        left, right = right, left
+    if right.kind is not Kind.SAME:
+        return function((left, right), linearly=left.kind is not Kind.EXTREME)
+    if left.kind is Kind.LINEAR and right.needs and left.degree != right.degree:
+        return own(right.needs)
+    if left.is_same and right.is_same:
+        return left if left.needs else right
+    if left.kind in (Kind.SAME, Kind.LINEAR, Kind.ROUND, Kind.PARTS):
+        return left if left.degree == right.degree else _without_degree(left)
+    if left.kind is Kind.WIDE and right.degree is not None and left.degree is not None:
+        return left if left.degree == -right.degree else _without_degree(left)
+    return left if right.is_same else function((left, right), linearly=True)
+
+
+def _without_degree(place: Placement) -> Placement:
+    """The same value times or plus something that does not go with the powers of N."""
+    if place.kind in (Kind.LINEAR, Kind.OWN):
+        return own(_TOGETHER)
+    return UNRELATED if place.kind is Kind.PARTS else replace(place, degree=None)
+
+
+@_in_step
+def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
+    """The product of two values, or with `sign` -1 the quotient: exponents add, or subtract."""
+    kinds = {left.kind, right.kind}
+    rows = left.rows or right.rows
+    if right.kind is Kind.SAME and left.kind in (Kind.SAME, Kind.LINEAR, Kind.PARTS):
+        return _scaled(left, right, sign)
+    if left.kind is Kind.SAME and right.kind in (Kind.LINEAR, Kind.PARTS) and sign > 0:
+        return _scaled(right, left, sign)
+    if right.kind is Kind.LINEAR and right.rows and left.kind in (Kind.SAME, Kind.LINEAR):
+        # A mean of a share times its number of rows is its sum, a sum by the number a mean.
+        return linear(_sum(left.degree, right.degree, sign))
+    if left.kind is right.kind is Kind.LINEAR and left.rows and sign > 0:
+        return linear(_sum(left.degree, right.degree, 1))
+    if Kind.ROUND in kinds and kinds <= {Kind.ROUND, Kind.SAME}:
+        even = all(place.even or place.is_same for place in (left, right))
+        samples = _sum(left.samples, right.samples, sign)
+        return Placement(Kind.ROUND, _sum(left.degree, right.degree, sign), rows, even=even, samples=samples)
+    if Kind.WIDE in kinds and kinds <= {Kind.WIDE, Kind.SAME} and not rows:
+        return _of_means(left, right, sign)
+    if Kind.EXTREME in kinds and SAME in (left, right) and (sign > 0 or right.is_same):
+        # The sign of the factor is not known: it may turn the largest into the smallest.
+        return Placement(Kind.EXTREME)
+    return function((left, right), rowwise=True)
+
+
+def _scaled(place: Placement, factor: Placement, sign: int) -> Placement:
+    degree = _sum(place.degree, factor.degree, sign)
+    return _without_degree(place) if degree is None else replace(place, degree=degree)
+
+
+def _of_means(left: Placement, right: Placement, sign: int) -> Placement:
+    """A product or quotient of means over rounds: of a product only where one factor is the same in all rounds."""
+    even = all(place.even or place.is_same for place in (left, right))
+    fixed = [place.even or place.kind is Kind.SAME for place in (left, right)]
+    if not (fixed[1] or (fixed[0] and sign > 0)):
+        return wide(None)
+    # N**e times the original's is the mean over rounds times N**-e.
+    degrees = [
+        None if place.degree is None else -place.degree if place.kind is Kind.SAME else place.degree
+        for place in (left, right)
+    ]
+    return Placement(Kind.WIDE, _sum(degrees[0], degrees[1], sign), even=even)
+
+
+def _sum(left: int | None, right: int | None, sign: int) -> int | None:
+    return None if left is None or right is None else left + sign * right
+
+
+@_alone
+def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placement:
+    """A reduction within one process: `sum`, `mean`, `count`, `max`, `min`, `any`, `all`, or another one.
+
+    Args:
+        place: of what is reduced.
+        operation: its name.
+        over_rows: whether rows go into it, or only what lies within each.
+    """
+    linearly = operation in ("sum", "mean")
+    if not over_rows:
+        return function((place,), rowwise=True, linearly=linearly)
+    samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
+    if operation == "count" and place.rows and place.kind in (Kind.ROUND, Kind.WIDE):
+        return Placement(
+            place.kind, int(place.kind is Kind.WIDE), even=True, samples=int(place.kind is Kind.ROUND)
+        )
+    if place.kind is Kind.ROUND:
+        exponent = None if not linearly else _sum(place.samples, samples if place.rows else 0, 1)
+        return replace(of_round(place.degree if linearly or place.degree == 0 else None), samples=exponent)
+    if place.kind is Kind.WIDE:
+        if place.rows:
+            return wide(samples if place.degree == 0 else None)
+        return wide(place.degree if linearly else None)
+    if place.kind is Kind.SHARD:
+        if samples is not None:
+            return Placement(Kind.LINEAR, samples, operation == "count")
+        extreme = {"max": "max", "any": "max", "min": "min", "all": "min"}.get(operation)
+        return Placement(Kind.EXTREME, needs=extreme) if extreme else own("gathered first")
+    if place.kind is Kind.EXTREME:
+        return place if operation == place.needs else own(_TOGETHER)
+    if place.kind is Kind.PARTS and linearly:
+        return same(_sum(place.degree, int(operation == "sum"), -1))
+    return function((place,), linearly=linearly)
+
+
+def accumulated(
+    head: Placement | None, delta: Placement, shared: bool, samples: Placement = SAME
+) -> Placement:
+    """A value that a loop adds something to in each round, after the loop.
+
+    Args:
+        head: before the loop; None where it was nothing (zero).
+        delta: what one round adds.
+        shared: whether the rounds of the loop are shared out among the ranks.
+        samples: what the rows are that the loop goes over one by one, SAME where it goes over something else.
+    """
+    total = delta
+    if samples.kind is Kind.WIDE and delta.kind in (Kind.SAME, Kind.SAMPLE):
+        total = wide(1) if delta.kind is Kind.SAMPLE or delta.degree == 0 else wide(None)
+    elif samples.kind is Kind.SHARD and delta.kind in (Kind.SAME, Kind.SHARD):
+        total = linear(1 if delta.kind is Kind.SHARD else None if delta.degree is None else delta.degree + 1)
+    elif samples.kind is Kind.ROUND and delta.kind is Kind.SAME:
+        total = replace(of_round(0 if delta.degree == 0 else None), samples=1)
+    elif shared and delta.phase:
+        # It grows from round to round, by other steps than the original's.
+        total = UNRELATED if delta.is_uniform else own(_TOGETHER)
+    elif delta.kind is Kind.EXTREME:
+        total = own("put together in each round")
+    elif shared:
+        if delta.kind is Kind.SAME:
+            total = same(_sum(delta.degree, 1, 1))
+        elif delta.kind in (Kind.LINEAR, Kind.ROUND):
+            total = linear(_sum(delta.degree, 1, 1))
+        elif delta.kind is Kind.WIDE:
+            total = same(_sum(1, delta.degree, -1)) if not delta.rows else UNRELATED
+        elif delta.kind is Kind.PARTS:
+            total = UNRELATED
+        elif delta.kind is not Kind.CLOCK:
+            total = own("put together in each round")
+    return total if head is None else added(head, total)
+
+
+@_in_step
+def joined(left: Placement, right: Placement) -> Placement:
+    """What a value is after two ways to it, where all ranks went the same one."""
+    if left == right:
+        return left
+    if (
+        left.kind is right.kind
+        and left.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE)
+        and not left.needs + right.needs
+    ):
+        exact = left.degree == right.degree and (left.rows == right.rows or left.kind is Kind.ROUND)
+        samples = left.samples if left.samples == right.samples else None
+        return Placement(left.kind, left.degree if exact else None, left.rows and right.rows, samples=samples)
+    if left.is_same and right.is_same:
+        return left if left.needs else right
+    if left.kind is right.kind is Kind.LINEAR and left.degree == right.degree:
+        return linear(left.degree)
+    for kind in (Kind.OWN, Kind.CLOCK):
+        if kind in (left.kind, right.kind):
+            return left if left.kind is kind else right
+    for one, other in ((left, right), (right, left)):
+        if other.kind is Kind.SAME and one.kind in (Kind.ROUND, Kind.WIDE):
+            return Placement(one.kind, 0 if one.degree == other.degree == 0 else None, samples=one.samples)
+        if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME) or one == linear(0)):
+            return one
+    return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)
+
+
+def carried(before: Placement, written: Placement) -> Placement:
+    """What a rank finds from its last round, in a loop whose rounds are shared out: the original's was another's.
+
+    Args:
+        before: what is there before the loop.
+        written: what a round writes.
+    """
+    found = joined(before, written)
+    if found.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE):
+        return replace(found, degree=None, even=False)
+    return found if found.kind in (Kind.OWN, Kind.CLOCK) else own(_TOGETHER)
+
+
+@_alone
+def all_reduced(place: Placement, operation: str) -> Placement:
+    """A value reduced over the ranks with `sum`, `mean`, `max` or `min`."""
+    more = {"sum": 1, "mean": 0}.get(operation)
+    if place.kind is Kind.ROUND:
+        return wide(None if more is None else _sum(more, place.degree, -1))
+    if place.kind in (Kind.SAME, Kind.LINEAR):
+        if place.kind is Kind.LINEAR and operation == "sum" and place.degree == 1:
+            return TOTAL
+        if more is not None:
+            return same(_sum(place.degree, more, -1))
+        return place if place.kind is Kind.SAME else UNRELATED
+    if place.kind is Kind.EXTREME:
+        return SAME if operation == place.needs else UNRELATED
+    if place.kind is Kind.WIDE:
+        return (
+            place if not more else wide(_sum(place.degree, 1, 1)) if not place.rows else wide(None, rows=True)
+        )
+    return place if place.kind is Kind.CLOCK else UNRELATED
+
+
+@_alone
+def gathered(place: Placement) -> Placement:
+    """The values, or the rows, of all ranks one after the other."""
+    if place.kind is Kind.ROUND:
+        return wide(0 if place.degree == 0 else None, rows=True)
+    if place.kind is Kind.SHARD:
+        return SAME
+    if place.kind in (Kind.SAME, Kind.LINEAR):
+        return Placement(Kind.PARTS, place.degree)
+    if place.kind is Kind.WIDE:
+        return wide(None, place.rows)
+    return place if place.kind is Kind.CLOCK else UNRELATED
+
+
+@_alone
+def broadcast(place: Placement) -> Placement:
+    """The main process's value on all ranks."""
+    if place.kind in (Kind.MAIN, Kind.CLOCK) or place == own("broadcast"):
+        # Of what differs between any two runs, such as a name made up at random, the main process's is as good.
+        return SAME
+    return place if place.is_uniform else UNRELATED

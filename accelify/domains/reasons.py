@@ -1,0 +1,48 @@
+"""Why a value is what it is: a graph of operations, read as a chain of at most a few steps in a message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MOST_STEPS = 5
+_MOST_LOOKED_AT = 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reason:
+    """One operation that made a value what it is.
+
+    `text` is a few words ("`total` adds up over the rounds of each process"), `line` its line in `path`, `parents` the
+    reasons for the operands that matter.
+    """
+
+    text: str
+    path: str = ""
+    line: int = 0
+    parents: tuple[Reason, ...] = ()
+
+    def chain(self) -> list[Reason]:
+        """The steps from this operation back to where it comes from, at most five, without repeated lines."""
+        steps: list[Reason] = []
+        seen: set[tuple[str, str, int]] = set()
+        reason: Reason | None = self
+        for _ in range(_MOST_LOOKED_AT):
+            if reason is None or len(steps) == _MOST_STEPS:
+                break
+            step = (reason.text, reason.path, reason.line)
+            if step not in seen:
+                seen.add(step)
+                steps.append(reason)
+            reason = reason.parents[0] if reason.parents else None
+        return steps
+
+    def sentence(self, path: str = "") -> str:
+        """The chain as one sentence; lines of files other than `path` name their file."""
+        return ": ".join(_step(step, path) for step in self.chain())
+
+
+def _step(step: Reason, path: str) -> str:
+    if not step.line:
+        return step.text
+    where = f"{step.line}" if step.path == path or not step.path else f"{step.path}:{step.line}"
+    return f"{step.text} ({where})"

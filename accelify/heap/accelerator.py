@@ -1,0 +1,237 @@
+"""What the Accelerator and its functions do to values: accelify.runtime's, and Hugging Face Accelerate's alike."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from accelify.domains.placement import SAME, Placement, all_reduced, broadcast, function, gathered, own, same
+from accelify.heap.containers import array_of, container, element, elements, fill_of, put
+from accelify.heap.run import Run
+from accelify.heap.values import (
+    MAIN_FLAG,
+    NONE,
+    RANK,
+    UNSET,
+    Bound,
+    Container,
+    Guard,
+    Instance,
+    Iterable,
+    Ref,
+    Value,
+    constant,
+)
+
+PACKAGES = ("accelify.runtime", "accelerate")
+_STATES = frozenset({"PartialState", "AcceleratorState", "Accelerator"})
+_MAIN_FLAGS = frozenset({"is_main_process", "is_local_main_process"})
+_RANKS = frozenset({"process_index", "local_process_index"})
+_GATHERS = frozenset({"gather", "gather_for_metrics", "gather_object"})
+_WAITS = frozenset({"wait_for_everyone", "end_training", "free_memory", "clear", "save_state", "load_state"})
+_ONCE_DECORATORS = frozenset({"on_main_process", "on_local_main_process", "on_process", "on_last_process"})
+_FIRST = frozenset({"main_process_first", "local_main_process_first"})
+
+
+def is_accelerate(name: str) -> str:
+    """The last word of a name of accelify.runtime or Hugging Face Accelerate, empty for another name."""
+    first = name.split(".")[0]
+    return name.rpartition(".")[2] if first == "accelerate" or name.startswith("accelify.runtime") else ""
+
+
+def accelerate_call(
+    run: Run, word: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> Value | None:
+    """A call of a name of the runtime's: an Accelerator, a state, or one of its functions."""
+    if word in _STATES:
+        made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
+        if any(word.startswith("gradient_accumulation") for word in keywords):
+            run.meet("accumulates", node, "Accelerator")
+        split = keywords.get("split_batches")
+        if split is not None and split.const is True:
+            run.split = True
+        return Value(refs=(made,))
+    if word in (
+        "gather",
+        "gather_object",
+        "reduce",
+        "broadcast",
+        "broadcast_object_list",
+        "pad_across_processes",
+    ):
+        return accelerator_method(run, None, word, args, keywords, node)
+    return None
+
+
+def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> Value | None:
+    """An attribute of an Accelerator or a state, None for its methods."""
+    if name in _MAIN_FLAGS:
+        return Value(own(), run.reason(node, "only on the main process"), type=MAIN_FLAG)
+    if name in _RANKS:
+        return Value(own(), run.reason(node, "the rank"), type=RANK)
+    if name == "num_processes":
+        return Value(same(-1), run.reason(node, "the number of processes"), type="builtins.int")
+    if name in ("device", "mixed_precision", "distributed_type", "sync_gradients", "use_distributed"):
+        return Value(type="torch.device" if name == "device" else "")
+    if name in ("state", "gradient_state"):
+        return Value(refs=(ref,))
+    return None
+
+
+def accelerator_method(
+    run: Run,
+    ref: Instance | None,
+    name: str,
+    args: Sequence[Value],
+    keywords: Mapping[str, Value],
+    node: ast.AST,
+) -> Value | None:
+    """A call of one of the Accelerator's methods; None for one that is not known."""
+    everything = [*args, *keywords.values()]
+    first = args[0] if args else next(iter(keywords.values()), NONE)
+    if name == "print":
+        run.meet("terminal.write", node, "accelerator.print", everything, guards=[_main(run, node)])
+        return NONE
+    if name == "log":
+        run.meet("tracker.log", node, "accelerator.log", everything, guards=[_main(run, node)])
+        return NONE
+    if name == "save":
+        path = args[1] if len(args) > 1 else keywords.get("f")
+        run.meet("file.write", node, "accelerator.save", [first], path, guards=[_main(run, node)])
+        return NONE
+    if name in _GATHERS:
+        run.meet("collective", node, f"accelerator.{name}")
+        if name == "gather_object" and first.of(Container):
+            # The elements of all ranks' lists, one after the other.
+            each = elements(run, first) or [element(run, first, node)]
+            place = function(map(array_of, each), linearly=True)
+            return Value(gathered(place), run.reason(node, "gathered", *each))
+        return _over_tensors(run, first, gathered, node, "gathered")
+    if name == "reduce":
+        operation = keywords.get("reduction", args[1] if len(args) > 1 else constant("sum")).const
+        word = operation if isinstance(operation, str) else "sum"
+        run.meet("collective", node, "accelerator.reduce")
+        return _over_tensors(run, first, lambda place: all_reduced(place, word), node, f"reduced by {word}")
+    if name in ("broadcast", "broadcast_object_list"):
+        run.meet("collective", node, f"accelerator.{name}")
+        return _over_tensors(run, first, broadcast, node, "broadcast")
+    if name == "backward":
+        run.meet("backward", node, "accelerator.backward", [first], detail=_word(keywords.get("reduction")))
+        return NONE
+    if name in ("clip_grad_norm_", "clip_grad_value_"):
+        run.meet("collective", node, f"accelerator.{name}")
+        return Value(type="torch.Tensor")
+    if name == "prepare":
+        made = [prepared(run, value, node) for value in args]
+        return made[0] if len(made) == 1 else _tuple(run, made)
+    if name in ("prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"):
+        return prepared(run, first, node)
+    if name == "unwrap_model":
+        return unwrapped(first)
+    if name == "shard_batch":
+        run.meet("collective", node, "accelerator.shard_batch")
+        for loop in run.loops[-1:]:
+            loop.parted = True
+        place = Placement(run_share(run), rows=True)
+        why = run.reason(node, "this rank's share of the batch")
+        made = [value.placed(place, why) for value in args]
+        return made[0] if len(made) == 1 else _tuple(run, made)
+    if name == "split_between_processes":
+        return Value(Placement(run_share(run), rows=True), run.reason(node, "this rank's share"))
+    if name == "accumulate":
+        run.meet("accumulate", node, "accelerator.accumulate")
+    if name in _WAITS:
+        run.meet("collective", node, f"accelerator.{name}")
+        return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
+    if name in _FIRST:
+        return Value(type="#first")
+    if name in _ONCE_DECORATORS:
+        return Value(first.place, first.why, first.refs, type="#once")
+    return Value(type=f"#accelerator.{name}")
+
+
+def run_share(run: Run) -> Any:
+    """The kind of placement of a share of a batch."""
+    from accelify.domains.placement import Kind
+
+    return Kind.SHARD
+
+
+def _main(run: Run, node: ast.AST) -> Guard:
+    return Guard("main", run.reason(node, "only the main process"))
+
+
+def _word(value: Value | None) -> str:
+    return value.const if value is not None and isinstance(value.const, str) else ""
+
+
+def _tuple(run: Run, values: Sequence[Value]) -> Value:
+    made = container(run, "tuple")
+    for number, value in enumerate(values):
+        put(run, made, value, number)
+    run.store.set(made, "#known", constant(len(values)))
+    return Value(refs=(made,), type="tuple")
+
+
+def prepared(run: Run, value: Value, node: ast.AST) -> Value:
+    """What `prepare` gives for an object."""
+    refs: list[Ref] = []
+    for ref in value.refs:
+        if isinstance(ref, Instance) and not ref.prepared:
+            made = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
+            made.prepared = True
+            made.wrapped = Value(refs=(ref,))
+            run.store.set(ref, "#prepared", constant(True))
+            refs.append(made)
+        elif isinstance(ref, Container):
+            inside = container(run, ref.type)
+            for name, inner in list(ref.fields.items()):
+                run.store.set(inside, name, prepared(run, inner, node) if name.startswith("[") else inner)
+            refs.append(inside)
+        else:
+            refs.append(ref)
+    return Value(value.place, value.why, tuple(refs), value.type)
+
+
+def unwrapped(value: Value) -> Value:
+    """What an object was before `prepare`."""
+    refs: list[Ref] = []
+    for ref in value.refs:
+        inner = ref.wrapped.refs if isinstance(ref, Instance) and ref.wrapped is not None else (ref,)
+        refs.extend(inner)
+    return Value(value.place, value.why, tuple(refs), value.type)
+
+
+def _over_tensors(
+    run: Run, value: Value, change: Callable[[Placement], Placement], node: ast.AST, text: str
+) -> Value:
+    """A collective over a value, or over each in a structure of values."""
+    containers = value.of(Container)
+    if not containers:
+        place = change(array_of(value))
+        if place.is_same:
+            return Value(place, type=value.type)
+        return Value(place, run.reason(node, text, value), value.refs, value.type)
+    known = elements(run, value)
+    if known is not None:
+        made = [_over_tensors(run, one, change, node, text) for one in known]
+        return _tuple(run, made)
+    refs: list[Ref] = []
+    for ref in containers:
+        made_ref = container(run, ref.type)
+        fill = fill_of(ref)
+        for name, inner in list(ref.fields.items()):
+            if name.startswith("["):
+                changed = _over_tensors(run, inner, change, node, text)
+                if fill == "samples" and text == "gathered":
+                    changed = Value(SAME, type=inner.type)
+                run.store.set(made_ref, name, changed)
+            else:
+                run.store.set(made_ref, name, inner)
+        refs.append(made_ref)
+    return Value(SAME, refs=tuple(refs), type=value.type)
+
+
+__all__ = ["UNSET", "Bound", "Iterable", "accelerate_call", "element", "function", "is_accelerate"]

@@ -1,0 +1,320 @@
+"""Python's own functions that make, read or go over containers, and the methods of containers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from accelify.domains.placement import function
+from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value
+from accelify.heap.values import NONE, UNSET, Container, Instance, Iterable, Library, Value, constant
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+Args = Sequence[Value]
+Keywords = Mapping[str, Value]
+
+
+def _range(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return Value(refs=(engine.iteration.counted(args, node),))
+
+
+def _enumerate(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    first = args[1] if len(args) > 1 else keywords.get("start", constant(0))
+    return Value(refs=(engine.iteration.enumerated(args[0], first, node),)) if args else None
+
+
+def _zip(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return Value(refs=(engine.iteration.zipped(args, node),))
+
+
+def _map(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if len(args) < 2:
+        return None
+    parts = [engine.iteration.over(value, node) for value in args[1:]]
+    result = engine.calls.call(args[0], [part.item for part in parts], {}, node)
+    return Value(refs=(Iterable(result, any(part.shared for part in parts), parts[0].rounds),))
+
+
+def _filter(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return args[1] if len(args) > 1 else None
+
+
+def _next(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return engine.iteration.over(args[0], node).item if args else None
+
+
+def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if not args:
+        return None
+    value = args[0]
+    for ref in value.of(Instance):
+        if ref.kind == "loader" and ref.prepared and not engine.run.split:
+            why = engine.run.reason(node, "counts the batches of each process")
+            return Value(engine.iteration.over_loader(ref, node).rounds, why, type="builtins.int")
+        given = engine.calls.special(ref, "__len__", [], node)
+        if given is not None:
+            return given
+        over = engine.run.read(ref, "#over")
+        if over is not None:
+            return _len(engine, [over], {}, node)
+    known = elements(engine.run, value)
+    if known is not None:
+        return constant(len(known))
+    for ref in value.refs:
+        if isinstance(ref, Iterable):
+            return engine.run.made(node, ref.rounds, ref.item, type_="builtins.int")
+    place = reduced_value(value, "count")
+    text = f"`{engine.run.segment(node)}` counts samples"
+    return engine.run.made(node, place, value, type_="builtins.int", text=text)
+
+
+def _reduction(operation: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]:
+    def call(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+        if not args:
+            return None
+        if len(args) == 1:
+            value = args[0]
+            for ref in value.refs:
+                if isinstance(ref, Iterable):
+                    value = ref.item
+            place = reduced_value(value, operation)
+        else:
+            place = function((array_of(value) for value in args), rowwise=True)
+        return engine.run.made(node, place, *args, type_=args[0].type if len(args) > 1 else "")
+
+    return call
+
+
+def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]:
+    def call(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+        made = container(engine.run, type_, node)
+        for value in args[:1]:
+            known = elements(engine.run, value)
+            fill = next((fill_of(ref) for ref in value.of(Container)), "")
+            for ref in value.refs:
+                if isinstance(ref, Iterable) and ref.shared:
+                    fill = "rounds"
+            if known is not None:
+                for number, one in enumerate(known):
+                    put(engine.run, made, one, number)
+                engine.run.store.set(made, "#known", constant(len(known)))
+            elif type_ == "dict":
+                for ref in value.of(Container):
+                    for name, inner in list(ref.fields.items()):
+                        engine.run.store.set(made, name, inner)
+            else:
+                put(engine.run, made, element(engine.run, value, node))
+                if fill:
+                    engine.run.store.set(made, "#fill", constant(fill))
+        for name, value in keywords.items():
+            put(engine.run, made, value, name)
+        return Value(refs=(made,), type=type_)
+
+    return call
+
+
+def _same_elements(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if not args:
+        return None
+    value = args[0]
+    key = keywords.get("key")
+    if key is not None:
+        engine.calls.call(key, [element(engine.run, value, node)], {}, node)
+    return value.plain()
+
+
+def _isinstance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return Value(type="builtins.bool")
+
+
+def _getattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if len(args) > 1 and isinstance(args[1].const, str):
+        return engine.attributes.read(args[0], args[1].const, node)
+    return None
+
+
+def _setattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if len(args) == 3 and isinstance(args[1].const, str):
+        engine.attributes.write(args[0], args[1].const, args[2], node)
+    return NONE
+
+
+def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if not args:
+        return constant(0)
+    place = array_of(args[0])
+    made = engine.run.made(node, place, args[0], type_="builtins.float")
+    return Value(made.place, args[0].why or made.why, type="builtins.float", const=UNSET)
+
+
+def _text(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return engine.expressions.text(node, args)
+
+
+def _flag(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return Value(type="builtins.bool")
+
+
+def _partial(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return args[0] if args else None
+
+
+def _default_dict(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if not args:
+        return _sequence("dict")(engine, [], {}, node)
+    names = {ref.name for ref in args[0].of(Library)}
+    if names and names <= {"builtins.int", "builtins.float"}:
+        return _with_default(engine, constant(0), node)
+    return _with_default(engine, engine.calls.call(args[0], [], {}, node), node)
+
+
+def _with_default(engine: Interpreter, default: Value, node: ast.AST) -> Value | None:
+    made = _sequence("dict")(engine, [], {}, node)
+    for ref in made.of(Container) if made is not None else []:
+        put(engine.run, ref, default)
+    return made
+
+
+def _namespace(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """A namespace: its fields are the arguments."""
+    made = engine.run.allocate(
+        (node, "namespace"), lambda: Instance(None, "types.SimpleNamespace", "namespace")
+    )
+    for name, value in keywords.items():
+        engine.run.store.set(made, name, value)
+    return Value(refs=(made,)) if not args else None
+
+
+def _gradients(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """`torch.autograd.grad`: gradients by rows have rows, those by parameters are linear in what they are of."""
+    of = args[0] if args else keywords.get("outputs", NONE)
+    by = args[1] if len(args) > 1 else keywords.get("inputs", NONE)
+    places = array_of(of), array_of(by)
+    place = function(places[:1], linearly=True) if places[1].is_same else function(places, rowwise=True)
+    made = container(engine.run, "tuple")
+    put(engine.run, made, engine.run.made(node, place, of, by, type_="torch.Tensor"))
+    return Value(refs=(made,), type="tuple")
+
+
+BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]] = {
+    "builtins.range": _range,
+    "torch.autograd.grad": _gradients,
+    "types.SimpleNamespace": _namespace,
+    "argparse.Namespace": _namespace,
+    "builtins.enumerate": _enumerate,
+    "builtins.zip": _zip,
+    "builtins.map": _map,
+    "builtins.filter": _filter,
+    "builtins.next": _next,
+    "builtins.len": _len,
+    "builtins.sum": _reduction("sum"),
+    "builtins.min": _reduction("min"),
+    "builtins.max": _reduction("max"),
+    "builtins.any": _reduction("any"),
+    "builtins.all": _reduction("all"),
+    "statistics.mean": _reduction("mean"),
+    "builtins.list": _sequence("list"),
+    "builtins.tuple": _sequence("tuple"),
+    "builtins.set": _sequence("set"),
+    "builtins.dict": _sequence("dict"),
+    "builtins.frozenset": _sequence("set"),
+    "collections.deque": _sequence("list"),
+    "collections.OrderedDict": _sequence("dict"),
+    "collections.defaultdict": _default_dict,
+    "collections.Counter": lambda engine, args, keywords, node: _with_default(engine, constant(0), node),
+    "builtins.sorted": _same_elements,
+    "builtins.reversed": _same_elements,
+    "builtins.iter": _same_elements,
+    "itertools.islice": _same_elements,
+    "copy.copy": _same_elements,
+    "copy.deepcopy": _same_elements,
+    "builtins.isinstance": _isinstance,
+    "builtins.hasattr": _flag,
+    "builtins.callable": _flag,
+    "builtins.issubclass": _flag,
+    "builtins.getattr": _getattr,
+    "builtins.setattr": _setattr,
+    "builtins.float": _as_before,
+    "builtins.int": _as_before,
+    "builtins.round": _as_before,
+    "builtins.abs": _as_before,
+    "builtins.str": _text,
+    "builtins.repr": _text,
+    "builtins.format": _text,
+    "functools.partial": _partial,
+}
+
+_ADDING = frozenset({"append", "add", "appendleft", "insert", "put"})
+_EXTENDING = frozenset({"extend", "update", "extendleft"})
+_TAKING = frozenset({"pop", "popleft", "popitem", "get", "setdefault"})
+_QUIET = frozenset({"remove", "discard", "sort", "reverse", "move_to_end"})
+
+
+def container_method(
+    engine: Interpreter,
+    receiver: Value,
+    ref: Container,
+    name: str,
+    args: Args,
+    keywords: Keywords,
+    node: ast.AST,
+) -> Value | None:
+    """A call of a method of a list, tuple, set or dictionary; None for one that it does not have."""
+    run = engine.run
+    if name in _ADDING and args:
+        put(run, ref, args[-1], filling="rounds")
+        return NONE
+    if name in _EXTENDING:
+        for value in args[:1]:
+            if ref.type == "dict":
+                _update(engine, ref, value, node)
+            else:
+                put(run, ref, element(run, value, node), filling="samples")
+        for key, value in keywords.items():
+            put(run, ref, value, key)
+        return NONE
+    if name in _TAKING:
+        default = args[1] if len(args) > 1 else None
+        found = element(run, receiver, node, args[0].const if args and ref.type == "dict" else UNSET)
+        if name == "setdefault" and default is not None:
+            for inner in default.of(Container):
+                # It lasts as long as the dictionary.
+                inner.loops = ref.loops
+            put(run, ref, default, args[0].const)
+        return engine.together([found, default]) if default is not None else found
+    if name == "clear":
+        engine.calls.emptied(Value(refs=(ref,)))
+        return NONE
+    if name in _QUIET:
+        return NONE
+    if name in ("keys", "count", "index"):
+        return (
+            Value(refs=(Iterable(Value(type="builtins.str"), shared=False),)) if name == "keys" else Value()
+        )
+    if name in ("values", "items"):
+        item = element(run, receiver, node)
+        if name == "items":
+            pair = container(run, "tuple")
+            put(run, pair, Value(type="builtins.str"), 0)
+            put(run, pair, item, 1)
+            run.store.set(pair, "#known", constant(2))
+            item = Value(refs=(pair,), type="tuple")
+        return Value(refs=(Iterable(item, bool(fill_of(ref))),))
+    if name == "copy":
+        return receiver
+    if name in ("mean", "sum", "max", "min"):
+        place = reduced_value(receiver, name)
+        return run.made(node, place, receiver)
+    return None
+
+
+def _update(engine: Interpreter, ref: Container, value: Value, node: ast.AST) -> None:
+    for other in value.of(Container):
+        for name, inner in list(other.fields.items()):
+            if name.startswith("["):
+                engine.run.store.set(ref, name, inner)
+    if not value.of(Container) and not value.place.is_same:
+        put(engine.run, ref, element(engine.run, value, node))

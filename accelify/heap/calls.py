@@ -1,0 +1,495 @@
+"""Calls: of functions, classes and methods of the project, and of library functions by their rows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from accelify.domains.placement import Kind, Placement, own
+from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
+from accelify.heap.builtin_calls import BUILTINS, container_method
+from accelify.heap.containers import array_of, container, element, put
+from accelify.heap.library_calls import LibraryCalls
+from accelify.heap.statements import Frame
+from accelify.heap.store import join
+from accelify.heap.values import (
+    NONE,
+    Bound,
+    Class,
+    Container,
+    Function,
+    Guard,
+    Instance,
+    Iterable,
+    Library,
+    Ref,
+    Scope,
+    Value,
+    constant,
+)
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+_DEEPEST = 24
+_MOST_OF_ONE = 2
+MODULE = "torch.nn.Module"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a call gave, the objects that it read, and the store's clock then."""
+
+    result: Value
+    reads: frozenset[Ref]
+    clock: int
+
+
+class Calls:
+    """Makes calls."""
+
+    def __init__(self, engine: Interpreter) -> None:
+        self.engine = engine
+        self.run = engine.run
+        self.library = LibraryCalls(engine)
+        self._yields: dict[ast.AST, bool] = {}
+        # Results of calls that wrote nothing which others see and met nothing, by what they depend on.
+        self._memory: dict[tuple[object, ...], _Known] = {}
+
+    # From the syntax
+
+    def call_node(self, node: ast.Call, scope: Ref) -> Value:
+        """What a call gives."""
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
+            return self._super(scope)
+        called = self.engine.evaluate(node.func, scope)
+        args = self.engine.expressions.all(node.args, scope)
+        keywords: dict[str, Value] = {}
+        for keyword in node.keywords:
+            value = self.engine.evaluate(keyword.value, scope)
+            if keyword.arg is not None:
+                keywords[keyword.arg] = value
+            else:
+                keywords.update(self._spread(value, node))
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("add_", "sub_") and args:
+            base = self.engine.evaluate(node.func.value, scope)
+            if not base.refs:
+                op = ast.Add() if node.func.attr == "add_" else ast.Sub()
+                value = self.engine.expressions.operate(node, op, base, args[0])
+                self.engine.statements.bind_again(node.func.value, value, scope)
+                return value
+        result = self.call(called, args, keywords, node)
+        mutated = self.library.mutated.pop(node, None)
+        if mutated is not None:
+            self._write_back(node, mutated, scope)
+        return result
+
+    def _write_back(self, node: ast.Call, mutated: Mapping[int, Value], scope: Ref) -> None:
+        """Write what a call made of its arguments in place to where they came from; -1 is the receiver."""
+        for number, value in mutated.items():
+            if number < 0 and isinstance(node.func, ast.Attribute):
+                self.engine.statements.bind_again(node.func.value, value, scope)
+            elif 0 <= number < len(node.args):
+                self.engine.statements.bind_again(node.args[number], value, scope)
+
+    def _spread(self, value: Value, node: ast.AST) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        for ref in value.of(Container):
+            for name, inner in ref.fields.items():
+                if name.startswith("['"):
+                    found[name[2:-2]] = inner
+        if not value.place.is_same or any("[]" in ref.fields for ref in value.of(Container)):
+            found["**"] = element(self.run, value, node)
+        return found
+
+    def _super(self, scope: Ref) -> Value:
+        place: Ref | None = scope
+        while isinstance(place, Scope):
+            receiver = place.fields.get("#self")
+            if receiver is not None:
+                return Value(refs=(Bound(receiver, "#super"),))
+            place = place.outer
+        return Value()
+
+    # By what is called
+
+    def call(
+        self, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
+        """What a call of a value gives, for whatever it may be."""
+        found: Value | None = None
+        for ref in called.refs:
+            result = self._call_ref(ref, called, args, keywords, node)
+            found = result if found is None else join(found, result)
+        if found is not None:
+            return found
+        return self.library.unknown_calls.function(called, [called, *args], keywords, node)
+
+    def _call_ref(
+        self, ref: Ref, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
+        if isinstance(ref, Function):
+            if called.type == "#once":
+                with self.run.under(Guard("main", self.run.reason(node, "only the main process"))):
+                    return self.call_function(ref, args, keywords, node)
+            return self.call_function(ref, args, keywords, node)
+        if isinstance(ref, Class):
+            return self._instance(ref, args, keywords, node)
+        if isinstance(ref, Library):
+            return self._library(ref, args, keywords, node)
+        if isinstance(ref, Bound):
+            return self._bound(ref, args, keywords, node)
+        if isinstance(ref, Instance):
+            return self._instance_called(ref, args, keywords, node)
+        return self.library.unknown_calls.function(called, args, keywords, node)
+
+    def _library(
+        self, ref: Library, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
+        word = is_accelerate(ref.name)
+        if word:
+            self.run.at_model = self.run.at_model or ref.name.startswith("accelerate.")
+            made = accelerate_call(self.run, word, args, keywords, node)
+            if made is not None:
+                return made
+        special = BUILTINS.get(ref.name)
+        if special is not None:
+            made = special(self.engine, args, keywords, node)
+            if made is not None:
+                return made
+        return self.library.call(ref.name, args, keywords, node)
+
+    def _bound(
+        self, ref: Bound, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
+        if isinstance(ref.method, Function):
+            return self.call_function(ref.method, [ref.receiver, *args], keywords, node)
+        receiver = ref.receiver
+        for inner in receiver.refs:
+            if isinstance(inner, Instance) and inner.kind == "accelerator":
+                made = accelerator_method(self.run, inner, ref.method, args, keywords, node)
+                if made is not None:
+                    return made
+            if isinstance(inner, Container):
+                made = container_method(self.engine, receiver, inner, ref.method, args, keywords, node)
+                if made is not None:
+                    return made
+            if isinstance(inner, Bound) and inner.method == "#super":
+                return self._of_super(inner.receiver, ref.method, args, keywords, node)
+            if isinstance(inner, Instance):
+                made = self.special(inner, ref.method, args, node, keywords)
+                if made is not None:
+                    return made
+        return self.library.method(receiver, ref.method, args, keywords, node)
+
+    def _of_super(
+        self, receiver: Value, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
+        for ref in receiver.of(Instance):
+            bases = ref.cls.line_up()[1:] if ref.cls is not None else []
+            for base in bases:
+                if isinstance(base, Class):
+                    value = self.run.read(base, name)
+                    if value is not None and value.of(Function):
+                        return self.call_function(value.of(Function)[0], [receiver, *args], keywords, node)
+        return NONE if name == "__init__" else self.library.method(receiver, name, args, keywords, node)
+
+    def special(
+        self,
+        ref: Ref,
+        name: str,
+        args: Sequence[Value],
+        node: ast.AST,
+        keywords: Mapping[str, Value] | None = None,
+    ) -> Value | None:
+        """A call of a method that a class of the project defines, None where it defines none."""
+        if not isinstance(ref, Instance) or ref.cls is None:
+            return None
+        function = self.engine.attributes.method(ref, name)
+        if function is None:
+            return None
+        return self.call_function(function, [Value(refs=(ref,)), *args], keywords or {}, node)
+
+    # Objects
+
+    def _instance(
+        self, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
+        base, kind = self._library_base(cls)
+        ref = self.run.allocate((node, cls), lambda: Instance(cls, base, kind))
+        ref.loops = self.run.shared_loops()
+        made = Value(refs=(ref,))
+        for one in cls.line_up():
+            if isinstance(one, Class):
+                init = self.run.read(one, "__init__")
+                if init is not None and init.of(Function):
+                    self.call_function(init.of(Function)[0], [made, *args], keywords, node)
+                    break
+        else:
+            self._without_init(ref, cls, args, keywords)
+        return made
+
+    def _without_init(
+        self, ref: Instance, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> None:
+        """A data class, a named tuple, or a class of a library's: its fields are the arguments."""
+        names = [
+            stmt.target.id
+            for stmt in cls.node.body
+            if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name)
+        ]
+        for name, value in [*zip(names, args, strict=False), *keywords.items()]:
+            self.run.store.set(ref, name, value)
+
+    def _library_base(self, cls: Class) -> tuple[str, str]:
+        for one in cls.line_up():
+            if isinstance(one, Library):
+                name = self.run.knowledge.canonical(one.name)
+                row = self.run.knowledge.row(name)
+                if name == MODULE or MODULE in self.run.knowledge.bases(name):
+                    return name, "module"
+                return name, row.kind if row is not None and row.kind else "object"
+        return "", "object"
+
+    def _instance_called(
+        self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
+        if ref.prepared and ref.wrapped is not None:
+            if ref.kind == "module":
+                self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
+            result = self.call(ref.wrapped, args, keywords, node)
+            return result
+        for method in ("__call__", "forward"):
+            function = self.engine.attributes.method(ref, method)
+            if function is not None:
+                result = self.call_function(function, [Value(refs=(ref,)), *args], keywords, node)
+                return (
+                    self._by_rows(ref, result, [*args, *keywords.values()], node)
+                    if ref.kind == "module"
+                    else result
+                )
+        return self.library.object_called(ref, args, keywords, node)
+
+    def _by_rows(self, ref: Instance, result: Value, operands: Sequence[Value], node: ast.AST) -> Value:
+        """A model's result that is not known to be right: assumed to be made row by row."""
+        source = next(
+            (value for value in operands if value.place.kind in (Kind.SHARD, Kind.WIDE, Kind.ROUND)), None
+        )
+        if source is None or result.place.kind is not Kind.OWN or result.refs:
+            return result
+        name = ref.cls.name if ref.cls is not None else ref.type
+        self.run.assume(f"{name} works row by row", node)
+        return Value(Placement(source.place.kind, source.place.degree, True), source.why, type="torch.Tensor")
+
+    # Functions of the project
+
+    def keep_defaults(self, function: Function, args: ast.arguments, scope: Ref) -> None:
+        """Evaluate the defaults of parameters, where the function is defined."""
+        positional = [*args.posonlyargs, *args.args]
+        for arg, default in zip(reversed(positional), reversed(args.defaults), strict=False):
+            function.defaults[arg.arg] = self.engine.evaluate(default, scope)
+        for arg, default_or_none in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+            if default_or_none is not None:
+                function.defaults[arg.arg] = self.engine.evaluate(default_or_none, scope)
+
+    def call_function(
+        self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
+        """Go through a function of the project with these arguments."""
+        depth = sum(1 for called, _ in self.run.calls if called is function.node)
+        if depth >= _MOST_OF_ONE or len(self.run.calls) >= _DEEPEST:
+            text = (
+                f"`{function.name}` calls itself"
+                if depth >= _MOST_OF_ONE
+                else "calls lie too deep in each other"
+            )
+            self.run.leave_unread(text, node)
+            places = [array_of(value) for value in [*args, *keywords.values()]]
+            return (
+                Value()
+                if all(place.is_same for place in places)
+                else Value(own(), self.run.reason(node, text, *args))
+            )
+        key = self._memory_key(function, args, keywords)
+        store, met = self.run.store, self.run.met
+        known = self._memory.get(key) if key is not None else None
+        if known is not None and all(ref.version <= known.clock for ref in known.reads):
+            if store.reads:
+                store.reads[-1].update(known.reads)
+            return known.result
+        clock = store.clock
+        store.reads.append(set())
+        try:
+            result = self._gone_through(function, args, keywords, node)
+        finally:
+            reads = store.reads.pop()
+            if store.reads:
+                store.reads[-1].update(reads)
+        # A container that the call made is another one in each round: what is written to it goes with the round.
+        if key is not None and clock == store.clock and met == self.run.met and not result.of(Container):
+            self._memory[key] = _Known(result, frozenset(reads), clock)
+        return result
+
+    def _memory_key(
+        self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> tuple[object, ...] | None:
+        """What the result of a call depends on beside the objects that it reads, None for a closure."""
+        outer: Ref | None = function.outer
+        while isinstance(outer, Scope):
+            if not outer.is_class:
+                return None
+            outer = outer.outer
+        parts = [_content(value) for value in args]
+        named = [(name, _content(value)) for name, value in keywords.items()]
+        guards = tuple(guard.kind for guard in self.run.guards)
+        key = (function.node, guards, self.run.shared_loops(), tuple(parts), tuple(named))
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
+
+    def _gone_through(
+        self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value:
+        scope = Scope(function.module, function.outer)
+        self._bind_parameters(function, args, keywords, scope)
+        frame = Frame(len(self.run.guards))
+        statements = self.engine.statements
+        statements.frames.append(frame)
+        self.run.calls.append((function.node, node))
+        self.run.modules.append(function.module)
+        once = self._decorated(function, node)
+        try:
+            with self.run.under(once):
+                if isinstance(function.node, ast.Lambda):
+                    return self.engine.evaluate(function.node.body, scope).plain()
+                flow = statements.block(function.node.body, scope)
+                statements.take_back(frame.left)
+        finally:
+            self.run.modules.pop()
+            self.run.calls.pop()
+            statements.frames.pop()
+        if frame.yielded is not None or self._is_generator(function.node):
+            item = frame.yielded or NONE
+            return Value(refs=(Iterable(item, frame.yielded_shared),))
+        return self._result(frame, flow.reached)
+
+    def _decorated(self, function: Function, node: ast.AST) -> Guard | None:
+        if any(value.type == "#once" or _is_once(value) for value in function.decorators):
+            return Guard("main", self.run.reason(node, "only the main process"))
+        return None
+
+    def _result(self, frame: Frame, falls_through: bool) -> Value:
+        found: Value | None = None
+        divergent = next((guard for _, guard in frame.returned if guard is not None), None)
+        returned = [value for value, _ in frame.returned]
+        if falls_through and returned and divergent is not None:
+            returned.append(NONE)
+        for value in returned:
+            found = value if found is None else join(found, value, divergent)
+        return found or NONE
+
+    def _bind_parameters(
+        self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], scope: Scope
+    ) -> None:
+        parameters = function.node.args
+        names = [arg.arg for arg in [*parameters.posonlyargs, *parameters.args]]
+        store = self.run.store
+        for name, value in function.defaults.items():
+            store.set(scope, name, value)
+        for name, value in zip(names, args, strict=False):
+            store.set(scope, name, value.plain())
+        if names and args and args[0].refs and names[0] in ("self", "cls"):
+            store.set(scope, "#self", args[0])
+        more = list(args[len(names) :])
+        known = {*names, *(arg.arg for arg in parameters.kwonlyargs)}
+        rest: dict[str, Value] = {}
+        for name, value in keywords.items():
+            if name in known:
+                store.set(scope, name, value.plain())
+            else:
+                rest[name] = value
+        if parameters.vararg is not None:
+            made = container(self.run, "tuple")
+            for number, value in enumerate(more):
+                put(self.run, made, value, number)
+            store.set(made, "#known", constant(len(more)))
+            store.set(scope, parameters.vararg.arg, Value(refs=(made,), type="tuple"))
+        if parameters.kwarg is not None:
+            named = container(self.run, "dict")
+            for name, value in rest.items():
+                put(self.run, named, value, name)
+            store.set(scope, parameters.kwarg.arg, Value(refs=(named,), type="dict"))
+        spread = keywords.get("**")
+        for name in known - set(list(names)[: len(args)]) - set(keywords):
+            before = scope.fields.get(name)
+            if spread is not None:
+                store.set(scope, name, spread if before is None else join(before, spread))
+            elif before is None:
+                store.set(scope, name, Value())
+
+    def _is_generator(self, node: ast.AST) -> bool:
+        found = self._yields.get(node)
+        if found is None:
+            body = node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else []
+            found = self._yields[node] = any(_yields(stmt) for stmt in body)
+        return found
+
+    def give(self, value: Value, shared: bool = False) -> None:
+        """A generator gives a value; `shared` says that it does so in rounds that are shared out."""
+        if self.engine.statements.frames:
+            frame = self.engine.statements.frames[-1]
+            frame.yielded = value.plain() if frame.yielded is None else join(frame.yielded, value.plain())
+            frame.yielded_shared = frame.yielded_shared or shared or self.run.in_shared_loop()
+
+    # Others
+
+    def entered(self, value: Value, node: ast.AST) -> Value:
+        """What `with value as name` gives for the name."""
+        for ref in value.of(Instance):
+            given = self.special(ref, "__enter__", [], node)
+            if given is not None:
+                return given
+        return value
+
+    def exited(self, value: Value, node: ast.AST) -> None:
+        """The end of `with value`."""
+        for ref in value.of(Instance):
+            self.special(ref, "__exit__", [NONE, NONE, NONE], node)
+
+    def emptied(self, value: Value) -> None:
+        """All elements of a container are taken out."""
+        for ref in value.of(Container):
+            for name in [name for name in ref.fields if name.startswith(("[", "#"))]:
+                self.run.store.set(ref, name, None)
+
+
+def _content(value: Value, depth: int = 0) -> tuple[object, ...]:
+    """A value as a part of a key; containers with what is in them."""
+    inside = [
+        (name, _content(inner, depth + 1))
+        for ref in value.refs
+        if isinstance(ref, Container) and depth < 4
+        for name, inner in ref.fields.items()
+    ]
+    return value.place, value.refs, value.type, value.const, value.optional, tuple(inside)
+
+
+def _yields(node: ast.AST) -> bool:
+    if isinstance(node, ast.Yield | ast.YieldFrom):
+        return True
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        return False
+    return any(_yields(child) for child in ast.iter_child_nodes(node))
+
+
+def _is_once(value: Value) -> bool:
+    return any(
+        isinstance(ref, Bound)
+        and isinstance(ref.method, str)
+        and ref.method in ("on_main_process", "on_local_main_process")
+        for ref in value.refs
+    )

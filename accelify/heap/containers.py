@@ -1,0 +1,221 @@
+"""Lists, tuples, sets and dictionaries: what goes in, what comes out, and what all of it is together."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable as Many
+from dataclasses import replace
+from typing import Any
+
+from accelify.domains.placement import (
+    SAME,
+    SAMPLE,
+    SHARD,
+    UNRELATED,
+    WIDE_ROWS,
+    Kind,
+    Placement,
+    function,
+    linear,
+    own,
+    reduced,
+    same,
+)
+from accelify.heap.run import Run
+from accelify.heap.store import join
+from accelify.heap.values import UNSET, Container, Instance, Iterable, Value, constant
+
+# How far a value is from what the original shows, for the choice among the parts of a text.
+_DISTANCE = (
+    Kind.OWN,
+    Kind.MAIN,
+    Kind.EXTREME,
+    Kind.PARTS,
+    Kind.SHARD,
+    Kind.LINEAR,
+    Kind.CLOCK,
+    Kind.ROUND,
+    Kind.WIDE,
+    Kind.SAMPLE,
+)
+
+
+def container(run: Run, type_: str, site: object = None) -> Container:
+    """An empty list, tuple, set, dictionary or bag, made at a place of the script or in passing."""
+    if site is None:
+        return Container(type_, run.shared_loops())
+    made = run.allocate((site, type_), lambda: Container(type_))
+    made.loops = run.shared_loops()
+    return made
+
+
+def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: str = "") -> None:
+    """Write an element: under a key that is known, or as one of all others.
+
+    `filling` is "rounds" where a call adds one element, "samples" where it adds those of something.
+    """
+    if key is not UNSET and isinstance(key, str | int | bool | float | None):
+        slot = f"[{key!r}]"
+        run.store.set(into, slot, value if value.token == (into, slot) else value.plain())
+        return
+    value = value.plain()
+    before = into.fields.get("[]")
+    guard = next((one for one in run.guards if one.parts_ranks), None)
+    run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
+    if filling:
+        run.store.set(into, "#known", None)
+        if any(loop not in into.loops for loop in run.shared_loops()):
+            by_samples = array_of(value).kind is Kind.SAMPLE or any(
+                loop.samples.kind is Kind.WIDE for loop in run.loops
+            )
+            run.store.set(into, "#fill", constant("samples" if by_samples else filling))
+
+
+def fill_of(ref: Container) -> str:
+    """What filled it in a shared loop that it outlives: rounds, samples, or nothing."""
+    value = ref.fields.get("#fill")
+    return value.const if value is not None and isinstance(value.const, str) else ""
+
+
+def elements(run: Run, value: Value) -> list[Value] | None:
+    """The elements of a container of known length, None where that is not known."""
+    found: list[Value] | None = None
+    for ref in value.of(Container):
+        size = ref.fields.get("#known")
+        if size is None or not isinstance(size.const, int) or found is not None:
+            return None
+        read = [run.read(ref, f"[{number}]") for number in range(size.const)]
+        found = [one for one in read if one is not None]
+        if len(found) != size.const:
+            return None
+    return found
+
+
+def element(run: Run, value: Value, node: ast.AST, key: Any = UNSET) -> Value:
+    """What an element of a value may be."""
+    found: Value | None = None
+    for ref in value.refs:
+        if isinstance(ref, Iterable):
+            found = join(found, ref.item) if found is not None else ref.item
+        if not isinstance(ref, Container):
+            continue
+        if key is not UNSET:
+            exact = run.read(ref, f"[{key!r}]")
+            if exact is None and isinstance(key, int) and key < 0:
+                size = ref.fields.get("#known")
+                if size is not None and isinstance(size.const, int):
+                    exact = run.read(ref, f"[{size.const + key}]")
+            if exact is not None:
+                found = join(found, exact) if found is not None else exact
+                continue
+            other = run.read(ref, "[]")
+            if other is not None and other.token is not None and ref.type == "dict":
+                # What a key begins with.
+                other = replace(other, token=(ref, f"[{key!r}]"))
+            if other is not None:
+                found = join(found, other) if found is not None else other
+            continue
+        for name in list(ref.fields):
+            if name.startswith("["):
+                inner = run.read(ref, name)
+                if inner is not None:
+                    found = inner.plain() if found is None else join(found, inner.plain())
+    if found is not None:
+        return found
+    if value.refs and value.place.is_same:
+        return Value()
+    if value.place.kind is Kind.WIDE and value.place.rows and value.type != "#batch":
+        return value.placed(SAMPLE)
+    return value.placed(function((value.place,), rowwise=True))
+
+
+def array_of(value: Value) -> Placement:
+    """What a value is as a whole: for a container that of all its elements together."""
+    place = value.place
+    for ref in value.refs:
+        if isinstance(ref, Container):
+            fill = fill_of(ref)
+            for name, inner in ref.fields.items():
+                if name.startswith("["):
+                    place = function((place, _together(inner, fill)), rowwise=True)
+    return place
+
+
+def _together(inner: Value, fill: str) -> Placement:
+    place = array_of(inner)
+    if not fill:
+        return WIDE_ROWS if place.kind is Kind.SAMPLE else place
+    if place.kind is Kind.ROUND:
+        return SHARD if place.degree == 0 else own("put together first")
+    if place.kind is Kind.SAMPLE:
+        return SAME if fill else WIDE_ROWS
+    if place.kind is Kind.WIDE:
+        return SAME if (fill == "samples" or place.rows) and place.degree == 0 else UNRELATED
+    if place.is_same or place.kind is Kind.OWN:
+        return place
+    return UNRELATED if place.is_uniform else own("put together first")
+
+
+def reduced_value(value: Value, operation: str, over_rows: bool = True) -> Placement:
+    """A reduction over a value; over a container filled in a shared loop by what each round put in."""
+    for ref in value.of(Container):
+        fill = fill_of(ref)
+        inner = ref.fields.get("[]")
+        if not fill or inner is None:
+            continue
+        place = array_of(inner)
+        if operation == "count" and fill == "rounds":
+            return same(1)
+        if fill == "rounds" and operation in ("sum", "mean"):
+            return _over_rounds(place, operation)
+    if value.of(Container) and operation == "count":
+        return (
+            SAME
+            if all(array_of(value).kind is not kind for kind in (Kind.SHARD, Kind.OWN))
+            else _count(value)
+        )
+    return reduced(array_of(value), operation, over_rows)
+
+
+def _count(value: Value) -> Placement:
+    return linear(1) if array_of(value).kind is Kind.SHARD else array_of(value)
+
+
+def _over_rounds(place: Placement, operation: str) -> Placement:
+    more = int(operation == "sum")
+    if place.phase:
+        return UNRELATED if place.is_uniform else own("put together first")
+    if place.kind in (Kind.SAME, Kind.LINEAR) and place.degree is not None:
+        return (
+            replace(place, degree=place.degree + more)
+            if place.kind is Kind.LINEAR
+            else same(place.degree + more)
+        )
+    if place.kind is Kind.ROUND:
+        return linear(None if place.degree is None else place.degree + more)
+    if place.kind is Kind.WIDE:
+        if place.rows:
+            return SAME if place.degree == 0 else UNRELATED
+        return same(None if place.degree is None else more - place.degree)
+    return place
+
+
+def shown_fields(ref: Instance) -> list[Value]:
+    """What the text of an object of the project shows that has no method for it: the fields of a data class."""
+    node = ref.cls.node if ref.cls is not None else None
+    words = [] if node is None else [ast.unparse(part) for part in [*node.decorator_list, *node.bases]]
+    if not any("dataclass" in word or "NamedTuple" in word for word in words):
+        return []
+    return [value for name, value in ref.fields.items() if not name.startswith("#")]
+
+
+def worst(values: Many[Value]) -> Value:
+    """The value that is furthest from the original's."""
+    found = list(values)
+    return min(found, key=lambda value: _rank(array_of(value)))
+
+
+def _rank(place: Placement) -> int:
+    if place.kind is Kind.SAME:
+        return 100 if place.degree == 0 else 7
+    return _DISTANCE.index(place.kind)

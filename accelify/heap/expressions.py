@@ -1,0 +1,502 @@
+"""Expressions: what each is, from what its parts are."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from accelify.domains.placement import (
+    AFTER,
+    SAMPLE,
+    Kind,
+    Placement,
+    added,
+    function,
+    multiplied,
+    own,
+    reduced,
+)
+from accelify.heap.containers import array_of, container, element, elements, put, shown_fields, worst
+from accelify.heap.values import (
+    COUNTER,
+    MAIN_FLAG,
+    NONE,
+    OTHERS_FLAG,
+    RANK,
+    SOME_FLAG,
+    UNSET,
+    Container,
+    Function,
+    Instance,
+    Ref,
+    Scope,
+    Value,
+    constant,
+)
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+# What is added to a divisor lest it is zero.
+_NEGLIGIBLE = 1e-4
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+}
+_WORDS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+}
+_METHODS = {op: f"__{word}__" for op, word in _WORDS.items()}
+_REFLECTED = {op: f"__r{word}__" for op, word in _WORDS.items()}
+IN_PLACE = {op: f"__i{word}__" for op, word in _WORDS.items()}
+_NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
+TENSOR = "torch.Tensor"
+_OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int"}
+# What one iteration of a loader gives: tensors in a structure that only its use shows.
+BATCH = "#batch"
+
+
+class Expressions:
+    """Evaluates expressions in a scope."""
+
+    def __init__(self, engine: Interpreter) -> None:
+        self.engine = engine
+        self.run = engine.run
+        self._handlers: dict[type[ast.expr], Callable[[Any, Ref], Value]] = {
+            getattr(ast, name[1:]): getattr(self, name)
+            for name in dir(self)
+            if name.startswith("_") and isinstance(getattr(ast, name[1:], None), type)
+        }
+
+    def evaluate(self, node: ast.expr, scope: Ref) -> Value:
+        """What an expression is."""
+        handler = self._handlers.get(type(node))
+        if handler is None:
+            return Value(own(), self.run.reason(node, "an expression that is not read"))
+        return handler(node, scope)
+
+    def all(self, nodes: Sequence[ast.expr], scope: Ref) -> list[Value]:
+        """What several expressions are, starred ones as their elements."""
+        found: list[Value] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                inner = self.evaluate(node.value, scope)
+                known = elements(self.run, inner)
+                found.extend(known if known is not None else [element(self.run, inner, node)])
+            else:
+                found.append(self.evaluate(node, scope))
+        return found
+
+    # Leaves
+
+    def _Constant(self, node: ast.Constant, scope: Ref) -> Value:
+        return NONE if node.value is None else constant(node.value)
+
+    def _Name(self, node: ast.Name, scope: Ref) -> Value:
+        return self.engine.names.read(node.id, scope, node)
+
+    def _Attribute(self, node: ast.Attribute, scope: Ref) -> Value:
+        return self.engine.attributes.read(self.evaluate(node.value, scope), node.attr, node)
+
+    def _Lambda(self, node: ast.Lambda, scope: Ref) -> Value:
+        made = Function(node, self.run.module, scope, "<lambda>")
+        self.engine.calls.keep_defaults(made, node.args, scope)
+        return Value(refs=(made,))
+
+    # Operators
+
+    def _BinOp(self, node: ast.BinOp, scope: Ref) -> Value:
+        return self.operate(node, node.op, self.evaluate(node.left, scope), self.evaluate(node.right, scope))
+
+    def operate(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
+        """The result of a binary operator, or of its assignment form."""
+        for value, other, words in ((left, right, _METHODS), (right, left, _REFLECTED)):
+            for ref in value.of(Instance):
+                given = self.engine.calls.special(ref, words.get(type(op), ""), [other], node)
+                if given is not None:
+                    return given
+        if isinstance(op, ast.Add) and (left.of(Container) or right.of(Container)):
+            return self._concatenated(node, left, right)
+        if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
+            return self.text(node, [left, *(elements(self.run, right) or [right])])
+        left_place, right_place = array_of(left), array_of(right)
+        if isinstance(op, ast.Add | ast.Sub):
+            place = _plus(op, left, right)
+        elif isinstance(op, ast.Mult):
+            place = multiplied(left_place, right_place)
+        elif isinstance(op, ast.Div):
+            place = multiplied(left_place, right_place, -1)
+        elif isinstance(op, ast.MatMult):
+            place = function((left_place, right_place), rowwise=not right_place.rows)
+        else:
+            place = function((left_place, right_place), rowwise=True)
+        type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
+        made = self.run.made(node, place, left, right, type_=_OF_RESULTS.get(type_, type_))
+        fold = _NUMBERS.get(type(op))
+        if fold and place.is_same and _is_number(left.const) and _is_number(right.const):
+            return Value(made.place, made.why, type=made.type, const=fold(left.const, right.const))
+        return _with_token(made, op, left, right)
+
+    def _concatenated(self, node: ast.AST, left: Value, right: Value) -> Value:
+        parts = [*left.of(Container), *right.of(Container)]
+        made = container(self.run, parts[0].type, node)
+        for value in (left, right):
+            put(self.run, made, element(self.run, value, node), filling="samples")
+        return Value(refs=(made,), type=parts[0].type)
+
+    def _UnaryOp(self, node: ast.UnaryOp, scope: Ref) -> Value:
+        value = self.evaluate(node.operand, scope)
+        if isinstance(node.op, ast.Not):
+            if value.type in (MAIN_FLAG, OTHERS_FLAG):
+                return Value(
+                    value.place, value.why, type=OTHERS_FLAG if value.type == MAIN_FLAG else MAIN_FLAG
+                )
+            if value.const is not UNSET:
+                return constant(not value.const)
+            return self.run.made(node, function((array_of(value),)), value, type_="builtins.bool")
+        if isinstance(node.op, ast.USub) and _is_number(value.const):
+            return constant(-value.const)
+        place = function((array_of(value),), rowwise=True, linearly=not isinstance(node.op, ast.Invert))
+        return self.run.made(node, place, value, type_=value.type)
+
+    def _BoolOp(self, node: ast.BoolOp, scope: Ref) -> Value:
+        values: list[Value] = []
+        guards = 0
+        for part in node.values:
+            value = self.evaluate(part, scope)
+            if value.const is not UNSET and not value.refs:
+                if bool(value.const) == isinstance(node.op, ast.Or):
+                    # Nothing after it is evaluated.
+                    values.append(value)
+                    break
+                continue
+            values.append(value)
+            guard = self.engine.guard(value, part, taken=isinstance(node.op, ast.And))
+            if guard is not None:
+                self.run.guards.append(guard)
+                guards += 1
+        del self.run.guards[len(self.run.guards) - guards :]
+        if not values:
+            return constant(isinstance(node.op, ast.And))
+        if len(values) == 1:
+            return values[0]
+        flags = {value.type for value in values} & {MAIN_FLAG, OTHERS_FLAG}
+        rest = [value for value in values if value.type not in (MAIN_FLAG, OTHERS_FLAG)]
+        if flags == {MAIN_FLAG} and isinstance(node.op, ast.And) and all(v.place.is_uniform for v in rest):
+            return Value(own(), self.run.reason(node, "only the main process"), type=MAIN_FLAG)
+        if flags == {MAIN_FLAG} and isinstance(node.op, ast.Or) and all(v.place.is_uniform for v in rest):
+            return Value(own(), self.run.reason(node, "not on every rank"), type=SOME_FLAG)
+        refs = tuple(dict.fromkeys(ref for value in values for ref in value.refs))
+        made = self.run.made(node, function(array_of(value) for value in values), *values)
+        return Value(made.place, made.why, refs, next((v.type for v in values if v.type), ""))
+
+    def _Compare(self, node: ast.Compare, scope: Ref) -> Value:
+        values = [self.evaluate(part, scope) for part in (node.left, *node.comparators)]
+        if len(values) == 2:
+            left, right = values
+            flag = _rank_flag(node.ops[0], left, right)
+            if flag:
+                return Value(own(), self.run.reason(node, f"`{self.run.segment(node)}`"), type=flag)
+            both = left.const is not UNSET and right.const is not UNSET
+            if both:
+                try:
+                    return constant(_COMPARED[type(node.ops[0])](left.const, right.const))
+                except TypeError:
+                    pass
+            if isinstance(node.ops[0], ast.Is | ast.IsNot) and right.const is None and not left.optional:
+                # What was computed from a batch is there.
+                if left.const is UNSET and (left.refs or not left.place.is_uniform):
+                    return constant(isinstance(node.ops[0], ast.IsNot))
+            if isinstance(node.ops[0], ast.Is | ast.IsNot):
+                # A share that is there on some ranks alone would be of no known relation to the original.
+                uniform = left.place.is_uniform or left.place.kind in (Kind.SHARD, Kind.LINEAR)
+                return Value(type="builtins.bool") if uniform else self._of(node, values)
+            if isinstance(node.ops[0], ast.In | ast.NotIn):
+                values = [left, element(self.run, right, node)]
+        return self._of(node, values)
+
+    def _of(self, node: ast.AST, values: list[Value]) -> Value:
+        place = function((array_of(value) for value in values), rowwise=True)
+        type_ = next((v.type for v in values if v.type.startswith(("torch", "numpy", "#"))), "builtins.bool")
+        return self.run.made(node, place, *values, type_=TENSOR if type_ == BATCH else type_)
+
+    def _IfExp(self, node: ast.IfExp, scope: Ref) -> Value:
+        return self.engine.choose(
+            node, lambda: self.evaluate(node.body, scope), lambda: self.evaluate(node.orelse, scope), scope
+        )
+
+    # Texts
+
+    def _JoinedStr(self, node: ast.JoinedStr, scope: Ref) -> Value:
+        parts = [self.evaluate(v.value, scope) for v in node.values if isinstance(v, ast.FormattedValue)]
+        return self.text(node, parts)
+
+    def _FormattedValue(self, node: ast.FormattedValue, scope: Ref) -> Value:
+        return self.evaluate(node.value, scope)
+
+    def text(self, node: ast.AST, parts: Sequence[Value]) -> Value:
+        """A text that shows values: what the furthest of them from the original's is."""
+        parts = [inner for part in parts for inner in self._texts(part, node)]
+        if not parts:
+            return Value(type="builtins.str")
+        furthest = worst(parts)
+        return Value(array_of(furthest), furthest.why, type="builtins.str")
+
+    def _texts(self, value: Value, node: ast.AST) -> list[Value]:
+        """What the text of a value shows: of an object what its own method gives."""
+        found = [value]
+        for ref in value.of(Instance):
+            for method in ("__format__", "__str__", "__repr__"):
+                function_ = self.engine.attributes.method(ref, method)
+                if function_ is not None:
+                    args = [Value(refs=(ref,)), *([Value()] if method == "__format__" else [])]
+                    found.append(self.engine.calls.call_function(function_, args, {}, node))
+                    break
+            else:
+                found += shown_fields(ref)
+        return found
+
+    # Containers
+
+    def _Tuple(self, node: ast.Tuple, scope: Ref) -> Value:
+        return self._display(node, scope, "tuple")
+
+    def _List(self, node: ast.List, scope: Ref) -> Value:
+        return self._display(node, scope, "list")
+
+    def _Set(self, node: ast.Set, scope: Ref) -> Value:
+        return self._display(node, scope, "set")
+
+    def _display(self, node: ast.Tuple | ast.List | ast.Set, scope: Ref, type_: str) -> Value:
+        values = self.all(node.elts, scope)
+        made = container(self.run, type_, node)
+        known = not any(isinstance(part, ast.Starred) for part in node.elts)
+        for number, value in enumerate(values):
+            put(self.run, made, value, number if known else UNSET)
+        self.run.store.set(made, "#known", constant(len(values)) if known else None)
+        return Value(refs=(made,), type=type_)
+
+    def _Dict(self, node: ast.Dict, scope: Ref) -> Value:
+        parts = [(key, self.evaluate(part, scope)) for key, part in zip(node.keys, node.values, strict=True)]
+        made = container(self.run, "dict", node)
+        for key, value in parts:
+            if key is None:
+                put(self.run, made, element(self.run, value, node))
+                for name, inner in [item for ref in value.of(Container) for item in ref.fields.items()]:
+                    if name.startswith("["):
+                        self.run.store.set(made, name, inner)
+            else:
+                put(self.run, made, value, self.evaluate(key, scope).const)
+        return Value(refs=(made,), type="dict")
+
+    def _ListComp(self, node: ast.ListComp, scope: Ref) -> Value:
+        return self._comprehension(node, node.elt, scope, "list")
+
+    def _SetComp(self, node: ast.SetComp, scope: Ref) -> Value:
+        return self._comprehension(node, node.elt, scope, "set")
+
+    def _GeneratorExp(self, node: ast.GeneratorExp, scope: Ref) -> Value:
+        return self._comprehension(node, node.elt, scope, "generator")
+
+    def _DictComp(self, node: ast.DictComp, scope: Ref) -> Value:
+        return self._comprehension(node, node.value, scope, "dict", node.key)
+
+    def _comprehension(
+        self, node: Any, elt: ast.expr, scope: Ref, type_: str, key: ast.expr | None = None
+    ) -> Value:
+        inner = Scope(self.run.module, scope)
+        made = container(self.run, type_, node)
+
+        def body(number: int) -> None:
+            if number < len(node.generators):
+                part = node.generators[number]
+                over = self.engine.iteration.over(
+                    self.evaluate(part.iter, inner if number else scope), part.iter
+                )
+
+                def once(item: Value) -> None:
+                    self.engine.statements.bind(part.target, item, inner)
+                    guards = 0
+                    for test in part.ifs:
+                        guard = self.engine.guard(self.evaluate(test, inner), test)
+                        if guard is not None:
+                            self.run.guards.append(guard)
+                            guards += 1
+                    body(number + 1)
+                    del self.run.guards[len(self.run.guards) - guards :]
+
+                self.engine.loops.go(part.iter, over, once)
+            else:
+                if key is not None:
+                    self.evaluate(key, inner)
+                put(self.run, made, self.evaluate(elt, inner), filling="rounds")
+
+        body(0)
+        return Value(refs=(made,), type=type_)
+
+    # Elements
+
+    def _Subscript(self, node: ast.Subscript, scope: Ref) -> Value:
+        base = self.evaluate(node.value, scope)
+        return self.index(node, base, node.slice, scope)
+
+    def index(self, node: ast.AST, base: Value, at: ast.expr, scope: Ref) -> Value:
+        """An element, or a part of rows."""
+        key = Value() if isinstance(at, ast.Slice) else self.evaluate(at, scope)
+        if isinstance(at, ast.Slice):
+            for bound in (at.lower, at.upper, at.step):
+                if bound is not None:
+                    self.evaluate(bound, scope)
+        if base.of(Container):
+            if isinstance(at, ast.Slice):
+                return base.plain()
+            found = element(self.run, base, node, key.const)
+            if key.place.is_same or key.place.kind is Kind.SAME:
+                return found
+            place = function((found.place, key.place))
+            return Value(
+                place,
+                self.run.reason(node, f"`{self.run.segment(node)}`", key, found),
+                found.refs,
+                found.type,
+            )
+        if base.type == "#shape":
+            return self._size(node, base, key.const)
+        if base.type == BATCH and not base.place.is_same:
+            return Value(base.place, base.why, type=BATCH)
+        for ref in base.refs:
+            given = self.engine.calls.special(ref, "__getitem__", [key], node)
+            if given is not None:
+                return given
+        return self._part(node, base, key, at)
+
+    def _size(self, node: ast.AST, base: Value, axis: Any) -> Value:
+        if axis == 0 or not isinstance(axis, int):
+            place = reduced(base.place, "count")
+            return self.run.made(
+                node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples"
+            )
+        return Value(type="builtins.int")
+
+    def _part(self, node: ast.AST, base: Value, key: Value, at: ast.expr) -> Value:
+        parts = [*(at.elts if isinstance(at, ast.Tuple) else [at])]
+        whole = isinstance(parts[0], ast.Slice) and parts[0].lower is None and parts[0].upper is None
+        first = key if not isinstance(at, ast.Tuple) else element(self.run, key, node, 0)
+        place = function((base.place, *([] if isinstance(at, ast.Tuple) else [key.place])), rowwise=whole)
+        if base.place.kind is Kind.WIDE and base.place.rows and first.place.kind is Kind.SAMPLE:
+            place = SAMPLE
+        if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
+            place = own("gathered first")
+        if base.place.kind is Kind.ROUND:
+            rows = base.place.rows and (whole or not _is_index(at))
+            place = replace(base.place, rows=rows, even=False)
+        return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)
+
+    def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
+        for part in (node.lower, node.upper, node.step):
+            if part is not None:
+                self.evaluate(part, scope)
+        return Value()
+
+    def _Starred(self, node: ast.Starred, scope: Ref) -> Value:
+        return self.evaluate(node.value, scope)
+
+    def _NamedExpr(self, node: ast.NamedExpr, scope: Ref) -> Value:
+        value = self.evaluate(node.value, scope)
+        self.engine.statements.bind(node.target, value, scope)
+        return value
+
+    def _Await(self, node: ast.Await, scope: Ref) -> Value:
+        return self.evaluate(node.value, scope)
+
+    def _Yield(self, node: ast.Yield, scope: Ref) -> Value:
+        value = NONE if node.value is None else self.evaluate(node.value, scope)
+        self.engine.calls.give(value)
+        return Value()
+
+    def _YieldFrom(self, node: ast.YieldFrom, scope: Ref) -> Value:
+        over = self.engine.iteration.over(self.evaluate(node.value, scope), node)
+        self.engine.calls.give(over.item, shared=over.shared)
+        return Value()
+
+    def _Call(self, node: ast.Call, scope: Ref) -> Value:
+        return self.engine.calls.call_node(node, scope)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_index(at: ast.expr) -> bool:
+    return isinstance(at, ast.Constant | ast.UnaryOp) or (
+        isinstance(at, ast.Tuple) and isinstance(at.elts[0], ast.Constant)
+    )
+
+
+def _rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
+    """What a comparison of a rank with a number says: the main process, the others, or nothing."""
+    rank, other = (left, right) if left.type == RANK else (right, left)
+    if rank.type != RANK or isinstance(other.const, bool) or other.const not in (0, 1, -1):
+        return ""
+    if other.const == 1:
+        return {ast.Lt: MAIN_FLAG, ast.GtE: OTHERS_FLAG}.get(type(op), "") if rank is left else ""
+    if isinstance(op, ast.LtE) and other.const == 0 and rank is left:
+        return MAIN_FLAG
+    if isinstance(op, ast.Eq):
+        return MAIN_FLAG if other.const == 0 else ""
+    if isinstance(op, ast.NotEq | ast.Gt) and other.const == 0:
+        return OTHERS_FLAG
+    return ""
+
+
+def _plus(op: ast.operator, left: Value, right: Value) -> Placement:
+    """The placement of a sum; a constant may be nothing, next to nothing, or one more round of a counter."""
+    for one, other in ((left, right), (right, left)):
+        if not _is_number(other.const) or (isinstance(op, ast.Sub) and other is left):
+            continue
+        if other.const == 1 and one.type == COUNTER and isinstance(op, ast.Add):
+            return replace(one.place, phase=AFTER if one.place.phase else "")
+        if abs(other.const) <= _NEGLIGIBLE:
+            return array_of(one)
+    return added(array_of(left), array_of(right))
+
+
+def _with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Value:
+    """A sum remembers the slot that it adds to."""
+    if isinstance(op, ast.Add | ast.Sub):
+        base, more = (left, right) if left.token is not None else (right, left)
+        if (
+            base.token is not None
+            and more.token != base.token
+            and not (isinstance(op, ast.Sub) and base is right)
+        ):
+            step = array_of(more)
+            delta = step if base.delta is None else added(base.delta, step)
+            # A running total, with what this round adds.
+            place = replace(base.place, phase=AFTER) if base.place.phase else made.place
+            return Value(place, made.why, made.refs, made.type, UNSET, base.token, delta)
+    return made

@@ -1,0 +1,88 @@
+"""The abstract interpreter: its parts, and what they share."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from functools import reduce
+from pathlib import Path
+
+from accelify.domains.placement import Kind
+from accelify.heap.calls import Calls
+from accelify.heap.expressions import Expressions
+from accelify.heap.iteration import Iteration
+from accelify.heap.loops import Loops
+from accelify.heap.modules import Modules
+from accelify.heap.names import Attributes, Names
+from accelify.heap.run import Run
+from accelify.heap.statements import Statements
+from accelify.heap.store import join
+from accelify.heap.values import MAIN_FLAG, OTHERS_FLAG, SOME_FLAG, UNSET, Guard, Ref, Value
+from accelify.knowledge import Knowledge
+
+
+class Interpreter:
+    """Goes through a script and the modules that it reaches, with abstract values.
+
+    Args:
+        path: where the script lies; None for one that imports nothing of a project.
+        knowledge: the tables of what library functions do.
+        read: gives the text of a file in place of the disk's, None for a file that cannot be read.
+    """
+
+    def __init__(
+        self, path: Path | None, knowledge: Knowledge, read: Callable[[Path], str | None] | None = None
+    ) -> None:
+        self.run = Run(knowledge)
+        self.modules = Modules(self, path, read)
+        self.names = Names(self)
+        self.attributes = Attributes(self)
+        self.iteration = Iteration(self)
+        self.expressions = Expressions(self)
+        self.statements = Statements(self)
+        self.loops = Loops(self)
+        self.calls = Calls(self)
+
+    def start(self, text: str) -> Run:
+        """Go through the script as `python script.py` does; what was met stands in the run."""
+        self.modules.start(text)
+        return self.run
+
+    def evaluate(self, node: ast.expr, scope: Ref) -> Value:
+        """What an expression is."""
+        return self.expressions.evaluate(node, scope)
+
+    def guard(self, test: Value, node: ast.AST, taken: bool = True) -> Guard | None:
+        """What code stands under that a condition leads to, None where all ranks go the same way."""
+        if test.type in (MAIN_FLAG, OTHERS_FLAG):
+            assert test.why is not None
+            return Guard("main" if (test.type == MAIN_FLAG) == taken else "others", test.why)
+        if test.type == SOME_FLAG:
+            return Guard("some" if taken else "others", test.why) if test.why is not None else None
+        if test.place.kind is Kind.SAME and test.place.degree != 0 and self.run.in_shared_loop():
+            text = f"`{self.run.segment(node)}`"
+            return Guard("counted", self.run.reason(node, text, test))
+        if test.place.is_uniform or any(guard.kind == "main" for guard in self.run.guards):
+            return None
+        text = f"`{self.run.segment(node)}` can be true on one rank only"
+        return Guard("divergent", self.run.reason(node, text, test), test.place)
+
+    def choose(
+        self, node: ast.IfExp, one: Callable[[], Value], other: Callable[[], Value], scope: Ref
+    ) -> Value:
+        """A conditional expression."""
+        test = self.evaluate(node.test, scope)
+        if test.const is not UNSET and not test.refs:
+            return one() if test.const else other()
+        guard = self.guard(test, node.test)
+        with self.run.under(guard):
+            left = one()
+        with self.run.under(self.guard(test, node.test, taken=False)):
+            right = other()
+        found = join(left, right, guard)
+        assert found is not None
+        return found
+
+    def together(self, values: Sequence[Value]) -> Value:
+        """A value that is one of several."""
+        return reduce(lambda left, right: join(left, right) or left, values)

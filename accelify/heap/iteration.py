@@ -1,0 +1,193 @@
+"""What a loop goes over."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from accelify.domains.placement import (
+    AFTER,
+    BEFORE,
+    ROUND_ROWS,
+    SAME,
+    SAMPLE,
+    SHARD,
+    UNRELATED,
+    Kind,
+    Placement,
+    reduced,
+    same,
+)
+from accelify.domains.reasons import Reason
+from accelify.heap.containers import array_of, container, element, elements, fill_of, put
+from accelify.heap.values import COUNTER, Class, Container, Instance, Iterable, Value, constant
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+BATCH = "#batch"
+
+
+class Iteration:
+    """Finds what the elements of a value are, and whether the rounds over it are shared out."""
+
+    def __init__(self, engine: Interpreter) -> None:
+        self.engine = engine
+        self.run = engine.run
+
+    def over(self, value: Value, node: ast.AST) -> Iterable:
+        """A value as what a loop goes over."""
+        for ref in value.refs:
+            if isinstance(ref, Iterable):
+                return ref
+            if isinstance(ref, Instance):
+                return self._over_instance(ref, value, node)
+            if isinstance(ref, Container):
+                return self._over_container(ref, value, node)
+            if isinstance(ref, Class):
+                return Iterable(Value(), shared=False)
+        place = value.place
+        if place.rows and place.kind in (Kind.WIDE, Kind.SHARD, Kind.ROUND) and value.type != BATCH:
+            return self._by_samples(place, value, node)
+        rounds = SAME if place.kind is Kind.SAME or value.type == BATCH else place
+        return Iterable(element(self.run, value, node), shared=False, rounds=rounds)
+
+    def _by_samples(self, place: Placement, value: Value, node: ast.AST) -> Iterable:
+        """Rows, one by one."""
+        why = value.why or self.run.reason(node, f"the rows of `{self.run.segment(node)}`")
+        item = Value(SAMPLE if place.kind is Kind.WIDE else place, why, type=value.type)
+        return Iterable(item, shared=False, rounds=reduced(place, "count"), samples=place)
+
+    def _over_container(self, ref: Container, value: Value, node: ast.AST) -> Iterable:
+        fill = fill_of(ref)
+        item = element(self.run, value, node)
+        if fill:
+            return Iterable(item, shared=True, rounds=same(1) if fill == "rounds" else array_of(value))
+        known = elements(self.run, value)
+        if ref.type == "dict":
+            return Iterable(Value(type="builtins.str"), shared=False)
+        return Iterable(item, shared=False, elements=tuple(known or ()))
+
+    def _over_instance(self, ref: Instance, value: Value, node: ast.AST) -> Iterable:
+        if ref.kind == "loader":
+            return self.over_loader(ref, node)
+        for method in ("__iter__", "__getitem__"):
+            function = self.engine.attributes.method(ref, method)
+            if function is not None:
+                args = [Value(refs=(ref,)), *([Value()] if method == "__getitem__" else [])]
+                given = self.engine.calls.call_function(function, args, {}, node)
+                if method == "__getitem__":
+                    return Iterable(given, shared=False)
+                if given.refs and ref not in given.refs:
+                    return self.over(given, node)
+                step = self.engine.attributes.method(ref, "__next__")
+                if step is not None:
+                    return Iterable(self.engine.calls.call_function(step, args, {}, node), shared=False)
+        wrapped = self.run.read(ref, "#over")
+        if wrapped is not None:
+            return self.over(wrapped, node)
+        return Iterable(Value(value.place, value.why), shared=False)
+
+    def over_loader(self, ref: Instance, node: ast.AST) -> Iterable:
+        """A loader: what one batch is to a rank."""
+        if not ref.prepared:
+            found = Iterable(Value(type=BATCH), shared=False)
+            found.whole = self.run.reason(
+                node, f"every process goes through all of `{self.run.segment(node)}`, which is not prepared"
+            )
+            return found
+        data = self._differing(ref)
+        if data is not None:
+            why = self.run.reason(
+                node, f"the ranks share out `{self.run.segment(node)}`, whose data differ between them", data
+            )
+            return Iterable(
+                Value(data.place, why, type=BATCH),
+                shared=not self.run.split,
+                rounds=same(int(not self.run.split)),
+            )
+        if self.run.split:
+            why = self.run.reason(node, f"this rank's share of each batch of `{self.run.segment(node)}`")
+            return Iterable(Value(SHARD, why, type=BATCH), shared=False)
+        why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`")
+        return Iterable(Value(ROUND_ROWS, why, type=BATCH), shared=True, rounds=same(1))
+
+    def _differing(self, ref: Instance) -> Value | None:
+        """A prepared loader's data where they are others on each rank."""
+        data = (
+            self.run.read(ref.wrapped.refs[0], "#data")
+            if ref.wrapped is not None and ref.wrapped.refs
+            else None
+        )
+        if data is None or data.place.kind is Kind.OWN:
+            return data
+        for one in data.of(Instance):
+            get = self.engine.attributes.method(one, "__getitem__")
+            if get is not None:
+                with self.run.quiet():
+                    item = self.engine.calls.call_function(
+                        get, [Value(refs=(one,)), Value(type="builtins.int")], {}, get.node
+                    )
+                if array_of(item).kind is Kind.OWN:
+                    return item.placed(array_of(item))
+        return None
+
+    def enumerated(self, value: Value, first: Value, node: ast.AST) -> Iterable:
+        """`enumerate`: the counter of a loop whose rounds are shared out counts those of one rank."""
+        inner = self.over(value, node)
+        counter = Value(type="builtins.int")
+        if inner.shared:
+            counter = self._counter(first, self.run.reason(node, "counts the rounds of each process"))
+        if inner.samples.kind is Kind.WIDE:
+            counter = Value(SAMPLE, inner.item.why, type="builtins.int")
+        found = Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds, (), inner.samples)
+        found.whole = inner.whole
+        return found
+
+    def _counter(self, first: Value, why: Reason) -> Value:
+        """A number of rounds, before the one that is gone through now where it begins with 0."""
+        if first.const not in (0, 1):
+            return Value(UNRELATED, why, type="builtins.int")
+        if first.const == 0:
+            return Value(replace(same(1), phase=BEFORE), why, type=COUNTER)
+        return Value(replace(same(1), phase=AFTER), why, type="builtins.int")
+
+    def zipped(self, values: Sequence[Value], node: ast.AST) -> Iterable:
+        """`zip`: shared out where one of them is."""
+        parts = [self.over(value, node) for value in values]
+        shared = next((part for part in parts if part.shared), None)
+        samples = next((part for part in parts if not part.samples.is_same), None)
+        rounds = shared.rounds if shared else samples.rounds if samples else SAME
+        rows = samples.samples if samples else SAME
+        found = Iterable(self._pair([part.item for part in parts]), shared is not None, rounds, (), rows)
+        found.whole = next((part.whole for part in parts if part.whole is not None), None)
+        return found
+
+    def counted(self, args: Sequence[Value], node: ast.AST) -> Iterable:
+        """`range`: as many rounds as its bound says."""
+        bounds = [array_of(value) for value in args]
+        bound = next((place for place in bounds if not place.is_same), SAME)
+        value = next((value for value in args if not array_of(value).is_same), Value())
+        if bound.kind is Kind.SAME and bound.degree == 1:
+            why = self.run.reason(node, "counts the rounds of each process", value)
+            first = args[0] if len(args) > 1 else constant(0)
+            return Iterable(self._counter(first, why), shared=True, rounds=bound)
+        if bound.kind in (Kind.WIDE, Kind.ROUND) or (bound.kind is Kind.LINEAR and bound.degree == 1):
+            # A count of samples: the loop goes over rows by their number.
+            kind = Kind.SHARD if bound.kind is Kind.LINEAR else bound.kind
+            item = Value(SAMPLE if kind is Kind.WIDE else bound, value.why, type="builtins.int")
+            return Iterable(item, shared=False, rounds=bound, samples=Placement(kind, rows=True))
+        item = Value(bound if bound.kind is Kind.SAME else SAME, value.why, type="builtins.int")
+        return Iterable(item, shared=False, rounds=bound)
+
+    def _pair(self, values: Sequence[Value]) -> Value:
+        made = container(self.run, "tuple")
+        for number, value in enumerate(values):
+            put(self.run, made, value, number)
+        self.run.store.set(made, "#known", constant(len(values)))
+        return Value(refs=(made,), type="tuple")
+
+
+__all__ = ["BATCH", "Iteration", "Placement"]

@@ -1,0 +1,191 @@
+"""Loops: gone through until what stands in each slot at their head is known."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from accelify.domains.placement import BEFORE, Kind, accumulated, added, carried, settled
+from accelify.heap.containers import array_of
+from accelify.heap.run import Loop
+from accelify.heap.store import Written, join
+from accelify.heap.values import (
+    COUNTER,
+    UNSET,
+    Container,
+    Flow,
+    Guard,
+    Instance,
+    Iterable,
+    Key,
+    Value,
+    constant,
+    is_zero,
+)
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+_MOST_PASSES = 4
+
+
+class Loops:
+    """Goes through loops until what stands in each slot at their head is known."""
+
+    def __init__(self, engine: Interpreter) -> None:
+        self.engine = engine
+        self.run = engine.run
+
+    def go(self, node: ast.AST, over: Iterable, once: Callable[[Value], Flow | None]) -> Flow:
+        """Go through a loop: quietly until its head is stable, then once more for what is met."""
+        run, statements = self.run, self.engine.statements
+        guard = None
+        if not over.rounds.is_uniform:
+            text = f"`{run.segment(node)}` has other rounds on other ranks"
+            guard = Guard("divergent", run.reason(node, text, over.item), over.rounds)
+        head: dict[Key, Value | None] = {}
+        flow: Flow = Flow()
+        written: Written = {}
+        deltas: dict[Key, Value | None] = {}
+        with run.loop(node, over.shared, over.samples) as loop:
+            loop.whole = over.whole
+            loop.parted = over.shared or array_of(over.item).kind is Kind.SHARD
+            for number in range(_MOST_PASSES):
+                events = len(run.events)
+                run.store.begin(of_round=False)
+                for key, value in head.items():
+                    run.store.set(key[0], key[1], value)
+                run.store.begin(of_round=True, shared=loop.shared)
+                statements.rounds.append([])
+                with run.under(guard):
+                    flow = once(over.item) or Flow()
+                statements.take_back(statements.rounds.pop())
+                written = run.store.undo()
+                run.store.undo()
+                deltas = {key: self._head(key, value, loop, node) for key, value in written.items()}
+                changed = {
+                    key: value
+                    for key, value in deltas.items()
+                    if _differs(value, head.get(key, key[0].fields.get(key[1])))
+                }
+                if not changed or number == _MOST_PASSES - 1:
+                    break
+                head.update(changed)
+                del run.events[events:]
+        self._leave(node, flow, loop)
+        for key, value in head.items():
+            if key not in written:
+                # Written by the first rounds alone.
+                run.store.set(
+                    key[0], key[1], value if value is None else replace(value, place=settled(value.place))
+                )
+        for key, value in written.items():
+            run.store.set(key[0], key[1], self._after(key, value, deltas[key], loop))
+        return Flow(True, {kind: guard for kind, guard in flow.exits.items() if kind == "return"})
+
+    def _head(self, key: Key, value: Value | None, loop: Loop, node: ast.AST) -> Value | None:
+        """What a slot holds at the head of a round, after those before it."""
+        owner, name = key
+        before = self.run.read(owner, name)
+        if name == "#known" and value != before:
+            return None
+        if value is None or name.startswith("#"):
+            return value if value is not None else before
+        if value.token == key:
+            if value.delta is None:
+                return before
+            return self._accumulated(before, value, loop, node)
+        if name == "[]" or (isinstance(owner, Container | Instance) and loop.number in owner.loops):
+            # One of many elements, not one that a round puts in place of another; or of an object of this round.
+            return value.plain() if before is None else join(before, value.plain())
+        if before is None:
+            before = value.plain()
+        found = join(before, value.plain())
+        alike = before.const is not UNSET and before.const == value.const
+        if (
+            loop.shared
+            and not alike
+            and found is not None
+            and not found.refs
+            and value.place.kind is not Kind.OWN
+        ):
+            place = carried(before.place, value.place)
+            name = key[1] if key[1].isidentifier() else "it"
+            return found.placed(place, self.run.reason(node, f"`{name}` as the round before left it", value))
+        return found
+
+    def _after(self, key: Key, value: Value | None, head: Value | None, loop: Loop) -> Value | None:
+        """What a slot holds after the loop: a total, or what the last round wrote."""
+        if value is None:
+            return None
+        if value.token == key:
+            found = head if head is not None else value
+            phase = "" if loop.shared and value.delta is not None else found.place.phase
+            return replace(found, place=replace(found.place, phase=phase))
+        if not loop.shared or not value.place.phase or value.type == COUNTER:
+            return value.plain()
+        # What was added to another slot's total is not known to be what that total got.
+        place = replace(value.place, phase=BEFORE) if value.delta is not None else value.place
+        return replace(value.plain(), place=settled(place))
+
+    def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
+        assert value.delta is not None
+        base = before if before is not None else _NOTHING
+        place = accumulated(None if is_zero(base) else base.place, value.delta, loop.shared, loop.samples)
+        if loop.shared and place.kind in (Kind.SAME, Kind.LINEAR):
+            place = replace(place, phase=BEFORE)
+        if place.is_same and value.delta.is_same:
+            return Value(
+                place,
+                None,
+                base.refs,
+                value.type,
+                UNSET,
+                base.token,
+                _plus(base, accumulated(None, value.delta, loop.shared, loop.samples)),
+            )
+        name = value.token[1] if value.token else ""
+        over = self.run.segment(node)
+        text = f"`{name}` adds up over `{over}`" if name.isidentifier() else f"adds up over `{over}`"
+        why = self.run.reason(node, text, value)
+        return Value(
+            place,
+            why,
+            base.refs,
+            value.type,
+            UNSET,
+            base.token,
+            _plus(base, accumulated(None, value.delta, loop.shared, loop.samples)),
+        )
+
+    def _leave(self, node: ast.AST, flow: Flow, loop: Loop) -> None:
+        """A loop in which ranks meet, and which some of them may leave before the others."""
+        for kind in ("break", "return"):
+            guard = flow.exits.get(kind)
+            if guard is not None and guard.parts_ranks and loop.meets:
+                self.run.meet("leave", node, kind, guards=[guard])
+
+
+_NOTHING = constant(0)
+
+
+def _plus(base: Value, delta: Any) -> Any:
+    if base.token is None:
+        return None
+    return delta if base.delta is None else added(base.delta, delta)
+
+
+def _differs(one: Value | None, other: Value | None) -> bool:
+    if one is None or other is None:
+        return one is not other
+    return (one.place, set(one.refs), one.const if _plain(one.const) else None) != (
+        other.place,
+        set(other.refs),
+        other.const if _plain(other.const) else None,
+    )
+
+
+def _plain(value: Any) -> bool:
+    return value is UNSET or isinstance(value, str | int | float | bool | None)

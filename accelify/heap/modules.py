@@ -1,0 +1,171 @@
+"""Modules: found as `Program` finds them, run when something of them is first asked for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
+from accelify.heap.values import Library, ModuleRef, Ref, Value
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+_LARGEST = 1_000_000
+
+
+class Modules:
+    """The script and the modules of its project that something of it reaches."""
+
+    def __init__(
+        self, engine: Interpreter, path: Path | None, read: Callable[[Path], str | None] | None
+    ) -> None:
+        self.engine = engine
+        self.run = engine.run
+        self.path = path
+        self._read = read or text_of
+        self._roots: list[Path] = []
+        self._known: dict[Path, ModuleRef] = {}
+        self._places: dict[str, Path | None] = {}
+
+    def start(self, text: str) -> None:
+        """Run the script's own module."""
+        tree = ast.parse(text)
+        entry = ModuleRef("__main__", self.path.name if self.path is not None else "", tree, text)
+        if self.path is not None:
+            roots = roots_of(self.path)
+            self._roots = list(
+                dict.fromkeys([roots[0], *added_roots(self.path, text, roots, self._read), *roots[1:]])
+            )
+            self._known[self.path.resolve()] = entry
+        self._go(entry)
+
+    def _go(self, module: ModuleRef) -> None:
+        module.state = "run"
+        self.run.modules.append(module)
+        try:
+            if module.tree is not None:
+                self.engine.statements.block(module.tree.body, module)
+        finally:
+            self.run.modules.pop()
+
+    def ready(self, module: ModuleRef) -> None:
+        """Run a module, once."""
+        if module.state != "new":
+            return
+        path = Path(module.path)
+        text = self._read(path)
+        module.state = "run"
+        if text is None or len(text) > _LARGEST:
+            return
+        try:
+            module.tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            return
+        module.text = text
+        if self.path is not None and path.is_relative_to(self.path.resolve().parent):
+            module.path = str(path.relative_to(self.path.resolve().parent))
+        # What a module does when it is imported happens before all, whoever asks for it.
+        guards, self.run.guards = self.run.guards, []
+        loops, self.run.loops = self.run.loops, []
+        try:
+            with self.run.store.outside():
+                self._go(module)
+        finally:
+            self.run.guards, self.run.loops = guards, loops
+
+    def imported(self, name: str, loaded: str) -> Value:
+        """What `import name` binds."""
+        place = self._place(name)
+        if place is not None:
+            self._module(loaded)
+            return Value(refs=(self._at(place, name),))
+        if self._place(name.split(".")[0]) is None:
+            return Value(refs=(Library(name),))
+        return Value(refs=(Library(name),))
+
+    def import_from(self, stmt: ast.ImportFrom, scope: Ref) -> None:
+        """`from base import names`."""
+        base = self._absolute(stmt)
+        module = self._module(base)
+        for alias in stmt.names:
+            if alias.name == "*":
+                if module is not None:
+                    self.ready(module)
+                    for name, value in list(module.fields.items()):
+                        if not name.startswith("_"):
+                            self.engine.names.write(name, value, scope)
+                continue
+            bound = alias.asname or alias.name
+            if module is None:
+                value = Value(refs=(Library(f"{base}.{alias.name}" if base else alias.name),))
+            else:
+                value = Value(refs=(_Later(module, alias.name),))
+            self.engine.names.write(bound, value, scope)
+
+    def loaded(self, value: Value, node: ast.AST) -> Value:
+        """A value, with a name of a module that was only imported so far looked up there."""
+        if len(value.refs) != 1 or not isinstance(value.refs[0], _Later):
+            return value
+        later = value.refs[0]
+        self.ready(later.module)
+        found = self.run.read(later.module, later.name)
+        if found is None:
+            return self.part(later.module, later.name)
+        return self.loaded(found, node) if found is not value else found
+
+    def part(self, module: ModuleRef, name: str) -> Value:
+        """A submodule of a package, or an unknown value."""
+        sub = self._module(f"{module.name}.{name}")
+        if sub is not None:
+            return Value(refs=(sub,))
+        return Value(refs=(Library(f"{module.name}.{name}"),))
+
+    def _absolute(self, stmt: ast.ImportFrom) -> str:
+        base = stmt.module or ""
+        if not stmt.level:
+            return base
+        package = self.run.module.name.split(".")
+        is_package = self.run.module.path.endswith("__init__.py")
+        up = stmt.level - (1 if is_package else 0)
+        parts = package[: len(package) - up] if up else package
+        return ".".join([*parts, *([base] if base else [])])
+
+    def _module(self, name: str) -> ModuleRef | None:
+        place = self._place(name)
+        return None if place is None else self._at(place, name)
+
+    def _at(self, place: Path, name: str) -> ModuleRef:
+        found = self._known.get(place)
+        if found is None:
+            found = self._known[place] = ModuleRef(name, str(place))
+        return found
+
+    def _place(self, name: str) -> Path | None:
+        if name not in self._places:
+            found = None
+            if name and name.split(".")[0] not in NEVER_FOLLOWED and self._roots:
+                found = module_file(name.split("."), self._roots)
+            self._places[name] = found.resolve() if found is not None else None
+        return self._places[name]
+
+
+class _Later(Ref):
+    """A name that was imported from a module which has not been run yet."""
+
+    __slots__ = ("module", "name")
+
+    def __init__(self, module: ModuleRef, name: str) -> None:
+        super().__init__()
+        self.module = module
+        self.name = name
+
+
+def text_of(path: Path) -> str | None:
+    """The text of a file, None for one that cannot be read."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,228 @@
+"""Names: where they are bound, modules that are run when something of them is asked for, and attributes."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import TYPE_CHECKING
+
+from accelify.domains.placement import SAME, Kind, Placement, function
+from accelify.heap.accelerator import accelerator_attribute
+from accelify.heap.containers import array_of
+from accelify.heap.values import (
+    Bound,
+    Class,
+    Container,
+    Function,
+    Instance,
+    Library,
+    ModuleRef,
+    Ref,
+    Scope,
+    Value,
+    constant,
+)
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+# Attributes of arrays that are no methods: their shape, what is the same array, and what says nothing of its numbers.
+_SHAPES = frozenset({"shape"})
+_VIEWS = frozenset({"data", "T", "mT", "real", "imag", "grad", "values"})
+_ABOUT = frozenset(
+    {
+        "dtype",
+        "device",
+        "ndim",
+        "requires_grad",
+        "is_cuda",
+        "name",
+        "__name__",
+        "__class__",
+        "is_leaf",
+        "layout",
+        "itemsize",
+    }
+)
+_ARRAYS = ("torch", "numpy", "#batch", "pandas")
+_PLAIN = frozenset({"True", "False", "None"})
+
+
+class Names:
+    """Reads and writes variables."""
+
+    def __init__(self, engine: Interpreter) -> None:
+        self.engine = engine
+        self.run = engine.run
+
+    def read(self, name: str, scope: Ref, node: ast.AST) -> Value:
+        """What a name stands for."""
+        owner = self.owner(name, scope)
+        value = self.run.read(owner, name) if owner is not None else None
+        if value is not None:
+            return self.engine.modules.loaded(value, node)
+        if name == "__name__":
+            return constant(self.run.module.name)
+        if name == "__file__":
+            return Value(type="builtins.str")
+        if hasattr(builtins, name):
+            return Value(refs=(Library(f"builtins.{name}"),))
+        self.run.assume(f"`{name}`, which nothing binds that was read, is the same on every rank", node)
+        return Value()
+
+    def owner(self, name: str, scope: Ref) -> Ref | None:
+        """The scope in which a name is bound now."""
+        place: Ref | None = scope
+        while isinstance(place, Scope):
+            if name in place.globals:
+                return place.module
+            if name in place.fields:
+                return place
+            place = place.outer
+        module = place if isinstance(place, ModuleRef) else self.run.module
+        return module if name in module.fields else None
+
+    def write(self, name: str, value: Value, scope: Ref) -> None:
+        """Bind a name."""
+        owner: Ref = scope
+        if isinstance(scope, Scope):
+            if name in scope.globals:
+                owner = scope.module
+            elif name in scope.nonlocals:
+                owner = self.owner(name, scope.outer) or scope if scope.outer is not None else scope
+        self.run.store.set(owner, name, value)
+
+
+class Attributes:
+    """Reads and writes attributes."""
+
+    def __init__(self, engine: Interpreter) -> None:
+        self.engine = engine
+        self.run = engine.run
+
+    def read(self, base: Value, name: str, node: ast.AST) -> Value:
+        """What an attribute of a value is."""
+        found: list[Value] = []
+        for ref in base.refs:
+            one = self._of(ref, base, name, node)
+            if one is not None:
+                found.append(one)
+        if found:
+            return found[0] if len(found) == 1 else self.engine.together(found)
+        return self._unknown(base, name, node)
+
+    def _of(self, ref: Ref, base: Value, name: str, node: ast.AST) -> Value | None:
+        if isinstance(ref, Library):
+            return Value(refs=(Library(f"{ref.name}.{name}"),))
+        if isinstance(ref, ModuleRef):
+            self.engine.modules.ready(ref)
+            value = self.run.read(ref, name)
+            return (
+                self.engine.modules.loaded(value, node)
+                if value is not None
+                else self.engine.modules.part(ref, name)
+            )
+        if isinstance(ref, Class):
+            value = self._in_class(ref, name)
+            if value is not None and value.of(Function) and "classmethod" in _words(value.of(Function)[0]):
+                return Value(refs=(Bound(base, value.of(Function)[0]),))
+            return value if value is not None else Value(refs=(Bound(base, name),))
+        if isinstance(ref, Instance):
+            return self._of_instance(ref, name, node)
+        if isinstance(ref, Container | Bound | Function):
+            return Value(array_of(base), base.why, refs=(Bound(base, name),))
+        return None
+
+    def _of_instance(self, ref: Instance, name: str, node: ast.AST) -> Value:
+        own_value = self.run.read(ref, name)
+        if own_value is not None:
+            return self.engine.modules.loaded(own_value, node)
+        if ref.kind == "accelerator":
+            value = accelerator_attribute(self.run, ref, name, node)
+            if value is not None:
+                return value
+        receiver = Value(refs=(ref,))
+        if ref.prepared and ref.wrapped is not None and ref.kind != "loader":
+            inner = ref.wrapped.of(Instance)
+            if inner and (found := self._of_wrapped(inner[0], name, node)) is not None:
+                return found
+        if ref.cls is not None:
+            value = self._in_class(ref.cls, name)
+            if value is not None:
+                return self._bound(value, receiver, node)
+        taken = self.engine.calls.library.unknown_calls.bag_attribute(ref, name, node)
+        return taken if taken is not None else Value(refs=(Bound(receiver, name),))
+
+    def _of_wrapped(self, ref: Instance, name: str, node: ast.AST) -> Value | None:
+        """An attribute that a prepared object has from the script's own one, None for one of a library's class."""
+        value = self.run.read(ref, name)
+        if value is None and ref.cls is not None:
+            value = self._in_class(ref.cls, name)
+            return self._bound(value, Value(refs=(ref,)), node) if value is not None else None
+        return value
+
+    def _in_class(self, cls: Class, name: str) -> Value | None:
+        for one in cls.line_up():
+            if isinstance(one, Class):
+                value = self.run.read(one, name)
+                if value is not None:
+                    return value
+        return None
+
+    def _bound(self, value: Value, receiver: Value, node: ast.AST) -> Value:
+        functions = value.of(Function)
+        if not functions:
+            return value
+        function_ = functions[0]
+        words = _words(function_)
+        if "classmethod" in words:
+            classes = tuple(ref.cls for ref in receiver.of(Instance) if ref.cls is not None)
+            return Value(refs=(Bound(Value(refs=classes), function_),))
+        if words & {"property", "cached_property"}:
+            return self.engine.calls.call_function(function_, [receiver], {}, node)
+        if "staticmethod" in words:
+            return value
+        return Value(refs=(Bound(receiver, function_),))
+
+    def method(self, ref: Instance, name: str) -> Function | None:
+        """The function of the project that a method of an object is, None where it is a library's."""
+        value = self._in_class(ref.cls, name) if ref.cls is not None else None
+        found = value.of(Function) if value is not None else []
+        return found[0] if found else None
+
+    def _unknown(self, base: Value, name: str, node: ast.AST) -> Value:
+        bound = (Bound(base, name),)
+        if name in _SHAPES:
+            return Value(base.place, base.why, type="#shape")
+        if name in _ABOUT and base.place.kind is not Kind.OWN:
+            return Value(SAME, refs=bound)
+        if base.type == "#batch":
+            return Value(base.place, base.why, refs=bound, type="#batch")
+        if name in _VIEWS:
+            return Value(base.place, base.why, refs=bound, type=base.type)
+        place = base.place if base.place.is_same else function((base.place,), rowwise=True)
+        if base.place.kind is Kind.SAME and not base.place.is_same:
+            place = Placement(Kind.SAME, base.place.degree)
+        return Value(place, base.why, refs=bound)
+
+    def write(self, base: Value, name: str, value: Value, node: ast.AST) -> None:
+        """Write an attribute of all objects that a value may be."""
+        for ref in base.refs:
+            if isinstance(ref, Instance | Class | ModuleRef | Function | Container):
+                target: Ref = ref
+                if (
+                    isinstance(ref, Instance)
+                    and ref.prepared
+                    and ref.wrapped is not None
+                    and ref.wrapped.of(Instance)
+                ):
+                    target = ref.wrapped.of(Instance)[0]
+                self.run.store.set(target, name, value)
+
+
+def _words(function_: Function) -> set[str]:
+    """The last words of a function's decorators."""
+    return {
+        getattr(deco, "id", getattr(deco, "attr", ""))
+        for deco in getattr(function_.node, "decorator_list", [])
+    }

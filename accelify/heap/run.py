@@ -1,0 +1,267 @@
+"""The state of one abstract run: the store, the path that is taken, what was met, and how far it goes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+from accelify.domains.placement import SAME, Placement
+from accelify.domains.reasons import Reason
+from accelify.heap.store import Store
+from accelify.heap.values import Container, Guard, Key, ModuleRef, Ref, Value
+from accelify.knowledge import Knowledge
+
+_LONGEST_SEGMENT = 48
+R = TypeVar("R", bound=Ref)
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop that is being gone through; `number` says which one, `meets` whether ranks meet in it, `trains` whether
+    it is the innermost one around a backward. `samples` is what the rows are that it goes over one by one, `whole` why
+    each rank goes through all batches of a loader in it."""
+
+    number: int
+    shared: bool
+    samples: Placement = SAME
+    meets: bool = False
+    trains: bool = False
+    whole: Reason | None = None
+    # Whether each rank has its share of what it goes over.
+    parted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that can be seen outside of one rank, or that ranks do together, where the script does it.
+
+    `kind` is an effect (KIND.OPERATION of the knowledge), or one of collective, backward, step, leave; `shown` are the
+    values that it shows or writes, `path` the file or folder; `guards` what it stands under, `loops` those around it.
+    """
+
+    kind: str
+    module: ModuleRef
+    node: ast.AST
+    name: str
+    shown: tuple[Value, ...] = ()
+    path: Value | None = None
+    guards: tuple[Guard, ...] = ()
+    loops: tuple[Loop, ...] = ()
+    detail: str = ""
+
+    @property
+    def shared(self) -> bool:
+        """Whether it stands in a loop whose rounds are shared out."""
+        return any(loop.shared for loop in self.loops)
+
+    @property
+    def in_training(self) -> bool:
+        """Whether it stands in a loop over batches: one that is shared out, or one with a backward right in it."""
+        return any(loop.shared or loop.trains for loop in self.loops)
+
+    @property
+    def line(self) -> int:
+        """Its line, from 1."""
+        return getattr(self.node, "lineno", 0)
+
+
+@dataclass
+class Run:
+    """One abstract run.
+
+    Args:
+        knowledge: the tables.
+        split: whether each process takes a share of every batch (`--batch-size total`), rather than batches of its own.
+        budget: how many operations may be gone through before what is left is said to be unread.
+    """
+
+    knowledge: Knowledge
+    split: bool = False
+    budget: int = 2_000_000
+    store: Store = field(default_factory=Store)
+    events: list[Event] = field(default_factory=list)
+    assumptions: dict[str, Reason] = field(default_factory=dict)
+    unread: dict[str, Reason] = field(default_factory=dict)
+    guards: list[Guard] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    modules: list[ModuleRef] = field(default_factory=list)
+    # The functions that are being gone through, each with the call that led there.
+    calls: list[tuple[ast.AST, ast.AST]] = field(default_factory=list)
+    recording: bool = True
+    # Whether all processes but the main one have silenced their loggers.
+    logs_once: bool = False
+    # Whether gradients are put together at the prepared model alone, as Hugging Face Accelerate does.
+    at_model: bool = False
+    # Why random numbers are others on each rank, once a seed says so.
+    seeded: Reason | None = None
+    # Whether any seed differs between ranks, a generator's too.
+    seeded_apart: bool = False
+    steps: int = 0
+    # How many events were met, recorded or not.
+    met: int = 0
+    _objects: dict[tuple[object, ...], Ref] = field(default_factory=dict)
+    _lines: dict[ModuleRef, list[str]] = field(default_factory=dict)
+
+    @property
+    def module(self) -> ModuleRef:
+        """The module whose code is gone through now."""
+        return self.modules[-1]
+
+    def spend(self) -> bool:
+        """Take one operation from the budget; False when nothing is left of it."""
+        self.steps += 1
+        return self.steps < self.budget
+
+    # Reasons
+
+    def segment(self, node: ast.AST) -> str:
+        """The text of a node, cut to fit into a sentence."""
+        module = self.module
+        lines = self._lines.get(module)
+        if lines is None:
+            lines = self._lines[module] = module.text.split("\n")
+        line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+        if not 0 < line <= len(lines):
+            return ""
+        end = getattr(node, "end_col_offset", None) if getattr(node, "end_lineno", 0) == line else None
+        text = lines[line - 1].encode()[column:end].decode(errors="replace").strip()
+        if end is None:
+            text += " ..."
+        return text if len(text) <= _LONGEST_SEGMENT else f"{text[: _LONGEST_SEGMENT - 3]}..."
+
+    def reason(self, node: ast.AST, text: str, *values: Value | Reason | None) -> Reason:
+        """Why, at a node: the parents are the reasons of those values that have one, the furthest from
+        the same first."""
+        parents = [
+            value if isinstance(value, Reason) else _why(value)
+            for value in sorted(values, key=_distance)
+            if value is not None
+        ]
+        found = tuple(parent for parent in parents if parent is not None)
+        return Reason(text, self.module.path, getattr(node, "lineno", 0), found)
+
+    def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
+        """A value that an operation made of others; a reason is put together only where it will be asked for."""
+        if place.is_same:
+            return Value(SAME, type=type_)
+        return Value(place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_)
+
+    def assume(self, text: str, node: ast.AST) -> None:
+        """Note what the proof of something rests on."""
+        if text not in self.assumptions:
+            self.assumptions[text] = Reason(text, self.module.path, getattr(node, "lineno", 0))
+
+    def leave_unread(self, text: str, node: ast.AST) -> None:
+        """Note what was not gone through."""
+        self.unread.setdefault(text, Reason(text, self.module.path, getattr(node, "lineno", 0)))
+
+    # The path
+
+    @contextmanager
+    def under(self, guard: Guard | None) -> Iterator[None]:
+        """Go through something under a condition."""
+        if guard is not None:
+            self.guards.append(guard)
+        try:
+            yield
+        finally:
+            if guard is not None:
+                self.guards.pop()
+
+    def in_shared_loop(self) -> bool:
+        """Whether the rounds of a loop around are shared out."""
+        return any(loop.shared for loop in self.loops)
+
+    def shared_loops(self) -> tuple[int, ...]:
+        """The loops around whose rounds are shared out, outer ones first."""
+        return tuple(loop.number for loop in self.loops if loop.shared)
+
+    @contextmanager
+    def loop(self, node: ast.AST, shared: bool, samples: Placement = SAME) -> Iterator[Loop]:
+        """Go through a loop's body."""
+        loop = Loop(id(node), shared, samples)
+        self.loops.append(loop)
+        try:
+            yield loop
+        finally:
+            self.loops.pop()
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Go through something without recording what is met."""
+        before, self.recording = self.recording, False
+        try:
+            yield
+        finally:
+            self.recording = before
+
+    def meet(
+        self,
+        kind: str,
+        node: ast.AST,
+        name: str,
+        shown: Iterable[Value] = (),
+        path: Value | None = None,
+        *,
+        guards: Iterable[Guard] = (),
+        detail: str = "",
+    ) -> None:
+        """Record an event at a node."""
+        self.met += 1
+        if kind in ("collective", "backward", "step"):
+            for loop in self.loops:
+                loop.meets = True
+        if kind == "backward" and self.loops:
+            self.loops[-1].trains = True
+        if self.recording:
+            found = (*self.guards, *guards)
+            self.events.append(
+                Event(kind, self.module, node, name, tuple(shown), path, found, tuple(self.loops), detail)
+            )
+
+    # Objects
+
+    def allocate(self, site: object, make: Callable[[], R]) -> R:
+        """The object that is made at a place of the script, called from the last two places: one for all rounds of a
+        loop. Its fields are taken away, as it is a new one each time."""
+        key = (site, *[call for _, call in self.calls[-2:]])
+        found = self._objects.get(key)
+        if found is None:
+            made = make()
+            self._objects[key] = made
+            return made
+        for name in list(found.fields):
+            self.store.set(found, name, None)
+        return cast(R, found)
+
+    # Variables and fields
+
+    def read(self, owner: Ref, name: str) -> Value | None:
+        """What stands in a slot; within a loop with a token, where nothing was written to it in this round yet."""
+        value = owner.fields.get(name)
+        self.store.note(owner, value)
+        if value is None or not self.loops or self.store.touched_in_round(owner, name):
+            return value
+        token: Key = (owner, name)
+        return value if value.token == token and value.delta is None else _with_token(value, token)
+
+
+def _with_token(value: Value, token: Key) -> Value:
+    return Value(value.place, value.why, value.refs, value.type, value.const, token, None)
+
+
+def _why(value: Value) -> Reason | None:
+    """Why a value is not the same: for a container, why the first of its elements is not that has a reason."""
+    if value.why is not None:
+        return None if value.place.is_same else value.why
+    parts = [part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")]
+    return next((part.why for part in parts if part.why is not None and not part.place.is_same), None)
+
+
+def _distance(value: Value | Reason | None) -> int:
+    if value is None or isinstance(value, Reason):
+        return 0
+    return {"own": 1, "main": 2, "linear": 3, "clock": 4, "round": 5}.get(value.place.kind, 6)

@@ -1,0 +1,397 @@
+"""Statements: what they bind, where they lead, and loops."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from accelify.domains.placement import (
+    ROUND,
+    function,
+)
+from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.expressions import IN_PLACE
+from accelify.heap.store import Written
+from accelify.heap.values import (
+    UNSET,
+    Class,
+    Container,
+    Flow,
+    Function,
+    Guard,
+    Instance,
+    Iterable,
+    Ref,
+    Scope,
+    Value,
+    is_zero,
+)
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+
+class Frame:
+    """One call that is being gone through: what it returns and yields, and the writes on the ways that leave early."""
+
+    def __init__(self, guards: int) -> None:
+        self.guards = guards
+        self.returned: list[tuple[Value, Guard | None]] = []
+        self.yielded: Value | None = None
+        self.yielded_shared = False
+        self.left: list[tuple[Written, Guard | None]] = []
+
+
+class Statements:
+    """Goes through statements in a scope."""
+
+    def __init__(self, engine: Interpreter) -> None:
+        self.engine = engine
+        self.run = engine.run
+        self.frames: list[Frame] = []
+        # For each loop around: the writes on the ways out of its rounds.
+        self.rounds: list[list[tuple[Written, Guard | None]]] = []
+        self._handlers: dict[type[ast.stmt], Callable[[Any, Ref], Flow | None]] = {
+            getattr(ast, name[1:]): getattr(self, name)
+            for name in dir(self)
+            if name.startswith("_") and isinstance(getattr(ast, name[1:], None), type)
+        }
+
+    def block(self, body: Sequence[ast.stmt], scope: Ref) -> Flow:
+        """Go through statements one after the other. After one that some ranks leave early, the rest is divergent."""
+        pushed = 0
+        exits: dict[str, Guard | None] = {}
+        flow = Flow()
+        for stmt in body:
+            if not self.run.spend():
+                self.run.leave_unread("the budget of the analysis is used up", stmt)
+                break
+            handler = self._handlers.get(type(stmt))
+            flow = (handler(stmt, scope) if handler is not None else None) or Flow()
+            exits.update(flow.exits)
+            if not flow.reached:
+                break
+            for guard in flow.exits.values():
+                if guard is not None and guard.parts_ranks:
+                    self.run.guards.append(guard)
+                    pushed += 1
+        if pushed:
+            del self.run.guards[-pushed:]
+        return Flow(flow.reached, exits)
+
+    # Binding
+
+    def bind(self, target: ast.expr, value: Value, scope: Ref) -> None:
+        """Write a value to a target."""
+        if isinstance(target, ast.Name):
+            self.engine.names.write(target.id, value, scope)
+        elif isinstance(target, ast.Attribute):
+            self.engine.attributes.write(
+                self.engine.evaluate(target.value, scope), target.attr, value, target
+            )
+        elif isinstance(target, ast.Subscript):
+            self._bind_element(target, value, scope)
+        elif isinstance(target, ast.Tuple | ast.List):
+            self._unpack(target.elts, value, scope)
+        elif isinstance(target, ast.Starred):
+            made = Container("list", self.run.shared_loops())
+            put(self.run, made, value)
+            self.bind(target.value, Value(refs=(made,), type="list"), scope)
+
+    def _unpack(self, targets: Sequence[ast.expr], value: Value, scope: Ref) -> None:
+        known = elements(self.run, value)
+        starred = any(isinstance(target, ast.Starred) for target in targets)
+        for number, target in enumerate(targets):
+            if known is not None and not starred and len(known) == len(targets):
+                part = known[number].plain()
+            elif value.of(Container):
+                part = element(self.run, value, target, UNSET if starred else number)
+            elif value.refs:
+                part = self.engine.iteration.over(value, target).item
+            else:
+                part = value.plain()
+            self.bind(target, part, scope)
+
+    def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref) -> None:
+        base = self.engine.evaluate(target.value, scope)
+        key = Value() if isinstance(target.slice, ast.Slice) else self.engine.evaluate(target.slice, scope)
+        for ref in base.of(Container):
+            put(self.run, ref, value, key.const, filling="" if key.const is not UNSET else "rounds")
+        for ref in base.refs:
+            if self.engine.calls.special(ref, "__setitem__", [key, value], target) is not None:
+                return
+        if not base.refs and is_zero(base) and not is_zero(value):
+            base = replace(base, const=UNSET)
+            self.bind_again(target.value, base, scope)
+        if not base.refs and not value.place.is_same:
+            # A part of an array is written: another version of the array.
+            why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)
+            place = function((base.place, array_of(value)), rowwise=True)
+            self.bind_again(target.value, base.placed(place, why), scope)
+
+    def bind_again(self, node: ast.expr, value: Value, scope: Ref) -> None:
+        """Write a value back to the place that an expression read it from, where it is one."""
+        if isinstance(node, ast.Name | ast.Attribute):
+            self.bind(node, value, scope)
+
+    # Simple statements
+
+    def _Expr(self, stmt: ast.Expr, scope: Ref) -> None:
+        self.engine.evaluate(stmt.value, scope)
+
+    def _Assign(self, stmt: ast.Assign, scope: Ref) -> None:
+        first = stmt.targets[0]
+        if len(stmt.targets) == 1 and isinstance(first, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
+            if len(first.elts) == len(stmt.value.elts) and not any(
+                _is_starred(e) for e in [*first.elts, *stmt.value.elts]
+            ):
+                values = [self.engine.evaluate(part, scope) for part in stmt.value.elts]
+                for target, value in zip(first.elts, values, strict=True):
+                    self.bind(target, value, scope)
+                return
+        value = self.engine.evaluate(stmt.value, scope)
+        for target in stmt.targets:
+            self.bind(target, value, scope)
+
+    def _AnnAssign(self, stmt: ast.AnnAssign, scope: Ref) -> None:
+        if stmt.value is not None:
+            self.bind(stmt.target, self.engine.evaluate(stmt.value, scope), scope)
+
+    def _AugAssign(self, stmt: ast.AugAssign, scope: Ref) -> None:
+        load = ast.copy_location(_as_load(stmt.target), stmt.target)
+        left, right = self.engine.evaluate(load, scope), self.engine.evaluate(stmt.value, scope)
+        for ref in left.of(Instance):
+            given = self.engine.calls.special(ref, IN_PLACE.get(type(stmt.op), ""), [right], stmt)
+            if given is not None:
+                self.bind(stmt.target, given, scope)
+                return
+        if isinstance(stmt.op, ast.Add) and left.of(Container):
+            for ref in left.of(Container):
+                put(self.run, ref, element(self.run, right, stmt), filling="samples")
+            return
+        self.bind(stmt.target, self.engine.expressions.operate(stmt, stmt.op, left, right), scope)
+
+    def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:
+        for target in stmt.targets:
+            if isinstance(target, ast.Subscript):
+                base = self.engine.evaluate(target.value, scope)
+                if isinstance(target.slice, ast.Slice):
+                    self.engine.calls.emptied(base)
+
+    def _Global(self, stmt: ast.Global, scope: Ref) -> None:
+        if isinstance(scope, Scope):
+            scope.globals |= frozenset(stmt.names)
+
+    def _Nonlocal(self, stmt: ast.Nonlocal, scope: Ref) -> None:
+        if isinstance(scope, Scope):
+            scope.nonlocals |= frozenset(stmt.names)
+
+    def _Import(self, stmt: ast.Import, scope: Ref) -> None:
+        for alias in stmt.names:
+            bound = alias.asname or alias.name.split(".")[0]
+            self.engine.names.write(
+                bound, self.engine.modules.imported(alias.name if alias.asname else bound, alias.name), scope
+            )
+
+    def _ImportFrom(self, stmt: ast.ImportFrom, scope: Ref) -> None:
+        self.engine.modules.import_from(stmt, scope)
+
+    def _FunctionDef(self, stmt: ast.FunctionDef | ast.AsyncFunctionDef, scope: Ref) -> None:
+        made = Function(stmt, self.run.module, scope, stmt.name)
+        self.engine.calls.keep_defaults(made, stmt.args, scope)
+        made.decorators = tuple(self.engine.evaluate(deco, scope) for deco in stmt.decorator_list)
+        value = Value(refs=(made,))
+        for decorator in reversed(made.decorators):
+            if decorator.refs and all(isinstance(ref, Function) for ref in decorator.refs):
+                value = self.engine.calls.call(decorator, [value], {}, stmt)
+        self.engine.names.write(stmt.name, value if value.refs else Value(refs=(made,)), scope)
+
+    _AsyncFunctionDef = _FunctionDef
+
+    def _ClassDef(self, stmt: ast.ClassDef, scope: Ref) -> None:
+        bases = tuple(self.engine.evaluate(base, scope) for base in stmt.bases)
+        made = Class(stmt, self.run.module, stmt.name, bases)
+        body = Scope(self.run.module, scope, is_class=True)
+        self.block(stmt.body, body)
+        for name, value in list(body.fields.items()):
+            self.run.store.set(made, name, value)
+        self.engine.names.write(stmt.name, Value(refs=(made,)), scope)
+
+    def _Assert(self, stmt: ast.Assert, scope: Ref) -> None:
+        self.engine.evaluate(stmt.test, scope)
+
+    # Ways out
+
+    def _Return(self, stmt: ast.Return, scope: Ref) -> Flow:
+        value = Value(const=None) if stmt.value is None else self.engine.evaluate(stmt.value, scope)
+        if self.frames:
+            frame = self.frames[-1]
+            guards = [guard for guard in self.run.guards[frame.guards :] if guard.parts_ranks]
+            frame.returned.append((value.plain(), guards[0] if guards else None))
+        return Flow(False, {"return": None})
+
+    def _Raise(self, stmt: ast.Raise, scope: Ref) -> Flow:
+        if stmt.exc is not None:
+            self.engine.evaluate(stmt.exc, scope)
+        return Flow(False)
+
+    def _Break(self, stmt: ast.Break, scope: Ref) -> Flow:
+        return Flow(False, {"break": None})
+
+    def _Continue(self, stmt: ast.Continue, scope: Ref) -> Flow:
+        return Flow(False, {"continue": None})
+
+    # Branches
+
+    def _If(self, stmt: ast.If, scope: Ref) -> Flow:
+        test = self.engine.evaluate(stmt.test, scope)
+        if test.const is not UNSET and not test.refs:
+            return self.block(stmt.body if test.const else stmt.orelse, scope)
+        return self.fork(
+            (self.engine.guard(test, stmt.test), lambda: self.block(stmt.body, scope)),
+            (self.engine.guard(test, stmt.test, taken=False), lambda: self.block(stmt.orelse, scope)),
+        )
+
+    def fork(self, *ways: tuple[Guard | None, Callable[[], Flow]]) -> Flow:
+        """Go several ways from one state and put together what they leave."""
+        results: list[tuple[Flow, Written, Guard | None]] = []
+        for guard, go in ways:
+            self.run.store.begin()
+            with self.run.under(guard):
+                flow = go()
+            results.append((flow, self.run.store.undo(), guard))
+        guard = next((guard for _, _, guard in results if guard is not None), None)
+        reached = [(written, under) for flow, written, under in results if flow.reached]
+        exits: dict[str, Guard | None] = {}
+        for flow, written, under in results:
+            for kind, rest in flow.exits.items():
+                # What is left of the block stands under what the ranks stand under that stay.
+                after = (reached[0][1] or under) if reached and not flow.reached else None
+                exits[kind] = exits.get(kind) or rest or after
+            if reached and not flow.reached and flow.exits:
+                self._keep_for_later(next(iter(flow.exits)), written, guard)
+        ends = [written for written, _ in reached] or [written for _, written, _ in results]
+        first = ends[0]
+        for other in ends[1:]:
+            first = self.run.store.merged(first, other, guard)
+        self.run.store.write_all(first)
+        return Flow(bool(reached), exits)
+
+    def _keep_for_later(self, kind: str, written: Written, guard: Guard | None) -> None:
+        if kind == "return" and self.frames:
+            self.frames[-1].left.append((written, guard))
+        elif kind in ("break", "continue") and self.rounds:
+            self.rounds[-1].append((written, guard))
+
+    def take_back(self, left: list[tuple[Written, Guard | None]]) -> None:
+        """Put together what the ways that left early had written with what is there now."""
+        for written, guard in left:
+            self.run.store.write_all(self.run.store.merged({}, written, guard))
+
+    def _Match(self, stmt: ast.Match, scope: Ref) -> Flow:
+        subject = self.engine.evaluate(stmt.subject, scope)
+        guard = self.engine.guard(subject, stmt.subject)
+        ways = [(guard, lambda case=case: self.block(case.body, scope)) for case in stmt.cases]
+        return self.fork(*ways, (guard, Flow))
+
+    def _Try(self, stmt: ast.Try, scope: Ref) -> Flow:
+        store = self.run.store
+        store.begin()
+        flow = self.block(stmt.body, scope)
+        written = store.undo()
+
+        def whole() -> Flow:
+            store.write_all(written)
+            if not flow.reached:
+                return flow
+            rest = self.block(stmt.orelse, scope)
+            return Flow(rest.reached, {**flow.exits, **rest.exits})
+
+        def handled(handler: ast.ExceptHandler) -> Flow:
+            store.write_all(store.merged({}, written, None))
+            if handler.name:
+                self.engine.names.write(handler.name, Value(), scope)
+            return self.block(handler.body, scope)
+
+        guard = None
+        if stmt.handlers and any(loop.shared or loop.parted for loop in self.run.loops):
+            why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
+            guard = Guard("divergent", why, ROUND)
+        ways = [(guard, lambda handler=handler: handled(handler)) for handler in stmt.handlers]
+        result = self.fork((None, whole), *ways) if ways else whole()
+        if stmt.finalbody:
+            last = self.block(stmt.finalbody, scope)
+            result = Flow(result.reached and last.reached, {**result.exits, **last.exits})
+        return result
+
+    _TryStar = _Try
+
+    def _With(self, stmt: ast.With | ast.AsyncWith, scope: Ref) -> Flow:
+        guards = 0
+        managers: list[tuple[Value, ast.expr]] = []
+        for item in stmt.items:
+            value = self.engine.evaluate(item.context_expr, scope)
+            managers.append((value, item.context_expr))
+            if value.type == "#first":
+                self.run.guards.append(
+                    Guard("first", self.run.reason(item.context_expr, "the main process first"))
+                )
+                guards += 1
+            entered = self.engine.calls.entered(value, item.context_expr)
+            if item.optional_vars is not None:
+                self.bind(item.optional_vars, entered, scope)
+        flow = self.block(stmt.body, scope)
+        for value, node in reversed(managers):
+            self.engine.calls.exited(value, node)
+        del self.run.guards[len(self.run.guards) - guards :]
+        return flow
+
+    _AsyncWith = _With
+
+    # Loops
+
+    def _For(self, stmt: ast.For | ast.AsyncFor, scope: Ref) -> Flow:
+        over = self.engine.iteration.over(self.engine.evaluate(stmt.iter, scope), stmt.iter)
+
+        def once(item: Value) -> Flow:
+            self.bind(stmt.target, item, scope)
+            return self.block(stmt.body, scope)
+
+        flow = self.engine.loops.go(stmt.iter, over, once)
+        rest = self.block(stmt.orelse, scope)
+        return Flow(rest.reached, {**flow.exits, **rest.exits})
+
+    _AsyncFor = _For
+
+    def _While(self, stmt: ast.While, scope: Ref) -> Flow:
+        over = Iterable(Value(), shared=False)
+
+        def once(item: Value) -> Flow:
+            test = self.engine.evaluate(stmt.test, scope)
+            guard = self.engine.guard(test, stmt.test)
+            with self.run.under(guard):
+                flow = self.block(stmt.body, scope)
+            if guard is not None and guard.parts_ranks:
+                flow.exits["break"] = flow.exits.get("break") or guard
+            return flow
+
+        flow = self.engine.loops.go(stmt, over, once)
+        rest = self.block(stmt.orelse, scope)
+        return Flow(rest.reached, {**flow.exits, **rest.exits})
+
+
+def _is_starred(node: ast.expr) -> bool:
+    return isinstance(node, ast.Starred)
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    """An assignment's target as the expression that reads it."""
+    if isinstance(target, ast.Name):
+        return ast.Name(target.id, ast.Load())
+    if isinstance(target, ast.Attribute):
+        return ast.Attribute(target.value, target.attr, ast.Load())
+    if isinstance(target, ast.Subscript):
+        return ast.Subscript(target.value, target.slice, ast.Load())
+    return target

@@ -1,0 +1,106 @@
+"""Calls of which nothing is known: a function of all that it gets; an object takes in what its methods get."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from accelify.domains.placement import Kind, Placement, function, own
+from accelify.heap.containers import array_of, element, put
+from accelify.heap.values import Bound, Container, Instance, Library, Value
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+Args = Sequence[Value]
+Keywords = Mapping[str, Value]
+TENSOR = "torch.Tensor"
+
+
+class UnknownCalls:
+    """Makes calls of what has no row in the knowledge."""
+
+    def __init__(self, engine: Interpreter) -> None:
+        self.engine = engine
+        self.run = engine.run
+
+    def function(self, called: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        """A call of something of which nothing is known: a function of all that it gets."""
+        operands = [value for value in [*args, *keywords.values()] if value is not called]
+        places = [array_of(value) for value in operands]
+        name = self._name(called, node)
+        place = function([*places, called.place])
+        if place.is_same:
+            self.run.assume(f"{name} gives the same on every rank", node)
+            # It may be an object that takes in what its methods get.
+            taking = Instance(None, name)
+            taking.loops = self.run.shared_loops()
+            return Value(refs=(taking,))
+        text = f"`{name}`, of which nothing is known"
+        for value in operands:
+            for ref in value.of(Container):
+                put(self.run, ref, Value(place, self.run.reason(node, text, *operands)), filling="rounds")
+        made = self.run.made(node, place, *operands, called, text=text)
+        return (
+            made
+            if place.kind is not Kind.ROUND
+            else Value(Placement(Kind.ROUND, place.degree, samples=None), made.why)
+        )
+
+    def method(
+        self,
+        receiver: Value,
+        instance: Instance | None,
+        name: str,
+        args: Args,
+        keywords: Keywords,
+        node: ast.AST,
+    ) -> Value:
+        """An unknown method of an object: the object takes in what it gets, and may give it back."""
+        operands = [*args, *keywords.values()]
+        places = [array_of(value) for value in operands]
+        if instance is not None:
+            bag = self.run.read(instance, "#bag")
+            refs = bag.of(Container) if bag is not None else []
+            taken = [value for value, place in zip(operands, places, strict=True) if not place.is_same]
+            if taken and not refs and instance.kind in ("object", "metric", "table"):
+                refs = [Container("bag", instance.loops)]
+                self.run.store.set(instance, "#bag", Value(refs=(refs[0],)))
+            for value in taken:
+                for ref in refs[:1]:
+                    put(self.run, ref, value.placed(array_of(value)), filling="rounds")
+            if refs:
+                return self._of_bag(instance, Value(refs=(refs[0],)), name, node)
+        place = function([receiver.place, *places])
+        if place.is_same:
+            return Value(type=receiver.type if receiver.type == TENSOR else "")
+        return self.run.made(node, place, receiver, *operands, text=f"`{self.run.segment(node)}`")
+
+    def bag_attribute(self, instance: Instance, name: str, node: ast.AST) -> Value | None:
+        """An attribute of an object that took in what it got; None where it took in nothing."""
+        bag = self.run.read(instance, "#bag")
+        if bag is None or array_of(bag).is_same:
+            return None
+        found = self._of_bag(instance, bag, name, node)
+        return replace(found, refs=(Bound(Value(refs=(instance,)), name),))
+
+    def _of_bag(self, instance: Instance, bag: Value, name: str, node: ast.AST) -> Value:
+        place = array_of(bag)
+        if place.is_same:
+            return Value()
+        inner = element(self.run, bag, node)
+        text = f"`{self.run.segment(node)}`, of what each process put in"
+        return Value(
+            place if place.kind is not Kind.SHARD else own("gathered before"),
+            self.run.reason(node, text, inner),
+        )
+
+    def _name(self, called: Value, node: ast.AST) -> str:
+        for ref in called.refs:
+            if isinstance(ref, Library):
+                return ref.name
+            if isinstance(ref, Bound) and isinstance(ref.method, str):
+                return ref.method
+        return self.run.segment(getattr(node, "func", node))

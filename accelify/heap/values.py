@@ -1,0 +1,290 @@
+"""Abstract values, and the objects that they may be."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import count
+from typing import Any
+
+from accelify.domains.placement import OWN, SAME, Placement
+from accelify.domains.reasons import Reason
+
+
+class _Unset(Enum):
+    UNSET = "unset"
+
+
+UNSET = _Unset.UNSET
+# What a value says of the rank that has it: `is_main_process` and its opposite.
+MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
+# True on the main process, and on the others where something that is the same on all ranks says so.
+SOME_FLAG = "#some"
+
+
+# The type of a number of rounds that begins with 0: one more is the number of those that are done.
+COUNTER = "builtins.counter"
+
+
+class Ref:
+    """Something that a value may be: an object, a function, a class, a module, a name of a library."""
+
+    __slots__ = ("fields", "version")
+
+    def __init__(self) -> None:
+        # The store's clock at the last write to it.
+        self.version = 0
+        # What the abstract run wrote to it, by name; written through the store alone, which can undo it.
+        self.fields: dict[str, Value] = {}
+
+
+class Library(Ref):
+    """A name of a library: `torch.nn.functional.relu`, or the library itself."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
+class ModuleRef(Ref):
+    """A module of the project, run when something of it is first asked for."""
+
+    __slots__ = ("name", "path", "state", "text", "tree")
+
+    def __init__(self, name: str, path: str, tree: ast.Module | None = None, text: str = "") -> None:
+        super().__init__()
+        self.name = name
+        self.path = path
+        self.tree = tree
+        self.text = text
+        self.state = "new"
+
+
+_serials = count(1)
+
+
+class Scope(Ref):
+    """The variables of one call of a function, of a class's body or of a comprehension."""
+
+    __slots__ = ("globals", "is_class", "module", "nonlocals", "outer", "serial")
+
+    def __init__(self, module: ModuleRef, outer: Ref | None, is_class: bool = False) -> None:
+        super().__init__()
+        # Scopes are numbered as they are made: what was made after a way began is of that way alone.
+        self.serial = next(_serials)
+        self.is_class = is_class
+        self.module = module
+        self.outer = outer
+        self.globals: frozenset[str] = frozenset()
+        self.nonlocals: frozenset[str] = frozenset()
+
+
+def newest_scope() -> int:
+    """A number that all scopes made from now on are above."""
+    return next(_serials)
+
+
+class Function(Ref):
+    """A function or lambda of the project, with what it closes over."""
+
+    __slots__ = ("decorators", "defaults", "module", "name", "node", "outer")
+
+    def __init__(
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+        module: ModuleRef,
+        outer: Ref,
+        name: str,
+    ) -> None:
+        super().__init__()
+        self.node = node
+        self.module = module
+        self.outer = outer
+        self.name = name
+        self.defaults: dict[str, Value] = {}
+        self.decorators: tuple[Value, ...] = ()
+
+
+class Class(Ref):
+    """A class of the project: its fields are what its body bound."""
+
+    __slots__ = ("_line", "bases", "module", "name", "node")
+
+    def __init__(self, node: ast.ClassDef, module: ModuleRef, name: str, bases: tuple[Value, ...]) -> None:
+        super().__init__()
+        self.node = node
+        self.module = module
+        self.name = name
+        self.bases = bases
+        self._line: list[Ref] | None = None
+
+    def line_up(self) -> list[Ref]:
+        """The class and its bases, in the order in which attributes are looked for (depth first)."""
+        if self._line is not None:
+            return self._line
+        found: list[Ref] = []
+        stack: list[Ref] = [self]
+        while stack and len(found) < 50:
+            cls = stack.pop(0)
+            if cls not in found:
+                found.append(cls)
+                if isinstance(cls, Class):
+                    stack = [ref for base in cls.bases for ref in base.refs] + stack
+        self._line = found
+        return found
+
+
+class Instance(Ref):
+    """An object: of a class of the project, or of a library's.
+
+    `type` is the dotted name of the library's class (of the nearest base for a class of the project), `kind` what the
+    knowledge calls it (module, loader, optimizer), `prepared` whether it went through `prepare`, `loops` the shared
+    loops in which it was made.
+    """
+
+    __slots__ = ("cls", "kind", "loops", "prepared", "type", "wrapped")
+
+    def __init__(self, cls: Class | None, type_: str = "", kind: str = "object") -> None:
+        super().__init__()
+        self.cls = cls
+        self.type = type_
+        self.kind = kind
+        self.prepared = False
+        self.wrapped: Value | None = None
+        self.loops: tuple[int, ...] = ()
+
+
+class Container(Ref):
+    """A list, tuple, set, dictionary, or an unknown object that takes in values.
+
+    Elements under known keys are fields `[key]`; `[]` is what all others may be. `fill` says what filled it in a shared
+    loop that it outlives: "rounds" (one element a round) or "samples" (the elements of rows).
+    """
+
+    __slots__ = ("escaped", "loops", "type")
+
+    def __init__(self, type_: str, loops: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.type = type_
+        # Whether something else than the call that made it can reach it.
+        self.escaped = False
+        self.loops = loops
+
+
+class Bound(Ref):
+    """A method with its receiver: a function of the project, or the name of a library's method."""
+
+    __slots__ = ("method", "receiver")
+
+    def __init__(self, receiver: Value, method: Function | str) -> None:
+        super().__init__()
+        self.receiver = receiver
+        self.method = method
+
+
+class Iterable(Ref):
+    """What a loop goes over: what one element is, and whether its rounds are shared out; `samples` is what the rows are
+    that it goes over one by one, SAME where it goes over something else, `whole` why each rank goes through all batches
+    of a loader, where it does."""
+
+    __slots__ = ("elements", "item", "rounds", "samples", "shared", "whole")
+
+    def __init__(
+        self,
+        item: Value,
+        shared: bool,
+        rounds: Placement = SAME,
+        elements: tuple[Value, ...] = (),
+        samples: Placement = SAME,
+    ) -> None:
+        super().__init__()
+        self.item = item
+        self.shared = shared
+        self.rounds = rounds
+        self.samples = samples
+        self.elements = elements
+        self.whole: Reason | None = None
+
+
+Key = tuple[Ref, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What is known of a value at one place of the script.
+
+    `place` is its placement and `why` the reason for it; `refs` are the objects that it may be; `type` is a library's
+    type for what is no object of the heap ("torch.Tensor"); `const` its value where that is known. Within a loop
+    `token` names the place that it was read from before anything was written there in this round, and `delta` what has
+    been added since.
+    """
+
+    place: Placement = SAME
+    why: Reason | None = None
+    refs: tuple[Ref, ...] = ()
+    type: str = ""
+    const: Any = UNSET
+    token: Key | None = None
+    delta: Placement | None = None
+    # Whether it is None on some ways.
+    optional: bool = False
+
+    def placed(self, place: Placement, why: Reason | None = None) -> Value:
+        """The same value elsewhere: no constant, no token."""
+        return replace(self, place=place, why=why or self.why, const=UNSET, token=None, delta=None)
+
+    def plain(self) -> Value:
+        """Without what only a loop's head asks."""
+        return self if self.token is None else replace(self, token=None, delta=None)
+
+    def of(self, cls: builtins.type[Any]) -> list[Any]:
+        """The objects of one class that it may be."""
+        return [ref for ref in self.refs if isinstance(ref, cls)]
+
+
+NONE = Value(const=None)
+
+
+def is_zero(value: Value) -> bool:
+    """Whether it is known to be the number nothing, or an array of it."""
+    return not value.refs and isinstance(value.const, int | float) and value.const == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a piece of code stands under, with the placement of the condition.
+
+    `divergent`: some ranks may come there and others not; `main`: only the main process does; `others`: all but it;
+    `some`: the main process does, the others where all ranks agree on it; `counted`: all ranks do, by a count of the
+    rounds of each; `first`: the main process does before the others.
+    """
+
+    kind: str
+    why: Reason
+    place: Placement = OWN
+
+    @property
+    def parts_ranks(self) -> bool:
+        """Whether some ranks go a way that others do not."""
+        return self.kind not in ("counted", "first")
+
+
+def constant(value: Any) -> Value:
+    """A literal."""
+    return Value(const=value, type=f"builtins.{type(value).__name__}")
+
+
+@dataclass(slots=True)
+class Flow:
+    """How a block of statements ends: whether its end is reached, and how else it may be left.
+
+    `exits` are the ways by which it may be left earlier (return, break, continue); each with what the rest of the block
+    stands under then, None where all ranks go the same way.
+    """
+
+    reached: bool = True
+    exits: dict[str, Guard | None] = field(default_factory=dict)

@@ -1,0 +1,58 @@
+"""What one sink of a script requires, and what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from accelify.domains.reasons import Reason
+
+
+class Status(StrEnum):
+    """How an obligation stands, the better first."""
+
+    PROVED = "proved"
+    LOOP = "shown in the loop"
+    ASSUMED = "assumed"
+    NAMED = "named"
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """One demand at one place.
+
+    Args:
+        sink: what the script does there: shows, writes, backward, collective, step, schedule.
+        demand: what is required: once, content, path, all ranks, loss, rounds.
+        path: the file, relative to the script's folder.
+        line: from 1.
+        column: from 1.
+        status: how it stands.
+        found: a few words on what was found.
+        reason: where it comes from, None where it is proved.
+    """
+
+    sink: str
+    demand: str
+    path: str
+    line: int
+    column: int
+    status: Status
+    found: str = ""
+    reason: Reason | None = None
+
+    @property
+    def site(self) -> tuple[str, int, int, str, str]:
+        """What makes it the same obligation in two runs through the same place."""
+        return self.path, self.line, self.column, self.sink, self.demand
+
+    @property
+    def message(self) -> str:
+        """One sentence: what was found, and the chain of operations that lead there."""
+        if self.reason is None:
+            return self.found
+        return (
+            f"{self.found}: {self.reason.sentence(self.path)}"
+            if self.found
+            else self.reason.sentence(self.path)
+        )

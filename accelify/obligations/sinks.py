@@ -1,0 +1,270 @@
+"""What each kind of event of an abstract run requires of its values and of the way to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from accelify.domains.placement import BEFORE, Kind, Placement
+from accelify.domains.reasons import Reason
+from accelify.heap.containers import array_of, shown_fields
+from accelify.heap.library_calls import WRAPPED_WEIGHTS
+from accelify.heap.run import Event
+from accelify.heap.values import UNSET, Container, Instance, Value
+from accelify.obligations.obligation import Obligation, Status
+
+_SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
+_WRITTEN = frozenset({"file.write", "file.append", "network.send"})
+_ONCE = frozenset(
+    {
+        "network.get",
+        "folder.delete",
+        "file.delete",
+        "file.move",
+        "tracker.start",
+        "tracker.end",
+        "process.run",
+        "wait.input",
+    }
+)
+# What may be done by all, after the main process has done it.
+_FIRST = frozenset({"network.get", "folder.make"})
+_MEETING = frozenset({"collective", "backward", "step"})
+_MOST_WRITTEN = 100
+_OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of the original's"
+_WORDS = {
+    "terminal.write": "printed",
+    "log.write": "logged",
+    "bar.show": "shown in a bar",
+    "tracker.log": "logged to a tracker",
+    "figure.show": "drawn",
+    "file.write": "written to a file",
+    "file.append": "appended to a file",
+    "network.send": "sent",
+}
+
+
+def obligations_of(event: Event) -> Iterator[Obligation]:
+    """What one event requires, each with what was found."""
+    if event.kind in _SHOWN or event.kind in _WRITTEN:
+        yield _once(event)
+        yield _content(event)
+        if event.path is not None:
+            yield _path(event)
+        if event.kind in _WRITTEN:
+            yield from _wrapped(event)
+    elif event.kind in _ONCE or (event.kind == "folder.make" and not _exists_ok(event)):
+        yield _once(event)
+    elif event.kind == "folder.make" and event.path is not None:
+        yield _path(event)
+    elif event.kind == "leave":
+        why = next((guard.why for guard in event.guards if guard.kind == "divergent"), None)
+        if why is not None:
+            yield _made(event, "all ranks", Status.NAMED, "some ranks leave a loop in which all meet", why)
+    elif event.kind in _MEETING:
+        yield _meeting(event)
+        counted = next((guard.why for guard in event.guards if guard.kind == "counted"), None)
+        if event.kind == "step" and counted is not None:
+            text = (
+                "an optimizer steps by a count of the rounds of each process, which are 1/N of the original's"
+            )
+            yield _made(event, "rounds", Status.NAMED, text, counted)
+        if event.kind == "step" and event.detail == "bare":
+            text = "neither the optimizer nor the model that it steps is prepared: each process trains alone"
+            yield _made(event, "prepared", Status.NAMED, text)
+        if event.kind == "backward":
+            yield _loss(event)
+    elif event.kind == "forward":
+        guard = next((guard for guard in event.guards if guard.kind in ("main", "others")), None)
+        if guard is not None:
+            text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
+            yield _made(event, "all ranks", Status.NAMED, text, guard.why)
+    elif event.kind == "schedule":
+        yield _meeting(event)
+        if event.detail == "plain" and event.shared:
+            yield _made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
+        elif event.detail == "fast" and event.shared:
+            text = "the schedule's length is in rounds of each process, and each round takes a step for every process"
+            yield _made(event, "rounds", Status.NAMED, text)
+
+
+def is_parted(event: Event) -> bool:
+    """Whether it is a backward pass whose gradients are others on each rank."""
+    return event.kind == "backward" and any(not array_of(value).is_same for value in event.shown[:1])
+
+
+def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """An Accelerator that is to accumulate gradients, and never does."""
+    if event.kind == "accumulates" and not any(other.kind == "accumulate" for other in events):
+        text = "gradients are to be accumulated, and no batch stands under `accumulate`: each one steps"
+        yield _made(event, "accumulated", Status.NAMED, text)
+
+
+def _made(
+    event: Event, demand: str, status: Status, found: str = "", reason: Reason | None = None
+) -> Obligation:
+    column = getattr(event.node, "col_offset", 0) + 1
+    return Obligation(event.kind, demand, event.module.path, event.line, column, status, found, reason)
+
+
+def _once(event: Event) -> Obligation:
+    kinds = {guard.kind for guard in event.guards}
+    if {"main", "others"} <= kinds:
+        return _made(event, "once", Status.NAMED, f"`{event.name}` is done by no process")
+    bar = event.kind == "bar.show" and event.detail != "made"
+    if "main" in kinds or bar or ("first" in kinds and event.kind in _FIRST):
+        return _made(event, "once", Status.PROVED)
+    return _made(event, "once", Status.NAMED, f"`{event.name}` is done by every process")
+
+
+def _exists_ok(event: Event) -> bool:
+    import ast
+
+    node = event.node
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    return any(
+        word.arg == "exist_ok" and isinstance(word.value, ast.Constant) and word.value.value
+        for word in keywords
+    )
+
+
+def _content(event: Event) -> Obligation:
+    divergent = next((guard.why for guard in event.guards if guard.kind == "divergent"), None)
+    worst: tuple[Status, str, Reason | None] = (Status.PROVED, "", None)
+    for value in event.shown:
+        for place, why in _places(value):
+            found = _shown(event, place, why)
+            if _order(found[0]) > _order(worst[0]):
+                worst = found
+    if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
+        status = Status.LOOP if event.in_training else Status.NAMED
+        worst = status, f"{_WORDS.get(event.kind, event.kind)} where ranks part", divergent
+    return _made(event, "content", *worst)
+
+
+def _order(status: Status) -> int:
+    return list(Status).index(status)
+
+
+def _places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | None]]:
+    """The placements of a value, and of what lies in it."""
+    containers = value.of(Container)
+    if not containers or depth > 3:
+        yield array_of(value), value.why
+        for one in value.of(Instance) if depth <= 3 else []:
+            for inner in shown_fields(one):
+                yield from _places(inner, depth + 1)
+        return
+    yield value.place, value.why
+    for ref in containers:
+        fill = ref.fields.get("#fill")
+        for name, inner in list(ref.fields.items()):
+            if name.startswith("["):
+                if fill is not None and not array_of(inner).is_same:
+                    yield array_of(Value(refs=(ref,))), inner.why
+                else:
+                    yield from _places(inner, depth + 1)
+
+
+def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, str, Reason | None]:
+    words = _WORDS.get(event.kind, event.kind)
+    if place.kind is Kind.SAME and place.degree == 0 and place.phase != BEFORE:
+        return Status.PROVED, "", None
+    if place.kind is Kind.CLOCK:
+        return Status.ASSUMED, f"{words}: a time", why
+    if place.kind is Kind.MAIN:
+        return Status.PROVED, "", None
+    if event.in_training and (
+        place.phase or place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
+    ):
+        return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
+    if place.kind in (Kind.ROUND, Kind.WIDE) and place.degree is not None:
+        return Status.LOOP, f"{words} after the training loop, of the main process's last batch", why
+    return Status.NAMED, f"{words}: {_what(place)}", why
+
+
+def _what(place: Placement) -> str:
+    if place.kind is Kind.LINEAR:
+        return "of the main process's share; its sum or mean over the ranks is the original's"
+    if place.kind is Kind.SAME and place.degree == 1:
+        return "counts the rounds of each process, 1/N of the original's"
+    if place.kind is Kind.SHARD:
+        return "of the main process's share of the rows"
+    if place.kind is Kind.EXTREME:
+        return "the main process's largest or smallest, not that of all"
+    return f"not the original's{', unless it is ' + place.needs if place.needs else ''}"
+
+
+def _wrapped(event: Event) -> Iterator[Obligation]:
+    """Whole models that are written: prepared, they are written with the wrapper."""
+    waiting, seen = list(event.shown), 0
+    while waiting and seen < _MOST_WRITTEN:
+        value, seen = waiting.pop(), seen + 1
+        if value.type == WRAPPED_WEIGHTS:
+            text = "the weights are written by the names that they have in the prepared model's wrapper"
+            yield _made(event, "unwrapped", Status.NAMED, text)
+            return
+        if any(ref.kind == "module" and ref.prepared for ref in value.of(Instance)):
+            yield _made(event, "unwrapped", Status.NAMED, "a prepared model is written with its wrapper")
+            return
+        waiting += [
+            inner for ref in value.of(Container) for name, inner in ref.fields.items() if name.startswith("[")
+        ]
+
+
+def _what_of_round(exponent: int | None) -> str:
+    if exponent == 1:
+        return "a sum of its rows, and the gradients are averaged over the ranks"
+    return f"the original's but for the number of ranks to the power of {exponent}"
+
+
+def _path(event: Event) -> Obligation:
+    assert event.path is not None
+    place = array_of(event.path)
+    if place.kind is Kind.CLOCK:
+        return _made(event, "path", Status.ASSUMED, "a name by the clock", event.path.why)
+    if place.is_uniform or place.kind in (Kind.MAIN, Kind.ROUND, Kind.LINEAR):
+        return _made(event, "path", Status.PROVED)
+    return _made(event, "path", Status.NAMED, "the path differs between ranks", event.path.why)
+
+
+def _meeting(event: Event) -> Obligation:
+    guard = next((guard for guard in event.guards if guard.parts_ranks), None)
+    if guard is None:
+        return _made(event, "all ranks", Status.PROVED)
+    return _made(event, "all ranks", Status.NAMED, f"`{event.name}` is not reached by all ranks", guard.why)
+
+
+def _loss(event: Event) -> Obligation:
+    value = event.shown[0] if event.shown else Value()
+    place = array_of(value)
+    if event.detail == "plain" and not place.is_same:
+        return _made(
+            event,
+            "loss",
+            Status.NAMED,
+            "gradients are not averaged over the ranks: a plain backward",
+            value.why,
+        )
+    whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
+    if place.is_same and whole is not None:
+        return _made(event, "loss", Status.NAMED, "all processes train with the same batches", whole)
+    summed = event.detail == "sum"
+    exponent = None if place.samples is None else place.samples + (place.degree or 0)
+    if place.kind is Kind.ROUND and exponent is None:
+        return _made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
+    if place.kind is Kind.ROUND and exponent != int(summed):
+        text = (
+            "a mean of its rows, and the gradients are summed over the ranks"
+            if summed
+            else _what_of_round(exponent)
+        )
+        return _made(event, "loss", Status.NAMED, f"the loss is {text}", value.why)
+    if place.is_same and summed:
+        text = "the loss is the original's on every rank, and the gradients are summed over the ranks"
+        return _made(event, "loss", Status.NAMED, text, value.why)
+    if place.kind in (Kind.ROUND, Kind.SAME) or (place.kind is Kind.LINEAR and place.degree == int(summed)):
+        return _made(event, "loss", Status.PROVED)
+    return _made(event, "loss", Status.NAMED, f"the loss is {_what(place)}", value.why)
+
+
+__all__ = ["UNSET", "obligations_of"]

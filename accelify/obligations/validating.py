@@ -1,0 +1,57 @@
+"""The engine over one script: every sink that it reaches, proved, assumed or named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from accelify.domains.reasons import Reason
+from accelify.heap.interpreter import Interpreter
+from accelify.knowledge import Knowledge
+from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.sinks import is_parted, never_accumulated, obligations_of
+
+_ORDER = list(Status)
+
+
+@dataclass
+class Validation:
+    """What was found: the obligations in the order of the script, what the proofs assume, and what was not read."""
+
+    obligations: list[Obligation] = field(default_factory=list)
+    assumptions: list[Reason] = field(default_factory=list)
+    unread: list[Reason] = field(default_factory=list)
+    steps: int = 0
+
+    def of(self, status: Status) -> list[Obligation]:
+        """Those that stand in one way."""
+        return [one for one in self.obligations if one.status is status]
+
+
+def validate(
+    text: str,
+    path: Path | None = None,
+    knowledge: Knowledge | None = None,
+    read: Callable[[Path], str | None] | None = None,
+) -> Validation:
+    """Go through a script that is to run on several ranks and settle what each of its sinks requires.
+
+    Args:
+        text: the script.
+        path: where it lies, so that the modules of its project are found.
+        knowledge: the tables; the shipped ones where None.
+        read: gives the text of a file in place of the disk's.
+    """
+    run = Interpreter(path, knowledge or Knowledge(), read).start(text)
+    found: dict[tuple[str, int, int, str, str], Obligation] = {}
+    parted = any(is_parted(event) for event in run.events)
+    for event in run.events:
+        if event.kind == "step" and event.detail == "bare" and not parted:
+            event = replace(event, detail="plain")
+        for one in [*obligations_of(event), *never_accumulated(event, run.events)]:
+            known = found.get(one.site)
+            if known is None or _ORDER.index(one.status) > _ORDER.index(known.status):
+                found[one.site] = one
+    ordered = sorted(found.values(), key=lambda one: (one.path, one.line, one.column, one.sink, one.demand))
+    return Validation(ordered, list(run.assumptions.values()), list(run.unread.values()), run.steps)
