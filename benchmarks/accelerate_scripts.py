@@ -1,9 +1,9 @@
-"""How many steps of Hugging Face Accelerate's own test scripts pass on accelify's runtime.
+"""How many steps of Hugging Face Accelerate's test scripts pass on accelify's runtime.
 
     python benchmarks/accelerate_scripts.py [--only test_sync] [--accelerate]
 
 The scripts are those of Accelerate's wheel (accelerate.test_utils.scripts). A step is one of their functions with one
-set of arguments, or a main program, on one process and on two, each in processes of its own. Under Accelerate's names
+set of arguments, or a main program, on one process and on two, each in fresh processes. Under Accelerate's names
 they get the runtime's objects; what only asks what is installed, or makes data, is Accelerate's. With `--accelerate`
 the scripts run as they are. `external_deps` needs datasets, transformers, evaluate and scikit-learn; nothing is
 downloaded.
@@ -102,7 +102,7 @@ def _script(name: str, accelerate: bool, run_as: str | None = None) -> Any:
 
 
 def listed(name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Steps of a script, asked in a process of their own: importing a script may start what a fork cannot share."""
+    """Steps of a script, asked in a process for that alone: importing a script may start what a fork cannot share."""
     return steps(name, _script(name, accelerate=True))
 
 
@@ -115,7 +115,7 @@ def run(
     multiprocessing.set_start_method("fork", force=True)
     os.environ["ACCELERATE_USE_CPU"] = "true"
     if name == "test_notebook":
-        # Its functions make processes of their own, which must find nothing made.
+        # Its functions make processes, which must find nothing made.
         for key in list(os.environ):
             if key.startswith(("MASTER_", "RANK", "WORLD", "LOCAL_", "TORCHELASTIC")):
                 del os.environ[key]
@@ -128,7 +128,7 @@ def run(
     module = _script(name, accelerate)
     arguments = {key: value for key, value in arguments.items() if key != "argv"}
     if not accelerate and name == "test_script":
-        # Its helpers ask Accelerate's own state.
+        # Its helpers ask Accelerate's state.
         _REAL["accelerate.accelerator"].Accelerator(cpu=True)
     if step == "main":
         if hasattr(module, "main"):

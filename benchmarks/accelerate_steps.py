@@ -1,4 +1,4 @@
-"""The steps of Accelerate's own test scripts, and local stand-ins for what the scripts would download."""
+"""The steps of the test scripts in Accelerate's wheel, and local stand-ins for what the scripts would download."""
 
 from __future__ import annotations
 

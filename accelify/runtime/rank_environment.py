@@ -58,7 +58,7 @@ def store_of_this_machine(timeout: timedelta | None = None) -> dict[str, Any]:
             return {}  # a store of the script's: torch shares it
         options["master_listen_fd"] = listener.detach()
     store = TCPStore("127.0.0.1", port, ranks, rank == 0, **options)
-    # The prefix is torch's own.
+    # As torch prefixes it.
     return {"store": PrefixStore("default_pg", store), "rank": rank, "world_size": ranks}
 
 
