@@ -172,3 +172,26 @@ def test_it_can_warn(tmp_path):
         told = (tmp_path / rank).read_text()
         assert "accelify: ranks disagree on a collective: rank 0: gather of int32[2] at " in told
         assert "rank 1: gather of float32[2]" in told
+
+
+def _gathered_of_all_sizes():
+    accelerator = fresh_accelerator()
+    wrong = []
+    for count in (0, 1, 7, 512, 5000):
+        for dtype in (torch.bool, torch.bfloat16, torch.float32, torch.int64, torch.complex64):
+            ranks = [torch.arange(count).add(rank).remainder(3).to(dtype) for rank in range(2)]
+            if not torch.equal(accelerator.gather(ranks[accelerator.process_index]), torch.cat(ranks)):
+                wrong.append((count, dtype))
+    columns = torch.arange(6.0).view(2, 3).T
+    return wrong, accelerator.gather(columns).tolist() == columns.tolist() * 2
+
+
+def _one_small_one_large():
+    accelerator = fresh_accelerator()
+    accelerator.gather(torch.zeros(1 if accelerator.is_main_process else 5000))
+
+
+def test_small_tensors_that_travel_with_the_agreement_are_what_others_are():
+    assert run_ranks(2, _gathered_of_all_sizes) == [([], True)] * 2
+    for outcome in try_ranks(2, _one_small_one_large):
+        assert "ranks disagree on a collective: rank 0: gather of float32[1]" in outcome.error
