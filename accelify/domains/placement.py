@@ -54,7 +54,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One answer; `needs` says for OWN what would have made it right further up."""
+    """One answer; `needs` says for OWN what would have made it right further up, `turned` that rows lie along another
+    axis than the first."""
 
     kind: Kind
     degree: int | None = 0
@@ -63,6 +64,7 @@ class Placement:
     even: bool = False
     phase: str = ""
     samples: int | None = 0
+    turned: bool = False
 
     @property
     def is_same(self) -> bool:
@@ -134,11 +136,27 @@ def settled(place: Placement) -> Placement:
     return replace(place if place.phase == AFTER else _without_degree(place), phase="")
 
 
+def unturned(place: Placement) -> Placement:
+    """The same with its rows along the first axis."""
+    return replace(place, turned=False) if place.turned else place
+
+
+def _turned(place: Placement) -> Placement:
+    return replace(place, turned=True) if place.rows else place
+
+
+def turned_over(place: Placement) -> Placement:
+    """The same with its first two axes exchanged."""
+    return unturned(place) if place.turned else _turned(place)
+
+
 def _in_step(
     operation: Callable[Concatenate[Placement, Placement, P], Placement],
 ) -> Callable[Concatenate[Placement, Placement, P], Placement]:
     @functools.wraps(operation)
     def call(left: Placement, right: Placement, /, *args: P.args, **keywords: P.kwargs) -> Placement:
+        if left.turned or right.turned:
+            return _turned(call(unturned(left), unturned(right), *args, **keywords))
         if not (left.phase or right.phase):
             return operation(left, right, *args, **keywords)
         found = operation(replace(left, phase=""), replace(right, phase=""), *args, **keywords)
@@ -174,6 +192,8 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
     given = [place for place in places if not place.is_same]
     if not given:
         return SAME
+    if any(place.turned for place in given):
+        return _turned(function(map(unturned, given), rowwise=rowwise, linearly=linearly))
     if any(place.phase for place in given):
         still = [replace(place, phase="") for place in given]
         return moved(function(still, rowwise=rowwise, linearly=linearly), _phase(given))
@@ -317,6 +337,7 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         operation: its name.
         over_rows: whether rows go into it, or only what lies within each.
     """
+    place = unturned(place)
     linearly = operation in ("sum", "mean")
     if not over_rows:
         return function((place,), rowwise=True, linearly=linearly)
@@ -446,6 +467,8 @@ def all_reduced(place: Placement, operation: str) -> Placement:
 @_alone
 def gathered(place: Placement) -> Placement:
     """The values, or the rows, of all ranks one after the other."""
+    if place.turned:
+        return UNRELATED if place.kind is not Kind.ROUND else wide(None, rows=True)
     if place.kind is Kind.ROUND:
         return wide(0 if place.degree == 0 else None, rows=True)
     if place.kind is Kind.SHARD:

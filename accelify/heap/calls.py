@@ -257,7 +257,7 @@ class Calls:
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         if ref.prepared and ref.wrapped is not None:
-            if ref.kind == "module":
+            if ref.kind == "module" and self.run.guards:
                 self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
             result = self.call(ref.wrapped, args, keywords, node)
             return result

@@ -18,6 +18,7 @@ from accelify.domains.placement import (
     multiplied,
     own,
     reduced,
+    unturned,
 )
 from accelify.heap.containers import array_of, container, element, elements, put, shown_fields, worst
 from accelify.heap.values import (
@@ -151,7 +152,10 @@ class Expressions:
         elif isinstance(op, ast.Div):
             place = multiplied(left_place, right_place, -1)
         elif isinstance(op, ast.MatMult):
-            place = function((left_place, right_place), rowwise=not right_place.rows)
+            place = function(
+                (left_place, right_place),
+                rowwise=not right_place.rows or not (left_place.turned or right_place.turned),
+            )
         else:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
@@ -404,7 +408,13 @@ class Expressions:
 
     def _part(self, node: ast.AST, base: Value, key: Value, at: ast.expr) -> Value:
         parts = [*(at.elts if isinstance(at, ast.Tuple) else [at])]
-        whole = isinstance(parts[0], ast.Slice) and parts[0].lower is None and parts[0].upper is None
+        turned = base.place.turned
+        of_rows = parts[int(turned)] if len(parts) > int(turned) else None
+        whole = (
+            of_rows is None
+            or (isinstance(of_rows, ast.Constant) and of_rows.value is ...)
+            or (isinstance(of_rows, ast.Slice) and of_rows.lower is None and of_rows.upper is None)
+        )
         first = key if not isinstance(at, ast.Tuple) else element(self.run, key, node, 0)
         place = function((base.place, *([] if isinstance(at, ast.Tuple) else [key.place])), rowwise=whole)
         if base.place.kind is Kind.WIDE and base.place.rows and first.place.kind is Kind.SAMPLE:
@@ -414,6 +424,8 @@ class Expressions:
         if base.place.kind is Kind.ROUND:
             rows = base.place.rows and (whole or not _is_index(at))
             place = replace(base.place, rows=rows, even=False)
+        if turned and not isinstance(parts[0], ast.Slice):
+            place = unturned(place)  # the axis before that of the rows is gone
         return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:

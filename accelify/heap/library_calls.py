@@ -16,6 +16,8 @@ from accelify.domains.placement import (
     function,
     own,
     reduced,
+    turned_over,
+    unturned,
     wide,
 )
 from accelify.domains.reasons import Reason
@@ -64,6 +66,15 @@ _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 _REDUCING = frozenset({"reduction", "size_average", "reduce"})
 
 
+_LINEAR = frozenset({"linear", "reshaped", "turned"})
+_OPERATORS: dict[str, ast.operator] = {
+    "plus": ast.Add(),
+    "minus": ast.Sub(),
+    "times": ast.Mult(),
+    "over": ast.Div(),
+}
+
+
 def _by_flags(keywords: Keywords) -> str:
     """How a loss is reduced by torch's older flags."""
     reduce, average = keywords.get("reduce"), keywords.get("size_average")
@@ -86,6 +97,8 @@ class LibraryCalls:
             "pure": self._function,
             "rows": self._function,
             "linear": self._function,
+            "reshaped": self._function,
+            "turned": self._turned,
             "reduce": self._function,
             "identity": self._identity,
             "loss": self._loss,
@@ -100,6 +113,7 @@ class LibraryCalls:
             "none": lambda row, args, keywords, node: NONE,
             "read": self._function,
             **dict.fromkeys(_REDUCTIONS, self._reduction),
+            **dict.fromkeys(_OPERATORS, self._operation),
         }
 
     def call(self, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -282,17 +296,20 @@ class LibraryCalls:
     def _function(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
         places = [array_of(value) for value in operands]
-        rowwise = row.transfer in ("rows", "linear") or (
-            row.transfer == "reduce" and not self._over_rows(row, args, keywords)
+        linearly = row.transfer in _LINEAR
+        rowwise = (
+            linearly
+            or row.transfer == "rows"
+            or (row.transfer == "reduce" and not self._over_rows(row, args, keywords))
         )
-        place = _of_shape(row, operands) or function(
-            places, rowwise=rowwise, linearly=row.transfer == "linear"
-        )
+        place = _of_shape(row, operands) or function(places, rowwise=rowwise, linearly=linearly)
+        if row.transfer == "reshaped":
+            place = unturned(place)
         made = self.run.made(node, place, *operands, type_=row.returns)
-        if row.transfer == "linear" and operands and operands[0].of(Container):
+        if linearly and operands and operands[0].of(Container):
             # An array of what rounds put into a list: its sum and mean are still those of the list.
             return Value(made.place, made.why, tuple(operands[0].of(Container)), made.type)
-        if row.transfer == "linear" and operands:
+        if linearly and operands:
             return Value(
                 made.place,
                 operands[0].why or made.why,
@@ -302,6 +319,26 @@ class LibraryCalls:
                 delta=operands[0].delta,
             )
         return replace(made, const=0) if row.name in _ZEROS else made
+
+    def _turned(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        """Axes exchanged: rows go along where the first axis does."""
+        made = self._function(row, args, keywords, node)
+        axes = [value.const for value in [*args[1:], *keywords.values()]]
+        if len(args) > 1 and (known := elements(self.run, args[1])) is not None:
+            axes = [value.const for value in known]
+        word = row.name.rpartition(".")[2]
+        if word in ("permute", "permute_dims") or len(axes) > 2:
+            stays = bool(axes) and axes[0] == int(made.place.turned)
+            return replace(made, place=unturned(made.place) if stays else turned_over(unturned(made.place)))
+        if not axes or 0 in axes or UNSET in axes:
+            return replace(made, place=turned_over(made.place))
+        return made
+
+    def _operation(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        if len(args) < 2:
+            return self._function(row, args, keywords, node)
+        made = self.engine.expressions.operate(node, _OPERATORS[row.transfer], args[0], args[1])
+        return replace(made, type=row.returns or made.type, refs=())
 
     def _identity(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         if not args:
@@ -330,8 +367,9 @@ class LibraryCalls:
             return True
         known = elements(self.run, axis)
         numbers = [value.const for value in known] if known is not None else [axis.const]
+        of_rows = (1, -1) if args and array_of(args[0]).turned else (0,)
         return any(
-            not isinstance(number, int) or isinstance(number, bool) or number == 0 for number in numbers
+            not isinstance(number, int) or isinstance(number, bool) or number in of_rows for number in numbers
         )
 
     def _reduction(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -449,6 +487,10 @@ class LibraryCalls:
 
     def _mix(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
+        shift = int(self._is_method(row))
+        others = [value for one in row.content for value in self._argument(one, args, keywords, shift)]
+        if others and not any(array_of(value).rows for value in others):
+            return self._function(replace(row, transfer="rows"), args, keywords, node)
         place = function(array_of(value) for value in operands)
         text = f"`{self.run.segment(node)}` mixes rows of the batch"
         if place.kind is Kind.ROUND:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import BEFORE, Kind, accumulated, added, carried, settled
+from accelify.domains.placement import BEFORE, Kind, accumulated, added, carried, own, settled
 from accelify.heap.containers import array_of
 from accelify.heap.run import Loop
 from accelify.heap.store import Written, join
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 _MOST_PASSES = 4
+_MOST_ELEMENTS = 6
 
 
 class Loops:
@@ -41,6 +42,10 @@ class Loops:
     def go(self, node: ast.AST, over: Iterable, once: Callable[[Value], Flow | None]) -> Flow:
         """Go through a loop: quietly until its head is stable, then once more for what is met."""
         run, statements = self.run, self.engine.statements
+        if 0 < len(over.elements) <= _MOST_ELEMENTS and not over.shared:
+            found = self._one_by_one(node, over, once)
+            if found is not None:
+                return found
         guard = None
         if not over.rounds.is_uniform:
             text = f"`{run.segment(node)}` has other rounds on other ranks"
@@ -70,7 +75,17 @@ class Loops:
                     for key, value in deltas.items()
                     if _differs(value, head.get(key, key[0].fields.get(key[1])))
                 }
-                if not changed or number == _MOST_PASSES - 1:
+                if not changed:
+                    break
+                if number == _MOST_PASSES - 1:
+                    why = run.reason(
+                        node, f"`{run.segment(node)}` is not settled after {_MOST_PASSES} rounds"
+                    )
+                    for key, value in changed.items():
+                        if value is not None and not value.refs:
+                            deltas[key] = value.placed(own(), why)
+                            if written.get(key) is not None:
+                                written[key] = deltas[key]
                     break
                 head.update(changed)
                 del run.events[events:]
@@ -84,6 +99,27 @@ class Loops:
         for key, value in written.items():
             run.store.set(key[0], key[1], self._after(key, value, deltas[key], loop))
         return Flow(True, {kind: guard for kind, guard in flow.exits.items() if kind == "return"})
+
+    def _one_by_one(self, node: ast.AST, over: Iterable, once: Callable[[Value], Flow | None]) -> Flow | None:
+        """Go through a loop over a few known elements, each in its turn; None where a round may end the loop."""
+        run, statements = self.run, self.engine.statements
+        exits: dict[str, Guard | None] = {}
+        events = len(run.events)
+        run.store.begin()
+        for item in over.elements:
+            with run.loop(node, shared=False):
+                statements.rounds.append([])
+                flow = once(item) or Flow()
+                statements.take_back(statements.rounds.pop())
+            if "break" in flow.exits or (not flow.reached and "continue" not in flow.exits):
+                run.store.undo()
+                del run.events[events:]
+                return None
+            for kind in ("return",):
+                if kind in flow.exits:
+                    exits[kind] = exits.get(kind) or flow.exits[kind]
+        run.store.write_all(run.store.undo())
+        return Flow(True, exits)
 
     def _head(self, key: Key, value: Value | None, loop: Loop, node: ast.AST) -> Value | None:
         """What a slot holds at the head of a round, after those before it."""

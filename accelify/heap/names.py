@@ -6,7 +6,7 @@ import ast
 import builtins
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import SAME, Kind, Placement, function
+from accelify.domains.placement import SAME, Kind, Placement, function, turned_over
 from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.containers import array_of
 from accelify.heap.values import (
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 # Attributes of arrays that are no methods: their shape, what is the same array, and what says nothing of its numbers.
 _SHAPES = frozenset({"shape"})
-_VIEWS = frozenset({"data", "T", "mT", "real", "imag", "grad", "values"})
+_TURNED = frozenset({"T", "H"})
+_VIEWS = frozenset({"data", "mT", "real", "imag", "grad", "values"})
 _ABOUT = frozenset(
     {
         "dtype",
@@ -198,6 +199,8 @@ class Attributes:
             return Value(SAME, refs=bound)
         if base.type == "#batch":
             return Value(base.place, base.why, refs=bound, type="#batch")
+        if name in _TURNED:
+            return Value(turned_over(base.place), base.why, refs=bound, type=base.type)
         if name in _VIEWS:
             return Value(base.place, base.why, refs=bound, type=base.type)
         place = base.place if base.place.is_same else function((base.place,), rowwise=True)
