@@ -152,10 +152,8 @@ class Expressions:
         elif isinstance(op, ast.Div):
             place = multiplied(left_place, right_place, -1)
         elif isinstance(op, ast.MatMult):
-            place = function(
-                (left_place, right_place),
-                rowwise=not right_place.rows or not (left_place.turned or right_place.turned),
-            )
+            batched = right_place.rows and not (left_place.turned or right_place.turned)
+            place = function((left_place, right_place), rowwise=batched or not right_place.rows)
         else:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type

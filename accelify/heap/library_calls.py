@@ -228,7 +228,7 @@ class LibraryCalls:
         self, row: Row, name: str, args: Args, keywords: Keywords, node: ast.AST, receiver: bool = False
     ) -> Value:
         shift = int(receiver)
-        if row.effect:
+        if row.effect and self._happens(row, args, keywords, shift):
             shown = [value for one in row.content for value in self._argument(one, args, keywords, shift)]
             paths = [value for one in row.path for value in self._argument(one, args, keywords, shift)]
             if row.path and not paths and not shown:
@@ -258,6 +258,11 @@ class LibraryCalls:
         if row.returns and not result.type and result.const is UNSET:
             result = Value(result.place, result.why, result.refs, row.returns, token=None)
         return result
+
+    def _happens(self, row: Row, args: Args, keywords: Keywords, shift: int) -> bool:
+        """Whether an effect happens that an argument asks for."""
+        asked = [value for one in row.when for value in self._argument(one, args, keywords, shift)]
+        return not row.when or any(value.const is UNSET or value.const for value in asked)
 
     def _argument(self, one: Argument, args: Args, keywords: Keywords, shift: int) -> list[Value]:
         if one.every:

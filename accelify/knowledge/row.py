@@ -50,7 +50,7 @@ KINDS = (
     "module loss loader dataset sampler optimizer scheduler scaler tracker bar file parser generator metric "
     "table figure object"
 ).split()
-KEYS = ("kind", "effect", "path", "content", "mutates", "axis", "returns", "place", "note")
+KEYS = ("kind", "effect", "when", "path", "content", "mutates", "axis", "returns", "place", "note")
 PLACES = "host, device, default, or like:0 with the position of an argument"
 
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -94,6 +94,8 @@ class Row:
     """For `new`: one of KINDS."""
     effect: str = ""
     """KIND.OPERATION, one of EFFECTS."""
+    when: tuple[Argument, ...] = ()
+    """The effect happens only where one of these arguments is given, and not false or None."""
     path: tuple[Argument, ...] = ()
     content: tuple[Argument, ...] = ()
     """What the effect writes. With `mix`: whose rows meet those of the others."""
@@ -152,6 +154,8 @@ def _senseless(row: Row) -> str:
         return f"new says of what kind: kind= one of {', '.join(KINDS)}."
     if row.kind and row.transfer != "new":
         return "kind= is for the transfer new alone."
+    if row.when and not row.effect:
+        return f"when= says when an effect happens: add effect= one of {', '.join(EFFECTS)}."
     if row.path and not row.effect:
         return f"path= is the path of an effect: add effect= one of {', '.join(EFFECTS)}."
     if row.content and not row.effect and row.transfer != "mix":
@@ -208,6 +212,7 @@ def _place(value: str, wrong: Any) -> str:
 _READERS = {
     "kind": _one_of("kind", KINDS),
     "effect": _one_of("effect", EFFECTS),
+    "when": _arguments,
     "path": _arguments,
     "content": _arguments,
     "mutates": _arguments,
