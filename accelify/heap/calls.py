@@ -354,6 +354,7 @@ class Calls:
     def _gone_through(
         self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
+        self.run.reached.add(function.node)
         scope = Scope(function.module, function.outer)
         self._bind_parameters(function, args, keywords, scope)
         frame = Frame(len(self.run.guards))

@@ -17,7 +17,18 @@ from accelify.heap.names import Attributes, Names
 from accelify.heap.run import Run
 from accelify.heap.statements import Statements
 from accelify.heap.store import join
-from accelify.heap.values import MAIN_FLAG, OTHERS_FLAG, SOME_FLAG, UNSET, Guard, Ref, Value
+from accelify.heap.values import (
+    MAIN_FLAG,
+    OTHERS_FLAG,
+    SOME_FLAG,
+    UNSET,
+    Class,
+    Function,
+    Guard,
+    ModuleRef,
+    Ref,
+    Value,
+)
 from accelify.knowledge import Knowledge
 
 
@@ -45,8 +56,32 @@ class Interpreter:
 
     def start(self, text: str) -> Run:
         """Go through the script as `python script.py` does; what was met stands in the run."""
-        self.modules.start(text)
+        entry = self.modules.start(text)
+        if not any(event.kind == "backward" for event in self.run.events):
+            self._others(entry)
         return self.run
+
+    def _others(self, entry: ModuleRef) -> None:
+        """Of a script that trains nowhere that was reached: its functions and classes that nothing called.
+
+        A command line made of them (fire, hydra) calls them, or another script, with arguments that are not known.
+        """
+        with self.modules.within(entry):
+            for value in list(entry.fields.values()):
+                for ref in value.refs:
+                    if isinstance(ref, Function) and ref.module is entry and ref.node not in self.run.reached:
+                        self.calls.call(Value(refs=(ref,)), [], {}, ref.node)
+                    elif isinstance(ref, Class) and ref.module is entry:
+                        self._methods(ref)
+
+    def _methods(self, cls: Class) -> None:
+        made: Value | None = None
+        for value in list(cls.fields.values()):
+            for method in value.of(Function):
+                if method.node in self.run.reached or method.name.startswith("__"):
+                    continue
+                made = made or self.calls.call(Value(refs=(cls,)), [], {}, cls.node)
+                self.calls.call(self.attributes.read(made, method.name, method.node), [], {}, method.node)
 
     def evaluate(self, node: ast.expr, scope: Ref) -> Value:
         """What an expression is."""

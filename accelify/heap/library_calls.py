@@ -66,6 +66,8 @@ _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 _REDUCING = frozenset({"reduction", "size_average", "reduce"})
 
 
+# What may call a function that it is given.
+_CALLING = frozenset({"none", "new", "pure", "unknown"})
 _LINEAR = frozenset({"linear", "reshaped", "turned"})
 _OPERATORS: dict[str, ast.operator] = {
     "plus": ast.Add(),
@@ -228,6 +230,8 @@ class LibraryCalls:
         self, row: Row, name: str, args: Args, keywords: Keywords, node: ast.AST, receiver: bool = False
     ) -> Value:
         shift = int(receiver)
+        if row.transfer in _CALLING and row.kind in ("", "object"):
+            self.unknown_calls.callbacks(args[shift:], keywords, node)
         if row.effect and self._happens(row, args, keywords, shift):
             shown = [value for one in row.content for value in self._argument(one, args, keywords, shift)]
             paths = [value for one in row.path for value in self._argument(one, args, keywords, shift)]

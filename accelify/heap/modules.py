@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,8 @@ class Modules:
         self._known: dict[Path, ModuleRef] = {}
         self._places: dict[str, Path | None] = {}
 
-    def start(self, text: str) -> None:
-        """Run the script's own module."""
+    def start(self, text: str) -> ModuleRef:
+        """Run the script's own module, and give it."""
         tree = ast.parse(text)
         entry = ModuleRef("__main__", self.path.name if self.path is not None else "", tree, text)
         if self.path is not None:
@@ -41,6 +42,16 @@ class Modules:
             )
             self._known[self.path.resolve()] = entry
         self._go(entry)
+        return entry
+
+    @contextmanager
+    def within(self, module: ModuleRef) -> Iterator[None]:
+        """Go through something that stands in a module which was run."""
+        self.run.modules.append(module)
+        try:
+            yield
+        finally:
+            self.run.modules.pop()
 
     def _go(self, module: ModuleRef) -> None:
         module.state = "run"

@@ -90,6 +90,8 @@ class Run:
     modules: list[ModuleRef] = field(default_factory=list)
     # The functions that are being gone through, each with the call that led there.
     calls: list[tuple[ast.AST, ast.AST]] = field(default_factory=list)
+    # The functions that something of the script came to.
+    reached: set[ast.AST] = field(default_factory=set)
     recording: bool = True
     # Whether all processes but the main one have silenced their loggers.
     logs_once: bool = False

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, Placement, function, own
-from accelify.heap.containers import array_of, element, put
-from accelify.heap.values import Bound, Container, Instance, Library, Value
+from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.values import Bound, Container, Function, Instance, Library, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -25,9 +25,26 @@ class UnknownCalls:
     def __init__(self, engine: Interpreter) -> None:
         self.engine = engine
         self.run = engine.run
+        self._calling: list[ast.AST] = []
+
+    def callbacks(self, args: Args, keywords: Keywords, node: ast.AST) -> None:
+        """Go through the functions of the project that a library is given: it may call them, with whatever it has.
+
+        What `args=` holds is what they are called with, as for a thread.
+        """
+        given = keywords.get("args")
+        known = elements(self.run, given) if given is not None else None
+        for value in [*args, *keywords.values()]:
+            for ref in value.refs:
+                method = ref.method if isinstance(ref, Bound) else ref
+                if isinstance(method, Function) and method.node not in self._calling:
+                    self._calling.append(method.node)
+                    self.engine.calls.call(Value(refs=(ref,)), known or [], {}, node)
+                    self._calling.pop()
 
     def function(self, called: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of something of which nothing is known: a function of all that it gets."""
+        self.callbacks([value for value in args if value is not called], keywords, node)
         operands = [value for value in [*args, *keywords.values()] if value is not called]
         places = [array_of(value) for value in operands]
         name = self._name(called, node)
@@ -59,6 +76,7 @@ class UnknownCalls:
         node: ast.AST,
     ) -> Value:
         """An unknown method of an object: the object takes in what it gets, and may give it back."""
+        self.callbacks(args, keywords, node)
         operands = [*args, *keywords.values()]
         places = [array_of(value) for value in operands]
         if instance is not None:
