@@ -46,6 +46,7 @@ def container(run: Run, type_: str, site: object = None) -> Container:
         return Container(type_, run.shared_loops())
     made = run.allocate((site, type_), lambda: Container(type_))
     made.loops = run.shared_loops()
+    made.passing = False
     return made
 
 

@@ -14,12 +14,15 @@ from accelify.heap.store import Written, join
 from accelify.heap.values import (
     COUNTER,
     UNSET,
+    Bound,
     Container,
     Flow,
     Guard,
     Instance,
     Iterable,
     Key,
+    Library,
+    Ref,
     Value,
     constant,
     is_zero,
@@ -73,7 +76,7 @@ class Loops:
                 changed = {
                     key: value
                     for key, value in deltas.items()
-                    if _differs(value, head.get(key, key[0].fields.get(key[1])))
+                    if not _is_passing(key[0]) and _differs(value, head.get(key, key[0].fields.get(key[1])))
                 }
                 if not changed:
                     break
@@ -216,11 +219,23 @@ def _plus(base: Value, delta: Any) -> Any:
 def _differs(one: Value | None, other: Value | None) -> bool:
     if one is None or other is None:
         return one is not other
-    return (one.place, set(one.refs), one.const if _plain(one.const) else None) != (
+    return (one.place, set(map(_known, one.refs)), one.const if _plain(one.const) else None) != (
         other.place,
-        set(other.refs),
+        set(map(_known, other.refs)),
         other.const if _plain(other.const) else None,
     )
+
+
+def _is_passing(ref: Ref) -> bool:
+    """Whether an object is another one in each round, so that what it holds never settles."""
+    return isinstance(ref, Container) and ref.passing
+
+
+def _known(ref: Ref) -> object:
+    """What an object is told apart by from round to round."""
+    if isinstance(ref, Library):
+        return ref.name
+    return type(ref) if isinstance(ref, Iterable | Bound) or _is_passing(ref) else ref
 
 
 def _plain(value: Any) -> bool:

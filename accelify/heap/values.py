@@ -165,11 +165,13 @@ class Container(Ref):
     loop that it outlives: "rounds" (one element a round) or "samples" (the elements of rows).
     """
 
-    __slots__ = ("escaped", "loops", "type")
+    __slots__ = ("escaped", "loops", "passing", "type")
 
     def __init__(self, type_: str, loops: tuple[int, ...] = ()) -> None:
         super().__init__()
         self.type = type_
+        # Whether it is made in passing, another one each time.
+        self.passing = True
         # Whether something else than the call that made it can reach it.
         self.escaped = False
         self.loops = loops
