@@ -123,6 +123,8 @@ def accelerator_method(
     if name in ("clip_grad_norm_", "clip_grad_value_"):
         run.meet("collective", node, f"accelerator.{name}")
         return Value(type="torch.Tensor")
+    if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
+        run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":
         made = [prepared(run, value, node) for value in args]
         return made[0] if len(made) == 1 else _tuple(run, made)
@@ -157,6 +159,10 @@ def run_share(run: Run) -> Any:
     from accelify.domains.placement import Kind
 
     return Kind.SHARD
+
+
+def _is_model(value: Value) -> bool:
+    return any(ref.kind == "module" and not ref.prepared for ref in value.of(Instance))
 
 
 def _main(run: Run, node: ast.AST) -> Guard:

@@ -43,7 +43,12 @@ def _filter(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) 
 
 
 def _next(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return engine.iteration.over(args[0], node).item if args else None
+    if not args:
+        return None
+    over = engine.iteration.over(args[0], node)
+    if over.shared and engine.run.loops and not engine.run.in_shared_loop():
+        engine.run.meet("draw", node, "next", [over.item])
+    return over.item
 
 
 def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

@@ -73,6 +73,10 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             yield _made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
             yield _loss(event)
+    elif event.kind == "draw" and event.in_training:
+        text = "as many rounds on each process as in the original, each of a batch that no other process has"
+        why = event.shown[0].why if event.shown else None
+        yield _made(event, "rounds", Status.NAMED, text, why)
     elif event.kind == "forward":
         guard = next((guard for guard in event.guards if guard.kind in ("main", "others")), None)
         if guard is not None:
@@ -90,6 +94,20 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
 def is_parted(event: Event) -> bool:
     """Whether it is a backward pass whose gradients are others on each rank."""
     return event.kind == "backward" and any(not array_of(value).is_same for value in event.shown[:1])
+
+
+def never_let_go(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """Models that each round of a loop prepares anew, and nothing in that loop lets go of."""
+    if event.kind != "prepare":
+        return
+    around = event.loops[-1].number
+    released = any(
+        other.name == "accelerator.free_memory" and around in {loop.number for loop in other.loops}
+        for other in events
+    )
+    if not released:
+        text = "each round of the loop prepares a model anew, and the Accelerator keeps those of all rounds alive"
+        yield _made(event, "let go", Status.NAMED, text)
 
 
 def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
@@ -221,7 +239,10 @@ def _path(event: Event) -> Obligation:
     assert event.path is not None
     place = array_of(event.path)
     if place.kind is Kind.CLOCK:
-        return _made(event, "path", Status.ASSUMED, "a name by the clock", event.path.why)
+        if any(guard.kind == "main" for guard in event.guards):
+            return _made(event, "path", Status.ASSUMED, "a name by the clock", event.path.why)
+        text = "a name by the clock, which can differ between ranks"
+        return _made(event, "path", Status.NAMED, text, event.path.why)
     if place.is_uniform or place.kind in (Kind.MAIN, Kind.ROUND, Kind.LINEAR):
         return _made(event, "path", Status.PROVED)
     return _made(event, "path", Status.NAMED, "the path differs between ranks", event.path.why)

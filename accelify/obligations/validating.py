@@ -10,7 +10,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
 from accelify.knowledge import Knowledge
 from accelify.obligations.obligation import Obligation, Status
-from accelify.obligations.sinks import is_parted, never_accumulated, obligations_of
+from accelify.obligations.sinks import is_parted, never_accumulated, never_let_go, obligations_of
 
 _ORDER = list(Status)
 
@@ -49,7 +49,11 @@ def validate(
     for event in run.events:
         if event.kind == "step" and event.detail == "bare" and not parted:
             event = replace(event, detail="plain")
-        for one in [*obligations_of(event), *never_accumulated(event, run.events)]:
+        for one in [
+            *obligations_of(event),
+            *never_accumulated(event, run.events),
+            *never_let_go(event, run.events),
+        ]:
             known = found.get(one.site)
             if known is None or _ORDER.index(one.status) > _ORDER.index(known.status):
                 found[one.site] = one
