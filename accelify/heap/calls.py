@@ -26,6 +26,7 @@ from accelify.heap.values import (
     Library,
     Ref,
     Scope,
+    Super,
     Value,
     constant,
 )
@@ -109,7 +110,8 @@ class Calls:
         while isinstance(place, Scope):
             receiver = place.fields.get("#self")
             if receiver is not None:
-                return Value(refs=(Bound(receiver, "#super"),))
+                body = place.outer
+                return Value(refs=(Super(receiver, body.cls if isinstance(body, Scope) else None),))
             place = place.outer
         return Value()
 
@@ -176,8 +178,8 @@ class Calls:
                 made = container_method(self.engine, receiver, inner, ref.method, args, keywords, node)
                 if made is not None:
                     return made
-            if isinstance(inner, Bound) and inner.method == "#super":
-                return self._of_super(inner.receiver, ref.method, args, keywords, node)
+            if isinstance(inner, Super):
+                return self._of_super(inner, ref.method, args, keywords, node)
             if isinstance(inner, Instance):
                 made = self.special(inner, ref.method, args, node, keywords)
                 if made is not None:
@@ -185,11 +187,14 @@ class Calls:
         return self.library.method(receiver, ref.method, args, keywords, node)
 
     def _of_super(
-        self, receiver: Value, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+        self, parent: Super, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
-        for ref in receiver.of(Instance):
-            bases = ref.cls.line_up()[1:] if ref.cls is not None else []
-            for base in bases:
+        receiver = parent.receiver
+        for ref in receiver.refs:
+            cls = ref.cls if isinstance(ref, Instance) else ref if isinstance(ref, Class) else None
+            bases = cls.line_up() if cls is not None else []
+            after = bases.index(parent.cls) + 1 if parent.cls in bases else 1
+            for base in bases[after:]:
                 if isinstance(base, Class):
                     value = self.run.read(base, name)
                     if value is not None and value.of(Function):

@@ -59,6 +59,7 @@ class Interpreter:
         entry = self.modules.start(text)
         if not any(event.kind == "backward" for event in self.run.events):
             self._others(entry)
+        self.run.events[:0] = self.run.imported
         return self.run
 
     def _others(self, entry: ModuleRef) -> None:

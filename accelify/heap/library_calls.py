@@ -234,10 +234,12 @@ class LibraryCalls:
             self.unknown_calls.callbacks(args[shift:], keywords, node)
         if row.effect and self._happens(row, args, keywords, shift):
             shown = [value for one in row.content for value in self._argument(one, args, keywords, shift)]
-            paths = [value for one in row.path for value in self._argument(one, args, keywords, shift)]
+            paths = self._paths(row, args, keywords, shift)
             if row.path and not paths and not shown:
                 return self._transfers[row.transfer](row, args, keywords, node)  # no file is named
             guards = []
+            if any(self.run.read(ref, "#once") is not None for value in args for ref in value.of(Instance)):
+                guards.append(Guard("main", self.run.reason(node, "a file that the main process has")))
             made_bar = row.effect == "bar.show" and row.transfer in ("iterates", "new")
             if made_bar and _is_for_others(keywords.get("disable")):
                 guards.append(Guard("main", self.run.reason(node, "the bars of the other processes are off")))
@@ -255,6 +257,10 @@ class LibraryCalls:
                 detail="made" if made_bar else "",
             )
         result = self._transfers[row.transfer](row, args, keywords, node)
+        if row.kind == "file":
+            for value in self._paths(row, args, keywords, shift):
+                for ref in result.of(Instance) if value.place.kind is Kind.MAIN else []:
+                    self.run.store.set(ref, "#once", constant(True))
         if row.effect == "random.seed":
             result = self._seeded(result, args, node, receiver)
         if row.mutates:
@@ -262,6 +268,9 @@ class LibraryCalls:
         if row.returns and not result.type and result.const is UNSET:
             result = Value(result.place, result.why, result.refs, row.returns, token=None)
         return result
+
+    def _paths(self, row: Row, args: Args, keywords: Keywords, shift: int) -> list[Value]:
+        return [value for one in row.path for value in self._argument(one, args, keywords, shift)]
 
     def _happens(self, row: Row, args: Args, keywords: Keywords, shift: int) -> bool:
         """Whether an effect happens that an argument asks for."""

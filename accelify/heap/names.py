@@ -19,6 +19,7 @@ from accelify.heap.values import (
     ModuleRef,
     Ref,
     Scope,
+    Super,
     Value,
     constant,
 )
@@ -130,7 +131,7 @@ class Attributes:
             return value if value is not None else Value(refs=(Bound(base, name),))
         if isinstance(ref, Instance):
             return self._of_instance(ref, name, node)
-        if isinstance(ref, Container | Bound | Function):
+        if isinstance(ref, Container | Bound | Function | Super):
             return Value(array_of(base), base.why, refs=(Bound(base, name),))
         return None
 

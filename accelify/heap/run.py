@@ -83,6 +83,8 @@ class Run:
     budget: int = 2_000_000
     store: Store = field(default_factory=Store)
     events: list[Event] = field(default_factory=list)
+    # What modules do when they are imported, before all.
+    imported: list[Event] = field(default_factory=list)
     assumptions: dict[str, Reason] = field(default_factory=dict)
     unread: dict[str, Reason] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)

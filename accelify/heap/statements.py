@@ -214,6 +214,7 @@ class Statements:
         bases = tuple(self.engine.evaluate(base, scope) for base in stmt.bases)
         made = Class(stmt, self.run.module, stmt.name, bases)
         body = Scope(self.run.module, scope, is_class=True)
+        body.cls = made
         self.block(stmt.body, body)
         for name, value in list(body.fields.items()):
             self.run.store.set(made, name, value)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
 from accelify.domains.reasons import Reason
-from accelify.heap.values import UNSET, Container, Guard, Key, Ref, Scope, Value, is_zero, newest_scope
+from accelify.heap.values import UNSET, Container, Guard, Key, Library, Ref, Scope, Value, is_zero, newest_scope
 
 Written = dict[Key, Value | None]
 
@@ -198,7 +198,8 @@ def _parted(value: Value, guard: Guard) -> Value:
 
 
 def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, Reason | None]:
-    if guard is not None and not (left.refs or right.refs):
+    objects = [ref for ref in (*left.refs, *right.refs) if not isinstance(ref, Library)]
+    if guard is not None and not objects:
         if guard.kind == "divergent":
             if guard.place.kind is Kind.ROUND and all(_is_of_round(value.place) for value in (left, right)):
                 # A choice by this rank's round, between values of this round, is one of the original's rounds too.

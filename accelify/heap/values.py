@@ -70,13 +70,15 @@ _serials = count(1)
 class Scope(Ref):
     """The variables of one call of a function, of a class's body or of a comprehension."""
 
-    __slots__ = ("globals", "is_class", "module", "nonlocals", "outer", "serial")
+    __slots__ = ("cls", "globals", "is_class", "module", "nonlocals", "outer", "serial")
 
     def __init__(self, module: ModuleRef, outer: Ref | None, is_class: bool = False) -> None:
         super().__init__()
         # Scopes are numbered as they are made: what was made after a way began is of that way alone.
         self.serial = next(_serials)
         self.is_class = is_class
+        # Of a class's body: the class.
+        self.cls: Class | None = None
         self.module = module
         self.outer = outer
         self.globals: frozenset[str] = frozenset()
@@ -186,6 +188,17 @@ class Bound(Ref):
         super().__init__()
         self.receiver = receiver
         self.method = method
+
+
+class Super(Ref):
+    """`super()` in a method of a class: what comes after that class."""
+
+    __slots__ = ("cls", "receiver")
+
+    def __init__(self, receiver: Value, cls: Class | None) -> None:
+        super().__init__()
+        self.receiver = receiver
+        self.cls = cls
 
 
 class Iterable(Ref):

@@ -46,8 +46,11 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
         yield f"  {styled(f'{one.path}:{one.line}:{one.column}', 'cyan', colour)} {one.message}"
     if shown:
         yield f"  of the main process's share, as it is shown inside the training loop: {_places(shown)}"
-    if assumed:
-        yield f"  times and names by the clock, which differ between any two runs: {_places(assumed)}"
+    clocks = [one for one in assumed if one.sink != "backward"]
+    if clocks:
+        yield f"  times and names by the clock, which differ between any two runs: {_places(clocks)}"
+    if losses := [one for one in assumed if one.sink == "backward"]:
+        yield f"  losses that are taken for a mean or a sum over the rows of a batch: {_places(losses)}"
     if found.assumptions:
         yield "  the proofs assume:"
         for assumption in found.assumptions:
