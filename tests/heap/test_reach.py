@@ -1,0 +1,148 @@
+"""What the engine comes to: rows along other axes, functions that libraries call or nothing does, lifetimes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.knowledge import Knowledge
+from accelify.obligations import Obligation, Status, validate
+
+KNOWLEDGE = Knowledge()
+HEAD = """\
+import os
+import threading
+import torch
+from torch.utils.data import DataLoader
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+model = accelerator.prepare(torch.nn.Linear(2, 2))
+loader = accelerator.prepare(DataLoader(torch.load("d"), batch_size=6))
+"""
+ACCURACY = """
+def accuracy(output, target, k):
+    _, found = output.topk(k, 1, True, True)
+    found = found.t()
+    right = found.eq(target.view(1, -1).expand_as(found))
+    return right[:k].view(-1).float().sum(0)
+right = count = 0
+for x, y in loader:
+    output, y = accelerator.gather_for_metrics((model(x), y))
+"""
+
+
+def obligations(text: str, demand: str) -> list[Obligation]:
+    found = validate(HEAD + text, None, KNOWLEDGE).obligations
+    return [one for one in found if one.demand == demand]
+
+
+def status(text: str, demand: str) -> list[Status]:
+    return [one.status for one in obligations(text, demand)]
+
+
+def test_rows_that_lie_along_the_second_axis() -> None:
+    text = f"{ACCURACY}    right += accuracy(output, y, 1).item()\naccelerator.print(right)\n"
+    assert status(text, "content") == [Status.PROVED]
+
+
+@pytest.mark.parametrize(
+    "product", ["output @ output.t()", "output @ output.T", "torch.cdist(output, output)"]
+)
+def test_rows_that_meet_other_rows(product: str) -> None:
+    text = f"{ACCURACY}    right += ({product}).sum()\naccelerator.print(right)\n"
+    assert status(text, "content") == [Status.NAMED]
+
+
+def test_a_product_of_the_same_name_as_an_operator() -> None:
+    share = "y.float().sum().mul_(100.0 / y.size(0)).item() * y.size(0)"
+    text = f"{ACCURACY}    right += {share}\naccelerator.print(right)\n"
+    assert status(text, "content") == [Status.PROVED]
+
+
+def test_a_few_elements_each_in_its_turn() -> None:
+    text = """
+class Meter:
+    sum = 0.0
+one, other = Meter(), Meter()
+for x, y in loader:
+    one.sum += x.sum().item()
+    other.sum += y.sum().item()
+for meter in (one, other):
+    meter.sum = accelerator.reduce(meter.sum, reduction="sum")
+accelerator.print(one.sum, other.sum)
+"""
+    assert status(text, "content") == [Status.PROVED]
+    assert status(text.replace("(one, other):", "(one,):"), "content") == [Status.NAMED]
+
+
+def test_a_library_calls_what_it_is_given() -> None:
+    text = "def work(n):\n    print(n)\nthreading.Thread(target=work, args=(1,)).start()\n"
+    assert status(text, "once") == [Status.NAMED]
+
+
+def test_functions_that_nothing_calls_where_nothing_else_trains() -> None:
+    text = "def train():\n    print('begins')\n"
+    assert status(text, "once") == [Status.NAMED]
+    trains = "for x, y in loader:\n    accelerator.backward(model(x).mean())\n"
+    assert status(text + trains, "once") == []
+
+
+def test_super_of_every_level() -> None:
+    text = """
+class A:
+    def __init__(self):
+        self.a = 1
+class B(A):
+    def __init__(self):
+        super().__init__()
+class C(B):
+    def __init__(self):
+        super().__init__()
+accelerator.print(C().a)
+"""
+    found = validate(HEAD + text, None, KNOWLEDGE)
+    assert found.unread == []
+    assert [one.status for one in found.obligations if one.demand == "content"] == [Status.PROVED]
+
+
+def test_the_main_process_alone_has_the_file() -> None:
+    text = 'log = open("log" if accelerator.is_main_process else os.devnull, "w")\nlog.write("x")\n'
+    assert Status.NAMED not in status(text, "once")
+    assert Status.NAMED in status(text.replace(" if accelerator.is_main_process else os.devnull", ""), "once")
+
+
+def test_models_that_a_loop_prepares_anew() -> None:
+    text = "for n in range(3):\n    net = accelerator.prepare(torch.nn.Linear(2, n))\n"
+    assert status(text, "let go") == [Status.NAMED]
+    assert status(f"{text}    accelerator.free_memory()\n", "let go") == []
+
+
+def test_rounds_that_draw_from_a_shared_loader() -> None:
+    text = """
+batches = iter(loader)
+for step in range(100):
+    x, y = next(batches)
+    accelerator.backward(model(x).mean())
+"""
+    assert Status.NAMED in status(text, "rounds")
+    assert status(text.replace("range(100)", "range(len(loader))"), "rounds") == []
+
+
+def test_a_name_by_the_clock() -> None:
+    text = 'import time\nos.makedirs(f"runs/{time.time()}", exist_ok=True)\n'
+    assert status(text, "path") == [Status.NAMED]
+
+
+def test_a_download_that_nothing_asks_for() -> None:
+    text = "import torchvision\ntorchvision.datasets.MNIST('data', download=True)\n"
+    assert status(text, "once") == [Status.NAMED]
+    assert status(text.replace("True", "False"), "once") == []
+
+
+def test_what_a_module_does_when_it_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("print('imported')\n")
+    script = tmp_path / "train.py"
+    script.write_text(f"{HEAD}import helper\n")
+    found = validate(script.read_text(), script, KNOWLEDGE)
+    assert [(one.path, one.line) for one in found.of(Status.NAMED)] == [("helper.py", 1)]
