@@ -7,7 +7,18 @@ from contextlib import contextmanager
 
 from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
 from accelify.domains.reasons import Reason
-from accelify.heap.values import UNSET, Container, Guard, Key, Library, Ref, Scope, Value, is_zero, newest_scope
+from accelify.heap.values import (
+    UNSET,
+    Container,
+    Guard,
+    Key,
+    Library,
+    Ref,
+    Scope,
+    Value,
+    is_zero,
+    newest_scope,
+)
 
 Written = dict[Key, Value | None]
 

@@ -127,13 +127,17 @@ def _made(
 def _once(event: Event) -> Obligation:
     kinds = {guard.kind for guard in event.guards}
     if {"main", "others"} <= kinds:
-        return _made(event, "once", Status.NAMED, f"`{event.name}` is done by no process")
+        return _made(event, "once", Status.NAMED, f"`{_called(event)}` is done by no process")
     bar = event.kind == "bar.show" and event.detail != "made"
     if event.path is not None and event.path.place.kind is Kind.MAIN:
         return _made(event, "once", Status.PROVED)
     if "main" in kinds or bar or ("first" in kinds and event.kind in _FIRST):
         return _made(event, "once", Status.PROVED)
-    return _made(event, "once", Status.NAMED, f"`{event.name}` is done by every process")
+    return _made(event, "once", Status.NAMED, f"`{_called(event)}` is done by every process")
+
+
+def _called(event: Event) -> str:
+    return event.name.removeprefix("builtins.")
 
 
 def _exists_ok(event: Event) -> bool:
