@@ -37,7 +37,10 @@ def test_a_change_within_the_tolerance_is_never_different(
     size: float, sign: float, change: float, form: str
 ) -> None:
     value = sign * size
-    assert match(form.format(value), form.format(value * (1 + change))) <= Match.NEAR
+    one, other = form.format(value), form.format(value * (1 + change))
+    # What is shown without a point is taken for a count.
+    assume(not all(number.whole for text in (one, other) for number in parse(text).numbers))
+    assert match(one, other) <= Match.NEAR
 
 
 @given(st.floats(0.1, 1e3), st.floats(1e-4, 10.0), st.sampled_from(FORMATS), st.booleans())
