@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,8 +90,8 @@ class Modules:
         except (SyntaxError, ValueError, RecursionError):
             return
         module.text = text
-        if self.path is not None and path.is_relative_to(self.path.resolve().parent):
-            module.path = str(path.relative_to(self.path.resolve().parent))
+        if self.path is not None:
+            module.path = Path(os.path.relpath(path, self.path.resolve().parent)).as_posix()
         # What a module does when it is imported happens before all, whoever asks for it.
         guards, self.run.guards = self.run.guards, []
         loops, self.run.loops = self.run.loops, []
