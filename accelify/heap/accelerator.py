@@ -5,21 +5,27 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
-from accelify.domains.placement import SAME, Placement, all_reduced, broadcast, function, gathered, own, same
+from accelify.domains.placement import (
+    SAME,
+    SHARD,
+    Placement,
+    all_reduced,
+    broadcast,
+    function,
+    gathered,
+    own,
+    same,
+)
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
 from accelify.heap.run import Run
 from accelify.heap.values import (
     MAIN_FLAG,
     NONE,
     RANK,
-    UNSET,
-    Bound,
     Container,
     Guard,
     Instance,
-    Iterable,
     Ref,
     Value,
     constant,
@@ -136,12 +142,12 @@ def accelerator_method(
         run.meet("collective", node, "accelerator.shard_batch")
         for loop in run.loops[-1:]:
             loop.parted = True
-        place = Placement(run_share(run), rows=True)
+        place = SHARD
         why = run.reason(node, "this rank's share of the batch")
         made = [value.placed(place, why) for value in args]
         return made[0] if len(made) == 1 else _tuple(run, made)
     if name == "split_between_processes":
-        return Value(Placement(run_share(run), rows=True), run.reason(node, "this rank's share"))
+        return Value(SHARD, run.reason(node, "this rank's share"))
     if name == "accumulate":
         run.meet("accumulate", node, "accelerator.accumulate")
     if name in _WAITS:
@@ -152,13 +158,6 @@ def accelerator_method(
     if name in _ONCE_DECORATORS:
         return Value(first.place, first.why, first.refs, type="#once")
     return Value(type=f"#accelerator.{name}")
-
-
-def run_share(run: Run) -> Any:
-    """The kind of placement of a share of a batch."""
-    from accelify.domains.placement import Kind
-
-    return Kind.SHARD
 
 
 def _is_model(value: Value) -> bool:
@@ -238,6 +237,3 @@ def _over_tensors(
                 run.store.set(made_ref, name, inner)
         refs.append(made_ref)
     return Value(SAME, refs=tuple(refs), type=value.type)
-
-
-__all__ = ["UNSET", "Bound", "Iterable", "accelerate_call", "element", "function", "is_accelerate"]

@@ -54,7 +54,7 @@ class Calls:
     def __init__(self, engine: Interpreter) -> None:
         self.engine = engine
         self.run = engine.run
-        self.library = LibraryCalls(engine)
+        self.libraries = LibraryCalls(engine)
         self._yields: dict[ast.AST, bool] = {}
         # Results of calls that wrote nothing which others see and met nothing, by what they depend on.
         self._memory: dict[tuple[object, ...], _Known] = {}
@@ -82,7 +82,7 @@ class Calls:
                 self.engine.statements.bind_again(node.func.value, value, scope)
                 return value
         result = self.call(called, args, keywords, node)
-        mutated = self.library.mutated.pop(node, None)
+        mutated = self.libraries.mutated.pop(node, None)
         if mutated is not None:
             self._write_back(node, mutated, scope)
         return result
@@ -127,7 +127,7 @@ class Calls:
             found = result if found is None else join(found, result)
         if found is not None:
             return found
-        return self.library.unknown_calls.function(called, [called, *args], keywords, node)
+        return self.libraries.unknown_calls.function(called, [called, *args], keywords, node)
 
     def _call_ref(
         self, ref: Ref, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -145,7 +145,7 @@ class Calls:
             return self._bound(ref, args, keywords, node)
         if isinstance(ref, Instance):
             return self._instance_called(ref, args, keywords, node)
-        return self.library.unknown_calls.function(called, args, keywords, node)
+        return self.libraries.unknown_calls.function(called, args, keywords, node)
 
     def _library(
         self, ref: Library, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -161,7 +161,7 @@ class Calls:
             made = special(self.engine, args, keywords, node)
             if made is not None:
                 return made
-        return self.library.call(ref.name, args, keywords, node)
+        return self.libraries.call(ref.name, args, keywords, node)
 
     def _bound(
         self, ref: Bound, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -184,7 +184,7 @@ class Calls:
                 made = self.special(inner, ref.method, args, node, keywords)
                 if made is not None:
                     return made
-        return self.library.method(receiver, ref.method, args, keywords, node)
+        return self.libraries.method(receiver, ref.method, args, keywords, node)
 
     def _of_super(
         self, parent: Super, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -199,7 +199,7 @@ class Calls:
                     value = self.run.read(base, name)
                     if value is not None and value.of(Function):
                         return self.call_function(value.of(Function)[0], [receiver, *args], keywords, node)
-        return NONE if name == "__init__" else self.library.method(receiver, name, args, keywords, node)
+        return NONE if name == "__init__" else self.libraries.method(receiver, name, args, keywords, node)
 
     def special(
         self,
@@ -275,7 +275,7 @@ class Calls:
                     if ref.kind == "module"
                     else result
                 )
-        return self.library.object_called(ref, args, keywords, node)
+        return self.libraries.object_called(ref, args, keywords, node)
 
     def _by_rows(self, ref: Instance, result: Value, operands: Sequence[Value], node: ast.AST) -> Value:
         """A model's result that is not known to be right: assumed to be made row by row."""

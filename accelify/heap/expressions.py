@@ -22,12 +22,14 @@ from accelify.domains.placement import (
 )
 from accelify.heap.containers import array_of, container, element, elements, put, shown_fields, worst
 from accelify.heap.values import (
+    BATCH,
     COUNTER,
     MAIN_FLAG,
     NONE,
     OTHERS_FLAG,
     RANK,
     SOME_FLAG,
+    TENSOR,
     UNSET,
     Container,
     Function,
@@ -75,10 +77,7 @@ _NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
 }
-TENSOR = "torch.Tensor"
 _OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int"}
-# What one iteration of a loader gives: tensors in a structure that only its use shows.
-BATCH = "#batch"
 
 
 class Expressions:

@@ -22,12 +22,10 @@ from accelify.domains.placement import (
 )
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
-from accelify.heap.values import COUNTER, Class, Container, Instance, Iterable, Value, constant
+from accelify.heap.values import BATCH, COUNTER, Class, Container, Instance, Iterable, Value, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
-
-BATCH = "#batch"
 
 
 class Iteration:
@@ -188,6 +186,3 @@ class Iteration:
             put(self.run, made, value, number)
         self.run.store.set(made, "#known", constant(len(values)))
         return Value(refs=(made,), type="tuple")
-
-
-__all__ = ["BATCH", "Iteration", "Placement"]

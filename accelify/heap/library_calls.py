@@ -34,6 +34,7 @@ from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
     NONE,
     OTHERS_FLAG,
+    TENSOR,
     UNSET,
     Container,
     Function,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
-TENSOR = "torch.Tensor"
 # Arrays of nothing, to which something may be added.
 _ZEROS = frozenset(
     {"torch.zeros", "torch.zeros_like", "torch.Tensor.new_zeros", "numpy.zeros", "numpy.zeros_like"}
@@ -218,9 +218,7 @@ class LibraryCalls:
             )
             return self._lost(word, args, keywords, node)
         if ref.kind == "module":
-            inner = [value for value in args if value.of(Container)]
             places = [array_of(value) for value in [*args, *keywords.values()]]
-            del inner
             return self.run.made(node, function(places, rowwise=True), *args, type_=TENSOR)
         return self.unknown_calls.method(Value(refs=(ref,)), ref, "__call__", args, keywords, node)
 

@@ -232,7 +232,7 @@ def _is_passing(ref: Ref) -> bool:
 
 
 def _known(ref: Ref) -> object:
-    """What an object is told apart by from round to round."""
+    """What makes an object the same one from round to round."""
     if isinstance(ref, Library):
         return ref.name
     return type(ref) if isinstance(ref, Iterable | Bound) or _is_passing(ref) else ref

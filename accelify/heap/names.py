@@ -152,7 +152,7 @@ class Attributes:
             value = self._in_class(ref.cls, name)
             if value is not None:
                 return self._bound(value, receiver, node)
-        taken = self.engine.calls.library.unknown_calls.bag_attribute(ref, name, node)
+        taken = self.engine.calls.libraries.unknown_calls.bag_attribute(ref, name, node)
         return taken if taken is not None else Value(refs=(Bound(receiver, name),))
 
     def _of_wrapped(self, ref: Instance, name: str, node: ast.AST) -> Value | None:

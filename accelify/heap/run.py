@@ -75,12 +75,12 @@ class Run:
     Args:
         knowledge: the tables.
         split: whether each process takes a share of every batch (`--batch-size total`), rather than batches of its own.
-        budget: how many operations may be gone through before what is left is said to be unread.
+        budget: how many operations may be gone through before the rest is listed as not read.
     """
 
     knowledge: Knowledge
     split: bool = False
-    budget: int = 2_000_000
+    budget: int = 200_000
     store: Store = field(default_factory=Store)
     events: list[Event] = field(default_factory=list)
     # What modules do when they are imported, before all.

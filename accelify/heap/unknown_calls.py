@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, Placement, function, own
 from accelify.heap.containers import array_of, element, elements, put
-from accelify.heap.values import Bound, Container, Function, Instance, Library, Value
+from accelify.heap.values import TENSOR, Bound, Container, Function, Instance, Library, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
-TENSOR = "torch.Tensor"
 
 
 class UnknownCalls:

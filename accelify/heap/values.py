@@ -18,6 +18,9 @@ class _Unset(Enum):
 
 
 UNSET = _Unset.UNSET
+# What one iteration of a loader gives: tensors in a structure that only its use shows.
+BATCH = "#batch"
+TENSOR = "torch.Tensor"
 # What a value says of the rank that has it: `is_main_process` and its opposite.
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
 # True on the main process, and on the others where something that is the same on all ranks says so.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 
 from accelify.domains.placement import BEFORE, Kind, Placement
@@ -9,7 +10,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
 from accelify.heap.run import Event
-from accelify.heap.values import UNSET, Container, Instance, Value
+from accelify.heap.values import Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
@@ -141,8 +142,6 @@ def _called(event: Event) -> str:
 
 
 def _exists_ok(event: Event) -> bool:
-    import ast
-
     node = event.node
     keywords = node.keywords if isinstance(node, ast.Call) else []
     return any(
@@ -292,6 +291,3 @@ def _loss(event: Event) -> Obligation:
     if place.kind in (Kind.ROUND, Kind.SAME) or (place.kind is Kind.LINEAR and place.degree == int(summed)):
         return _made(event, "loss", Status.PROVED)
     return _made(event, "loss", Status.NAMED, f"the loss is {_what(place)}", value.why)
-
-
-__all__ = ["UNSET", "obligations_of"]

@@ -83,7 +83,7 @@ class Written:
         self, body: list[ast.stmt], block: list[ast.stmt], start: int, stop: int
     ) -> tuple[cst.Module, bytes]:
         """Some statements at the top of a file, with what stands above them, as they become: a tree and its text."""
-        # `async=` is told apart by the method that it is an argument of.
+        # `async=` is recognised by the method that it is an argument of.
         folds = self._folds and not self.tree.mentions(OBSOLETE)
         nodes = untouched(block, self.work.touched, self._read) if folds else ()
         folded = Folded(self.tree, nodes, start, stop)

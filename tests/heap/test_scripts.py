@@ -23,7 +23,7 @@ total = 0.0
 SHARE = "of the main process's share; its sum or mean over the ranks is the original's"
 
 
-def said(text: str, demand: str = "content") -> list[Status]:
+def statuses(text: str, demand: str = "content") -> list[Status]:
     """How the obligations of one demand stand, in the order of the script."""
     return [one.status for one in validate(HEAD + text, None, KNOWLEDGE).obligations if one.demand == demand]
 
@@ -175,7 +175,7 @@ def test_a_total_is_followed(kind: str) -> None:
     loop, figure = TOTALS[kind]
     assert [SHARE in message for message in named(f"{loop}accelerator.print({figure})\n")] == [True]
     if kind not in ("a data class", "the text of an object"):
-        assert said(f"{loop}accelerator.print(accelerator.reduce({figure}, 'sum'))\n") == [Status.PROVED]
+        assert statuses(f"{loop}accelerator.print(accelerator.reduce({figure}, 'sum'))\n") == [Status.PROVED]
 
 
 LOST = {
@@ -218,7 +218,7 @@ LOST = {
 @pytest.mark.parametrize("kind", LOST)
 def test_no_write_is_lost(kind: str) -> None:
     loop, figure = LOST[kind]
-    assert said(f"{loop}accelerator.print({figure})\n") == [Status.NAMED]
+    assert statuses(f"{loop}accelerator.print({figure})\n") == [Status.NAMED]
 
 
 def test_an_early_return_keeps_what_was_written() -> None:
@@ -293,26 +293,26 @@ def test_what_some_ranks_do_alone(text: str, found: str) -> None:
     ],
 )
 def test_tests_for_the_main_process(test: str) -> None:
-    assert said(f"if {test}:\n    print('a')\n", "once") == [Status.PROVED]
+    assert statuses(f"if {test}:\n    print('a')\n", "once") == [Status.PROVED]
 
 
 @pytest.mark.parametrize(
     "test", ["accelerator.process_index != 0", "accelerator.process_index >= 1", "total == 0"]
 )
 def test_tests_for_other_processes(test: str) -> None:
-    assert said(f"if {test}:\n    print('a')\n", "once") == [Status.NAMED]
+    assert statuses(f"if {test}:\n    print('a')\n", "once") == [Status.NAMED]
 
 
 def test_the_main_process_returns_last() -> None:
-    assert said(
+    assert statuses(
         "def f():\n    if not accelerator.is_main_process:\n        return\n    print('a')\nf()\n", "once"
     ) == [Status.PROVED]
 
 
 def test_the_main_process_first() -> None:
     text = "import os\nwith accelerator.main_process_first():\n    os.makedirs('a')\n"
-    assert said(text, "once") == [Status.PROVED]
-    assert said("import os\nos.makedirs('a')\n", "once") == [Status.NAMED]
+    assert statuses(text, "once") == [Status.PROVED]
+    assert statuses("import os\nos.makedirs('a')\n", "once") == [Status.NAMED]
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_the_main_process_first() -> None:
     ],
 )
 def test_effects_are_reached(text: str) -> None:
-    assert said(text, "once") == [Status.NAMED]
+    assert statuses(text, "once") == [Status.NAMED]
 
 
 def test_recursion_is_listed() -> None:

@@ -35,7 +35,7 @@ def load_deepspeed(device: torch.device) -> Any:
         raise ImportError(
             'the DeepSpeed engine needs deepspeed, which is not installed: pip install "accelify[deepspeed]"'
         ) from None
-    # torch's names for these are new; told once a call, it would fill the screen.
+    # torch's names for these are new; shown once a call, they would fill the screen.
     warnings.filterwarnings(
         "ignore", r"`torch\.distributed\.\w+` is deprecated. Please use", FutureWarning, r"torch\.distributed"
     )
