@@ -91,6 +91,8 @@ TOTAL = Placement(Kind.SAME, needs="set to zero first")
 UNRELATED = Placement(Kind.SAME, None)
 _UNIFORM = frozenset({Kind.SAME, Kind.WIDE, Kind.SAMPLE, Kind.PARTS})
 _TOGETHER = "put together first"
+# What goes with a count of the rounds of each process is another one at the same place of the original's training.
+COUNTED = "by the rounds of all processes"
 BEFORE, AFTER = "before", "after"
 P = ParamSpec("P")
 
@@ -126,7 +128,10 @@ def moved(place: Placement, phase: str | None) -> Placement:
         return replace(place if phase is not None else _without_degree(place), phase=phase or AFTER)
     if place.kind in (Kind.SHARD, Kind.EXTREME):
         return replace(own(_TOGETHER), phase=AFTER)
-    return replace(place, degree=None, even=False) if place.kind in (Kind.ROUND, Kind.WIDE) else place
+    if place.kind not in (Kind.ROUND, Kind.WIDE):
+        return place
+    counted = place.kind is Kind.ROUND and place.degree not in (0, None)
+    return replace(place, degree=None, even=False, needs=COUNTED if counted else place.needs)
 
 
 def settled(place: Placement) -> Placement:
@@ -236,7 +241,13 @@ def _of_one_process(kinds: set[Kind]) -> Placement:
 def _of_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
     degrees = {place.degree for place in found}
     exact = degrees == {0} or (linearly and len(degrees) == 1)
-    return Placement(Kind.ROUND, degrees.pop() if exact else None, rows, even=even)
+    scaled = any(place.kind is Kind.SAME and place.degree != 0 for place in found)
+    needs = COUNTED if scaled else _needs(found)
+    return Placement(Kind.ROUND, degrees.pop() if exact else None, rows, needs, even=even)
+
+
+def _needs(places: Iterable[Placement]) -> str:
+    return next((place.needs for place in places if place.kind is Kind.ROUND and place.needs), "")
 
 
 def _samples(found: list[Placement], linearly: bool, rowwise: bool) -> int | None:
@@ -266,7 +277,10 @@ def added(left: Placement, right: Placement) -> Placement:
     if left.is_same and right.is_same:
         return left if left.needs else right
     if left.kind in (Kind.SAME, Kind.LINEAR, Kind.ROUND, Kind.PARTS):
-        return left if left.degree == right.degree else _without_degree(left)
+        if left.degree == right.degree and left.degree is not None:
+            return left
+        found = _without_degree(left)
+        return replace(found, needs=COUNTED) if left.kind is Kind.ROUND and not right.is_same else found
     if left.kind is Kind.WIDE and right.degree is not None and left.degree is not None:
         return left if left.degree == -right.degree else _without_degree(left)
     return left if right.is_same else function((left, right), linearly=True)
@@ -295,8 +309,10 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         return linear(_sum(left.degree, right.degree, 1))
     if Kind.ROUND in kinds and kinds <= {Kind.ROUND, Kind.SAME}:
         even = all(place.even or place.is_same for place in (left, right))
-        samples = _sum(left.samples, right.samples, sign)
-        return Placement(Kind.ROUND, _sum(left.degree, right.degree, sign), rows, even=even, samples=samples)
+        samples, degree = _sum(left.samples, right.samples, sign), _sum(left.degree, right.degree, sign)
+        unrelated = UNRELATED in (left, right)
+        needs = COUNTED if unrelated else _needs((left, right))
+        return Placement(Kind.ROUND, degree, rows, needs, even, samples=samples)
     if Kind.WIDE in kinds and kinds <= {Kind.WIDE, Kind.SAME} and not rows:
         return _of_means(left, right, sign)
     if Kind.EXTREME in kinds and SAME in (left, right) and (sign > 0 or right.is_same):
@@ -348,7 +364,8 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         )
     if place.kind is Kind.ROUND:
         exponent = None if not linearly else _sum(place.samples, samples if place.rows else 0, 1)
-        return replace(of_round(place.degree if linearly or place.degree == 0 else None), samples=exponent)
+        degree = place.degree if linearly or place.degree == 0 else None
+        return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent)
     if place.kind is Kind.WIDE:
         if place.rows:
             return wide(samples if place.degree == 0 else None)
@@ -410,11 +427,12 @@ def joined(left: Placement, right: Placement) -> Placement:
     if (
         left.kind is right.kind
         and left.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE)
-        and not left.needs + right.needs
+        and (left.kind is Kind.ROUND or not left.needs + right.needs)
     ):
         exact = left.degree == right.degree and (left.rows == right.rows or left.kind is Kind.ROUND)
         samples = left.samples if left.samples == right.samples else None
-        return Placement(left.kind, left.degree if exact else None, left.rows and right.rows, samples=samples)
+        degree = left.degree if exact else None
+        return Placement(left.kind, degree, left.rows and right.rows, _needs((left, right)), samples=samples)
     if left.is_same and right.is_same:
         return left if left.needs else right
     if left.kind is right.kind is Kind.LINEAR and left.degree == right.degree:
@@ -424,7 +442,8 @@ def joined(left: Placement, right: Placement) -> Placement:
             return left if left.kind is kind else right
     for one, other in ((left, right), (right, left)):
         if other.kind is Kind.SAME and one.kind in (Kind.ROUND, Kind.WIDE):
-            return Placement(one.kind, 0 if one.degree == other.degree == 0 else None, samples=one.samples)
+            degree = 0 if one.degree == other.degree == 0 else None
+            return Placement(one.kind, degree, needs=_needs((one,)), samples=one.samples)
         if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME) or one == linear(0)):
             return one
     return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)

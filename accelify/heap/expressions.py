@@ -9,11 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import (
-    AFTER,
     SAMPLE,
     Kind,
-    Placement,
-    added,
     function,
     multiplied,
     own,
@@ -21,15 +18,18 @@ from accelify.domains.placement import (
     unturned,
 )
 from accelify.heap.containers import array_of, container, element, elements, put, shown_fields, worst
+from accelify.heap.counts import compared, counting_type, divided_whole, is_number, summed, with_token
 from accelify.heap.values import (
     BATCH,
     COUNTER,
+    LAST,
     MAIN_FLAG,
     NONE,
     OTHERS_FLAG,
     RANK,
     SOME_FLAG,
     TENSOR,
+    TURN,
     UNSET,
     Container,
     Function,
@@ -43,8 +43,6 @@ from accelify.heap.values import (
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
-# What is added to a divisor lest it is zero.
-_NEGLIGIBLE = 1e-4
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -77,7 +75,7 @@ _NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
 }
-_OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int"}
+_OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int", LAST: "builtins.int"}
 
 
 class Expressions:
@@ -145,22 +143,25 @@ class Expressions:
             return self.text(node, [left, *(elements(self.run, right) or [right])])
         left_place, right_place = array_of(left), array_of(right)
         if isinstance(op, ast.Add | ast.Sub):
-            place = _plus(op, left, right)
+            place = summed(op, left, right)
         elif isinstance(op, ast.Mult):
             place = multiplied(left_place, right_place)
         elif isinstance(op, ast.Div):
             place = multiplied(left_place, right_place, -1)
+        elif isinstance(op, ast.FloorDiv) and (whole := divided_whole(left, right)) is not None:
+            place = whole
         elif isinstance(op, ast.MatMult):
             batched = right_place.rows and not (left_place.turned or right_place.turned)
             place = function((left_place, right_place), rowwise=batched or not right_place.rows)
         else:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
-        made = self.run.made(node, place, left, right, type_=_OF_RESULTS.get(type_, type_))
+        type_ = counting_type(op, left, right) or _OF_RESULTS.get(type_, type_)
+        made = self.run.made(node, place, left, right, type_=type_)
         fold = _NUMBERS.get(type(op))
-        if fold and place.is_same and _is_number(left.const) and _is_number(right.const):
+        if fold and place.is_same and is_number(left.const) and is_number(right.const):
             return Value(made.place, made.why, type=made.type, const=fold(left.const, right.const))
-        return _with_token(made, op, left, right)
+        return with_token(made, op, left, right)
 
     def _concatenated(self, node: ast.AST, left: Value, right: Value) -> Value:
         parts = [*left.of(Container), *right.of(Container)]
@@ -178,8 +179,9 @@ class Expressions:
                 )
             if value.const is not UNSET:
                 return constant(not value.const)
-            return self.run.made(node, function((array_of(value),)), value, type_="builtins.bool")
-        if isinstance(node.op, ast.USub) and _is_number(value.const):
+            type_ = TURN if value.type == TURN else "builtins.bool"
+            return self.run.made(node, function((array_of(value),)), value, type_=type_)
+        if isinstance(node.op, ast.USub) and is_number(value.const):
             return constant(-value.const)
         place = function((array_of(value),), rowwise=True, linearly=not isinstance(node.op, ast.Invert))
         return self.run.made(node, place, value, type_=value.type)
@@ -241,7 +243,8 @@ class Expressions:
         return self._of(node, values)
 
     def _of(self, node: ast.AST, values: list[Value]) -> Value:
-        place = function((array_of(value) for value in values), rowwise=True)
+        place = compared(*values) if len(values) == 2 else None
+        place = place or function((array_of(value) for value in values), rowwise=True)
         type_ = next((v.type for v in values if v.type.startswith(("torch", "numpy", "#"))), "builtins.bool")
         return self.run.made(node, place, *values, type_=TENSOR if type_ == BATCH else type_)
 
@@ -456,10 +459,6 @@ class Expressions:
         return self.engine.calls.call_node(node, scope)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _is_index(at: ast.expr) -> bool:
     return isinstance(at, ast.Constant | ast.UnaryOp) or (
         isinstance(at, ast.Tuple) and isinstance(at.elts[0], ast.Constant)
@@ -480,32 +479,3 @@ def _rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     if isinstance(op, ast.NotEq | ast.Gt) and other.const == 0:
         return OTHERS_FLAG
     return ""
-
-
-def _plus(op: ast.operator, left: Value, right: Value) -> Placement:
-    """The placement of a sum; a constant may be nothing, next to nothing, or one more round of a counter."""
-    for one, other in ((left, right), (right, left)):
-        if not _is_number(other.const) or (isinstance(op, ast.Sub) and other is left):
-            continue
-        if other.const == 1 and one.type == COUNTER and isinstance(op, ast.Add):
-            return replace(one.place, phase=AFTER if one.place.phase else "")
-        if abs(other.const) <= _NEGLIGIBLE:
-            return array_of(one)
-    return added(array_of(left), array_of(right))
-
-
-def _with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Value:
-    """A sum remembers the slot that it adds to."""
-    if isinstance(op, ast.Add | ast.Sub):
-        base, more = (left, right) if left.token is not None else (right, left)
-        if (
-            base.token is not None
-            and more.token != base.token
-            and not (isinstance(op, ast.Sub) and base is right)
-        ):
-            step = array_of(more)
-            delta = step if base.delta is None else added(base.delta, step)
-            # A running total, with what this round adds.
-            place = replace(base.place, phase=AFTER) if base.place.phase else made.place
-            return Value(place, made.why, made.refs, made.type, UNSET, base.token, delta)
-    return made

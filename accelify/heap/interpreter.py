@@ -21,6 +21,7 @@ from accelify.heap.values import (
     MAIN_FLAG,
     OTHERS_FLAG,
     SOME_FLAG,
+    TURN,
     UNSET,
     Class,
     Function,
@@ -95,7 +96,8 @@ class Interpreter:
             return Guard("main" if (test.type == MAIN_FLAG) == taken else "others", test.why)
         if test.type == SOME_FLAG:
             return Guard("some" if taken else "others", test.why) if test.why is not None else None
-        if test.place.kind is Kind.SAME and test.place.degree != 0 and self.run.in_shared_loop():
+        counted = test.place.kind is Kind.SAME and test.place.degree != 0 and test.type != TURN
+        if counted and self.run.in_shared_loop():
             text = f"`{self.run.segment(node)}`"
             return Guard("counted", self.run.reason(node, text, test))
         if test.place.is_uniform or any(guard.kind == "main" for guard in self.run.guards):

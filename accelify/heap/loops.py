@@ -203,8 +203,10 @@ class Loops:
         """A loop in which ranks meet, and which some of them may leave before the others."""
         for kind in ("break", "return"):
             guard = flow.exits.get(kind)
-            if guard is not None and guard.parts_ranks and loop.meets:
-                self.run.meet("leave", node, kind, guards=[guard])
+            if guard is None or not loop.meets:
+                continue
+            if guard.parts_ranks or (guard.kind == "counted" and loop.shared):
+                self.run.meet("leave", node, kind, guards=[guard], detail=guard.kind)
 
 
 _NOTHING = constant(0)

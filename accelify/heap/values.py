@@ -29,6 +29,10 @@ SOME_FLAG = "#some"
 
 # The type of a number of rounds that begins with 0: one more is the number of those that are done.
 COUNTER = "builtins.counter"
+# The type of what goes round with a count of rounds, as `i % n`: the share of rounds in which it is zero is the same.
+TURN = "#turn"
+# The type of the number of the last round: one less than how many there are.
+LAST = "#last"
 
 
 class Ref:

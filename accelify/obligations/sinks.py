@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from accelify.domains.placement import BEFORE, Kind, Placement
+from accelify.domains.placement import BEFORE, COUNTED, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
@@ -58,8 +58,11 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
     elif event.kind == "folder.make" and event.path is not None:
         yield _path(event)
     elif event.kind == "leave":
-        why = next((guard.why for guard in event.guards if guard.kind == "divergent"), None)
-        if why is not None:
+        why = next((guard.why for guard in event.guards if guard.parts_ranks), None)
+        if event.detail == "counted":
+            text = "a loop ends by a count of the rounds of each process, after N times as much as in the original"
+            yield _made(event, "rounds", Status.NAMED, text, event.guards[-1].why)
+        elif why is not None:
             yield _made(event, "all ranks", Status.NAMED, "some ranks leave a loop in which all meet", why)
     elif event.kind in _MEETING:
         yield _meeting(event)
@@ -276,6 +279,9 @@ def _loss(event: Event) -> Obligation:
         return _made(event, "loss", Status.NAMED, "all processes train with the same batches", whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
+    if place.kind is Kind.ROUND and place.needs == COUNTED:
+        text = "the loss goes with a count of the rounds of each process, 1/N of the original's"
+        return _made(event, "rounds", Status.NAMED, text, value.why)
     if place.kind is Kind.ROUND and exponent is None:
         return _made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
     if place.kind is Kind.ROUND and exponent != int(summed):

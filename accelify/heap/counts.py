@@ -1,0 +1,74 @@
+"""Counts of rounds, and sums that go on from round to round: in which units two of them meet."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import Any
+
+from accelify.domains.placement import AFTER, SAME, Kind, Placement, added, moved, multiplied
+from accelify.heap.containers import array_of
+from accelify.heap.values import COUNTER, LAST, TURN, UNSET, Value
+
+# What is added to a divisor lest it is zero.
+_NEGLIGIBLE = 1e-4
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def counting_type(op: ast.operator, left: Value, right: Value) -> str:
+    """The type of what an operator makes of a count of rounds; "" where it is no such count."""
+    place = array_of(left)
+    if place.kind is not Kind.SAME or not array_of(right).is_same:
+        return ""
+    if isinstance(op, ast.Mod):
+        return TURN
+    return LAST if isinstance(op, ast.Sub) and right.const == 1 and place.degree == 1 else ""
+
+
+def divided_whole(left: Value, right: Value) -> Placement | None:
+    """A whole quotient of two counts: of rounds by rounds, but for the rest that falls away."""
+    places = array_of(left), array_of(right)
+    return multiplied(*places, -1) if all(place.kind is Kind.SAME for place in places) else None
+
+
+def compared(left: Value, right: Value) -> Placement | None:
+    """What a comparison of two counts of each process's rounds is: that of the original's; None for other values."""
+    units = [1 if value.type == LAST else array_of(value).degree for value in (left, right)]
+    places = [array_of(value) for value in (left, right)]
+    if any(place.kind is not Kind.SAME for place in places) or units[0] != units[1] or not units[0]:
+        return None
+    phases = {place.phase for place in places if place.phase}
+    return moved(SAME, phases.pop() if len(phases) == 1 else None) if phases else SAME
+
+
+def summed(op: ast.operator, left: Value, right: Value) -> Placement:
+    """The placement of a sum; a constant may be nothing, next to nothing, or one more round of a counter."""
+    for one, other in ((left, right), (right, left)):
+        if not is_number(other.const) or (isinstance(op, ast.Sub) and other is left):
+            continue
+        if other.const == 1 and one.type == COUNTER and isinstance(op, ast.Add):
+            return replace(one.place, phase=AFTER if one.place.phase else "")
+        if abs(other.const) <= _NEGLIGIBLE:
+            return array_of(one)
+    return added(array_of(left), array_of(right))
+
+
+def with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Value:
+    """A sum remembers the slot that it adds to."""
+    if isinstance(op, ast.Add | ast.Sub):
+        base, more = (left, right) if left.token is not None else (right, left)
+        if (
+            base.token is not None
+            and more.token != base.token
+            and not (isinstance(op, ast.Sub) and base is right)
+        ):
+            step = array_of(more)
+            delta = step if base.delta is None else added(base.delta, step)
+            # A running total, with what this round adds.
+            place = replace(base.place, phase=AFTER) if base.place.phase else made.place
+            return Value(place, made.why, made.refs, made.type, UNSET, base.token, delta)
+    return made

@@ -1,0 +1,84 @@
+"""Losses, loops and steps that go with a count of the rounds of each process, which is 1/N of the original's."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.knowledge import Knowledge
+from accelify.obligations import Status, validate
+
+KNOWLEDGE = Knowledge()
+HEAD = """\
+import numpy as np, torch
+from torch.utils.data import DataLoader
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+data = torch.load("d")
+optimizer = torch.optim.SGD((model := torch.nn.Linear(2, 1)).parameters(), 0.1)
+loader = DataLoader(data, batch_size=8)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+weight, step, rounds = 0.1, 0, len(data) // 8
+for epoch in range(3):
+    for i, (x, y) in enumerate(loader):
+        loss = ((model(x) - y) ** 2).mean()
+"""
+STEP = "        accelerator.backward(loss)\n        optimizer.step()\n"
+
+
+def named(body: str) -> list[str]:
+    """The demands that are not proved of a training loop with these lines before and after its step."""
+    found = validate(HEAD + body, None, KNOWLEDGE).of(Status.NAMED)
+    return [f"{one.sink}/{one.demand}" for one in found]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "weight += 0.2 / rounds; loss = loss * weight",
+        "step += 1; loss = loss + min(1.0, step / 1000) * model.weight.norm()",
+        "loss = loss * (1 - i / rounds)",
+        "loss = loss * np.exp(-i)",
+    ],
+)
+def test_a_coefficient_that_grows_by_the_rounds_of_each_process(line: str) -> None:
+    assert named(f"        {line}\n{STEP}") == ["backward/rounds"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "p = (i + epoch * len(loader)) / 3 / len(loader); loss = loss * (2 / (1 + np.exp(-10 * p)) - 1)",
+        "loss = loss * (1 - i / len(loader))",
+        "loss = loss * 0.1 ** epoch",
+    ],
+)
+def test_a_coefficient_that_is_the_originals_at_the_same_place_of_training(line: str) -> None:
+    assert named(f"        {line}\n{STEP}") == []
+
+
+@pytest.mark.parametrize(
+    "test", ["i >= 7", "step > 200", "i == rounds - 1", "(epoch + 1) * i > 900", "step * 8 >= len(data)"]
+)
+def test_a_loop_that_ends_by_a_count_of_each_process(test: str) -> None:
+    assert named(f"        step += 1\n{STEP}        if {test}: break\n") == ["leave/rounds"]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "i == len(loader) - 1",
+        "i >= len(loader)",
+        "i == len(data) // 8 // accelerator.num_processes",
+        "step >= 2 * len(loader)",
+        "epoch == 2",
+    ],
+)
+def test_a_loop_that_ends_where_the_originals_does(test: str) -> None:
+    assert named(f"        step += 1\n{STEP}        if {test}: break\n") == []
+
+
+def test_steps_in_turn_and_steps_after_so_many_rounds() -> None:
+    turn = "        accelerator.backward(loss)\n        if i % 5 == 0 and not i % 3: optimizer.step()\n"
+    late = "        accelerator.backward(loss)\n        if epoch * len(loader) + i > 500: optimizer.step()\n"
+    assert named(turn) == []
+    assert named(late) == ["step/rounds"]
