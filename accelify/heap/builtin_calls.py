@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import function
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value
+from accelify.heap.paths import joined_path
 from accelify.heap.values import NONE, UNSET, Container, Instance, Iterable, Library, Value, constant
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
 
 
 def _text(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return engine.expressions.text(node, args)
+    return joined_path(engine.expressions.text(node, args), args[:1])
 
 
 def _flag(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from accelify.domains.placement import (
 )
 from accelify.heap.containers import array_of, container, element, elements, put, shown_fields, worst
 from accelify.heap.counts import compared, counting_type, divided_whole, is_number, summed, with_token
+from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.values import (
     BATCH,
     COUNTER,
@@ -75,6 +77,8 @@ _NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
 }
+# What `%` puts a value in place of.
+_FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
 _OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int", LAST: "builtins.int"}
 
 
@@ -140,7 +144,8 @@ class Expressions:
         if isinstance(op, ast.Add) and (left.of(Container) or right.of(Container)):
             return self._concatenated(node, left, right)
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
-            return self.text(node, [left, *(elements(self.run, right) or [right])])
+            filled = [left, *(elements(self.run, right) or [right])]
+            return with_text(self.text(node, filled), [_FIELD.sub("*", pattern(left))])
         left_place, right_place = array_of(left), array_of(right)
         if isinstance(op, ast.Add | ast.Sub):
             place = summed(op, left, right)
@@ -158,6 +163,10 @@ class Expressions:
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
         type_ = counting_type(op, left, right) or _OF_RESULTS.get(type_, type_)
         made = self.run.made(node, place, left, right, type_=type_)
+        if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
+            made = with_text(made, [pattern(left), pattern(right)])
+        elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
+            made = joined_path(replace(made, type="pathlib.Path"), [left, right])
         fold = _NUMBERS.get(type(op))
         if fold and place.is_same and is_number(left.const) and is_number(right.const):
             return Value(made.place, made.why, type=made.type, const=fold(left.const, right.const))
@@ -256,8 +265,9 @@ class Expressions:
     # Texts
 
     def _JoinedStr(self, node: ast.JoinedStr, scope: Ref) -> Value:
-        parts = [self.evaluate(v.value, scope) for v in node.values if isinstance(v, ast.FormattedValue)]
-        return self.text(node, parts)
+        parts = [self.evaluate(part, scope) for part in node.values]
+        shown = [value for value in parts if value.const is UNSET]
+        return with_text(self.text(node, shown), map(pattern, parts))
 
     def _FormattedValue(self, node: ast.FormattedValue, scope: Ref) -> Value:
         return self.evaluate(node.value, scope)

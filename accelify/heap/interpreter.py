@@ -72,6 +72,7 @@ class Interpreter:
             for value in list(entry.fields.values()):
                 for ref in value.refs:
                     if isinstance(ref, Function) and ref.module is entry and ref.node not in self.run.reached:
+                        self.run.meet("entry", ref.node, ref.name)
                         self.calls.call(Value(refs=(ref,)), [], {}, ref.node)
                     elif isinstance(ref, Class) and ref.module is entry:
                         self._methods(ref)
@@ -82,6 +83,7 @@ class Interpreter:
             for method in value.of(Function):
                 if method.node in self.run.reached or method.name.startswith("__"):
                     continue
+                self.run.meet("entry", method.node, method.name)
                 made = made or self.calls.call(Value(refs=(cls,)), [], {}, cls.node)
                 self.calls.call(self.attributes.read(made, method.name, method.node), [], {}, method.node)
 

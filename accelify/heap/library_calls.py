@@ -30,6 +30,7 @@ from accelify.heap.containers import (
     reduced_value,
     worst,
 )
+from accelify.heap.paths import joined_path
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
     NONE,
@@ -97,6 +98,9 @@ class LibraryCalls:
         self._transfers: dict[str, Callable[[Row, Args, Keywords, ast.AST], Value]] = {
             "same": lambda row, args, keywords, node: Value(type=row.returns),
             "pure": self._function,
+            "joins": lambda row, args, keywords, node: joined_path(
+                self._function(row, args, keywords, node), args
+            ),
             "rows": self._function,
             "linear": self._function,
             "reshaped": self._function,
@@ -252,10 +256,15 @@ class LibraryCalls:
                 shown,
                 paths[0] if paths else None,
                 guards=guards,
-                detail="made" if made_bar else "",
+                detail="made"
+                if made_bar
+                else self._mode(args, keywords, shift)
+                if row.kind == "file"
+                else "",
             )
         result = self._transfers[row.transfer](row, args, keywords, node)
         if row.kind == "file":
+            result = joined_path(result, self._paths(row, args, keywords, shift)[:1])
             for value in self._paths(row, args, keywords, shift):
                 for ref in result.of(Instance) if value.place.kind is Kind.MAIN else []:
                     self.run.store.set(ref, "#once", constant(True))
@@ -266,6 +275,11 @@ class LibraryCalls:
         if row.returns and not result.type and result.const is UNSET:
             result = Value(result.place, result.why, result.refs, row.returns, token=None)
         return result
+
+    def _mode(self, args: Args, keywords: Keywords, shift: int) -> str:
+        """The mode in which a file is opened."""
+        mode = keywords.get("mode", args[1] if len(args) > 1 else NONE)
+        return mode.const if isinstance(mode.const, str) else ""
 
     def _paths(self, row: Row, args: Args, keywords: Keywords, shift: int) -> list[Value]:
         return [value for one in row.path for value in self._argument(one, args, keywords, shift)]

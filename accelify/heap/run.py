@@ -254,7 +254,17 @@ class Run:
 
 
 def _with_token(value: Value, token: Key) -> Value:
-    return Value(value.place, value.why, value.refs, value.type, value.const, token, None)
+    return Value(
+        value.place,
+        value.why,
+        value.refs,
+        value.type,
+        value.const,
+        token,
+        None,
+        value.optional,
+        value.text,
+    )
 
 
 def _why(value: Value) -> Reason | None:

@@ -194,6 +194,7 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         token,
         delta,
         left.optional or right.optional or (left.const is None) != (right.const is None),
+        left.text if left.text == right.text else "",
     )
 
 

@@ -254,6 +254,8 @@ class Value:
     delta: Placement | None = None
     # Whether it is None on some ways.
     optional: bool = False
+    # Of a text or a path: what is known of it, with `*` for what is not.
+    text: str = ""
 
     def placed(self, place: Placement, why: Reason | None = None) -> Value:
         """The same value elsewhere: no constant, no token."""

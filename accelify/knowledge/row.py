@@ -18,6 +18,7 @@ TRANSFERS = {
     "minus": "the difference of its first two arguments, row by row",
     "times": "the product of its first two arguments, row by row",
     "over": "the quotient of its first two arguments, row by row",
+    "joins": "the path that its arguments make together, or the text of one",
     "identity": "gives back its receiver or first argument itself",
     "sum": "adds up over an axis, or over everything",
     "mean": "the mean over an axis, or over everything",

@@ -10,6 +10,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
 from accelify.knowledge import Knowledge
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.ordering import races
 from accelify.obligations.sinks import is_parted, never_accumulated, never_let_go, obligations_of
 
 _ORDER = list(Status)
@@ -57,5 +58,6 @@ def validate(
             known = found.get(one.site)
             if known is None or _ORDER.index(one.status) > _ORDER.index(known.status):
                 found[one.site] = one
+    found.update((one.site, one) for one in races(run.events))
     ordered = sorted(found.values(), key=lambda one: (one.path, one.line, one.column, one.sink, one.demand))
     return Validation(ordered, list(run.assumptions.values()), list(run.unread.values()), run.steps)

@@ -1,0 +1,41 @@
+"""Texts of paths as far as they are known: what is not known of one is a `*`, as in `*/summary.json`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from accelify.heap.values import Value
+
+_ANY = "*"
+_AGAIN = re.compile(r"\*+")
+_SLASHES = re.compile(r"/+")
+
+
+def pattern(value: Value) -> str:
+    """What is known of a value's text."""
+    if isinstance(value.const, str | int | float) and not isinstance(value.const, bool):
+        return str(value.const)
+    return value.text or _ANY
+
+
+def with_text(value: Value, parts: Iterable[str]) -> Value:
+    """The same value with a text that is put together of parts."""
+    text = _AGAIN.sub(_ANY, "".join(parts))
+    return value if text == _ANY or text == value.text else replace(value, text=text)
+
+
+def joined_path(value: Value, parts: Iterable[Value]) -> Value:
+    """The same value as the path that parts make together."""
+    texts = [pattern(part) for part in parts]
+    last = max((number for number, text in enumerate(texts) if text.startswith("/")), default=0)
+    return with_text(value, ["/".join(text for text in texts[last:] if text)])
+
+
+def file_of(value: Value | None) -> str:
+    """The file or folder that a value names; "" where no letter of its own name is known."""
+    if value is None:
+        return ""
+    text = _SLASHES.sub("/", pattern(value)).removeprefix("./").rstrip("/")
+    return text if re.search(r"\w", text.rpartition("/")[2]) else ""

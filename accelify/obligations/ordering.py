@@ -1,0 +1,113 @@
+"""What is written before what is read: files of the main process that others read with no wait between.
+
+A read happens after a write of another rank only where all ranks meet between the two. The pairs are found in the order
+in which the abstract run comes to them, by what is known of their paths' texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from accelify.domains.reasons import Reason
+from accelify.heap.paths import file_of
+from accelify.heap.run import Event
+from accelify.heap.values import Instance
+from accelify.obligations.obligation import Obligation, Status
+
+_WRITES = frozenset({"file.write", "file.append", "file.move", "folder.make", "folder.delete", "file.delete"})
+_READS = frozenset({"file.read", "folder.list"})
+# Where nothing of what stands before goes on: ranks meet, or another function is begun with that nothing called.
+_MEETINGS = frozenset({"collective", "backward", "entry"})
+
+
+def races(events: Sequence[Event]) -> Iterator[Obligation]:
+    """Reads of all processes that the main process's writes may come between."""
+    yield from _in_order(events)
+    loops: dict[int, list[Event]] = {}
+    for event in events:
+        for loop in event.loops:
+            loops.setdefault(loop.number, []).append(event)
+    for inside in loops.values():
+        # The next round reads what this one wrote.
+        yield from _in_order([*inside, *inside])
+
+
+def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
+    written: dict[str, Event] = {}
+    asked: dict[str, Event] = {}
+    for event in events:
+        if event.kind in _MEETINGS and not any(guard.parts_ranks for guard in event.guards):
+            written.clear()
+            asked.clear()
+        if event.kind not in _WRITES and event.kind not in _READS:
+            continue
+        name = file_of(event.path)
+        if not name or _is_handle(event):
+            continue
+        if _of_main(event):
+            if _writes(event):
+                written.setdefault(name, event)
+                if name in asked and _is_asked_again(asked[name], event):
+                    yield _asked(asked[name], event)
+        elif not _writes(event) and not _is_ordered(event):
+            before = written.get(name) or _written_in(event, name, written)
+            if before is not None:
+                yield _read(event, before)
+            asked.setdefault(name, event)
+
+
+def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event | None:
+    """What was written in a folder that is listed."""
+    if event.kind != "folder.list":
+        return None
+    return next((one for other, one in written.items() if other.startswith(f"{name}/")), None)
+
+
+def _of_main(event: Event) -> bool:
+    return any(guard.kind == "main" for guard in event.guards)
+
+
+def _is_ordered(event: Event) -> bool:
+    """Whether it is done by some ranks alone, or after the main process has done what stands before it."""
+    return any(guard.kind in ("main", "others", "first", "divergent") for guard in event.guards)
+
+
+def _is_handle(event: Event) -> bool:
+    """Whether it is done with an open file, whose opening stands for it."""
+    refs = event.path.of(Instance) if event.path is not None else []
+    return any(ref.kind == "file" for ref in refs)
+
+
+def _writes(event: Event) -> bool:
+    return event.kind in _WRITES or bool(set(event.detail) & set("wax+"))
+
+
+def _is_asked_again(read: Event, write: Event) -> bool:
+    """Whether the read asks in a loop that has nothing to do with the write, such as for a name that is free."""
+    inner = {loop.number for loop in read.loops} - {loop.number for loop in write.loops}
+    return bool(inner) and not read.in_training
+
+
+def _read(read: Event, write: Event) -> Obligation:
+    text = (
+        f"`{_called(read)}` of every process, and nothing waits for the main process, which writes it before"
+    )
+    return _named(
+        read, text, Reason(f"`{_called(write)}` by the main process", write.module.path, write.line)
+    )
+
+
+def _asked(read: Event, write: Event) -> Obligation:
+    text = f"`{_called(read)}` of every process, and nothing waits for all of them before the main process writes it"
+    return _named(
+        read, text, Reason(f"`{_called(write)}` by the main process", write.module.path, write.line)
+    )
+
+
+def _called(event: Event) -> str:
+    return event.name.removeprefix("builtins.")
+
+
+def _named(event: Event, text: str, why: Reason) -> Obligation:
+    column = getattr(event.node, "col_offset", 0) + 1
+    return Obligation(event.kind, "order", event.module.path, event.line, column, Status.NAMED, text, why)

@@ -1,0 +1,86 @@
+"""Reads of all processes before and after what the main process writes, with and without a wait between."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.knowledge import Knowledge
+from accelify.obligations import Status, validate
+
+KNOWLEDGE = Knowledge()
+HEAD = """\
+import argparse, json, os, pandas as pd, torch
+from pathlib import Path
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+parser = argparse.ArgumentParser()
+parser.add_argument("--out")
+args = parser.parse_args()
+"""
+MAIN = "if accelerator.is_main_process:\n    "
+WAIT = "accelerator.wait_for_everyone()\n"
+PAIRS = {
+    "one name": (
+        MAIN + "torch.save(1, os.path.join(args.out, 'a.pt'))\n",
+        "torch.load(os.path.join(args.out, 'a.pt'))\n",
+    ),
+    "made in two ways": (
+        "accelerator.save(1, f'{args.out}/a.pt')\n",
+        "torch.load(args.out + '/a.pt')\n",
+    ),
+    "through a path": (
+        MAIN + "(Path(args.out) / 'log.json').write_text('1')\n",
+        "open(str(Path(args.out) / 'log.json')).read()\n",
+    ),
+    "an open file": (
+        MAIN + "with open('a.json', 'w') as f: json.dump(1, f)\n",
+        "with open('./a.json') as f: json.load(f)\n",
+    ),
+    "in a function": (
+        "def path(name): return 'out/%s.csv' % name\n" + MAIN + "pd.DataFrame().to_csv(path('x'))\n",
+        "pd.read_csv(path('x'))\n",
+    ),
+    "a folder": (MAIN + "torch.save(1, 'out/a.pt')\n", "os.listdir('out')\n"),
+}
+
+
+def named(body: str) -> list[int]:
+    """The lines of the reads that are named, from 1 in the body."""
+    found = validate(HEAD + body, None, KNOWLEDGE).of(Status.NAMED)
+    return [one.line - HEAD.count("\n") for one in found if one.demand == "order"]
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_a_read_after_the_main_processs_write(pair: tuple[str, str]) -> None:
+    write, read = pair
+    assert named(write + read) == [write.count("\n") + 1]
+    assert named(write + WAIT + read) == []
+    assert named(read + write) == []
+    assert named(write + MAIN + read.replace("\n", "\n    ").rstrip()) == []
+    assert named(write + f"with accelerator.main_process_first():\n    {read}") == []
+
+
+def test_a_read_of_another_file() -> None:
+    assert named(MAIN + "torch.save(1, 'a.pt')\ntorch.load('b.pt')\n") == []
+    assert named(MAIN + f"torch.save(1, args.out)\ntorch.load(args.out)\n{WAIT}") == []
+
+
+def test_a_read_in_the_next_round() -> None:
+    loop = (
+        "for trial in range(3):\n"
+        "    if trial: pd.read_csv('t.csv')\n"
+        "    if accelerator.is_main_process: pd.DataFrame().to_csv('t.csv')\n"
+    )
+    assert named(loop) == [2]
+    assert named(loop + "    accelerator.wait_for_everyone()\n") == []
+
+
+def test_a_search_for_a_free_name() -> None:
+    search = "n = 0\nwhile (Path('runs') / f'run_{n}').exists():\n    n += 1\n"
+    make = MAIN + "(Path('runs') / f'run_{n}').mkdir()\n"
+    assert named(search + make) == [2]
+    assert named(search + WAIT + make) == []
+    assert (
+        named("if not os.path.exists('runs'):\n    if accelerator.is_main_process: os.makedirs('runs')\n")
+        == []
+    )
