@@ -93,6 +93,8 @@ _UNIFORM = frozenset({Kind.SAME, Kind.WIDE, Kind.SAMPLE, Kind.PARTS})
 _TOGETHER = "put together first"
 # What goes with a count of the rounds of each process is another one at the same place of the original's training.
 COUNTED = "by the rounds of all processes"
+# What a rank has from its last round, the original has from the round before.
+CARRIED = "from the round before"
 BEFORE, AFTER = "before", "after"
 P = ParamSpec("P")
 
@@ -449,14 +451,17 @@ def joined(left: Placement, right: Placement) -> Placement:
     return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)
 
 
-def carried(before: Placement, written: Placement) -> Placement:
+def carried(before: Placement, written: Placement, bound: bool = True) -> Placement:
     """What a rank finds from its last round, in a loop whose rounds are shared out: the original's was another's.
 
     Args:
         before: what is there before the loop.
         written: what a round writes.
+        bound: whether there is anything before the loop.
     """
     found = joined(before, written)
+    if found.kind is Kind.ROUND and bound:
+        return replace(found, degree=None, even=False, needs=CARRIED)
     if found.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE):
         return replace(found, degree=None, even=False)
     return found if found.kind in (Kind.OWN, Kind.CLOCK) else own(_TOGETHER)

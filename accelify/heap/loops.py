@@ -139,6 +139,7 @@ class Loops:
         if name == "[]" or (isinstance(owner, Container | Instance) and loop.number in owner.loops):
             # One of many elements, not one that a round puts in place of another; or of an object of this round.
             return value.plain() if before is None else join(before, value.plain())
+        bound = before is not None
         if before is None:
             before = value.plain()
         found = join(before, value.plain())
@@ -150,7 +151,7 @@ class Loops:
             and not found.refs
             and value.place.kind is not Kind.OWN
         ):
-            place = carried(before.place, value.place)
+            place = carried(before.place, value.place, bound)
             name = key[1] if key[1].isidentifier() else "it"
             return found.placed(place, self.run.reason(node, f"`{name}` as the round before left it", value))
         return found

@@ -278,6 +278,7 @@ def _why(value: Value) -> Reason | None:
 def _distance(value: Value | Reason | None) -> int:
     if value is None or isinstance(value, Reason):
         return 0
-    if value.place.kind == "same" and value.place.degree is None:
+    counted = value.place.kind == "same" and value.place.degree is None
+    if counted or (value.place.kind == "round" and value.place.needs):
         return 4
     return {"own": 1, "main": 2, "linear": 3, "clock": 4, "round": 5}.get(value.place.kind, 6)

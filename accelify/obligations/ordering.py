@@ -35,10 +35,12 @@ def races(events: Sequence[Event]) -> Iterator[Obligation]:
 def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
     written: dict[str, Event] = {}
     asked: dict[str, Event] = {}
+    folders: dict[str, Event] = {}
     for event in events:
         if event.kind in _MEETINGS and not any(guard.parts_ranks for guard in event.guards):
             written.clear()
             asked.clear()
+            folders.clear()
         if event.kind not in _WRITES and event.kind not in _READS:
             continue
         name = file_of(event.path)
@@ -47,9 +49,16 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
         if _of_main(event):
             if _writes(event):
                 written.setdefault(name, event)
+                if event.kind == "folder.make":
+                    folders.setdefault(name, event)
                 if name in asked and _is_asked_again(asked[name], event):
                     yield _asked(asked[name], event)
-        elif not _writes(event) and not _is_ordered(event):
+        elif not _is_ordered(event):
+            folder = _folder_around(name, folders)
+            if folder is not None:
+                yield _inside(event, folder)
+            if _writes(event):
+                continue
             before = written.get(name) or _written_in(event, name, written)
             if before is not None:
                 yield _read(event, before)
@@ -61,6 +70,11 @@ def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event 
     if event.kind != "folder.list":
         return None
     return next((one for other, one in written.items() if other.startswith(f"{name}/")), None)
+
+
+def _folder_around(name: str, folders: Mapping[str, Event]) -> Event | None:
+    """The folder of the main process that a file lies in."""
+    return next((one for folder, one in folders.items() if name.startswith(f"{folder}/")), None)
 
 
 def _of_main(event: Event) -> bool:
@@ -94,6 +108,15 @@ def _read(read: Event, write: Event) -> Obligation:
     )
     return _named(
         read, text, Reason(f"`{_called(write)}` by the main process", write.module.path, write.line)
+    )
+
+
+def _inside(event: Event, folder: Event) -> Obligation:
+    text = (
+        f"`{_called(event)}` of every process, and nothing waits for the main process, which makes the folder"
+    )
+    return _named(
+        event, text, Reason(f"`{_called(folder)}` by the main process", folder.module.path, folder.line)
     )
 
 

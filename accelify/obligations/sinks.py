@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from accelify.domains.placement import BEFORE, COUNTED, Kind, Placement
+from accelify.domains.placement import BEFORE, CARRIED, COUNTED, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
@@ -32,6 +32,10 @@ _FIRST = frozenset({"network.get", "folder.make"})
 _MEETING = frozenset({"collective", "backward", "step"})
 _MOST_WRITTEN = 100
 _OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of the original's"
+_OF_OTHER_ROUNDS = {
+    COUNTED: "the loss goes with a count of the rounds of each process, 1/N of the original's",
+    CARRIED: "the loss goes with what each process's round before left, in the original that of another batch",
+}
 _WORDS = {
     "terminal.write": "printed",
     "log.write": "logged",
@@ -217,7 +221,8 @@ def _what(place: Placement) -> str:
         return "of the main process's share of the rows"
     if place.kind is Kind.EXTREME:
         return "the main process's largest or smallest, not that of all"
-    return f"not the original's{', unless it is ' + place.needs if place.needs else ''}"
+    helped = f", unless it is {place.needs}" if place.kind is Kind.OWN and place.needs else ""
+    return f"not the original's{helped}"
 
 
 def _wrapped(event: Event) -> Iterator[Obligation]:
@@ -279,9 +284,8 @@ def _loss(event: Event) -> Obligation:
         return _made(event, "loss", Status.NAMED, "all processes train with the same batches", whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
-    if place.kind is Kind.ROUND and place.needs == COUNTED:
-        text = "the loss goes with a count of the rounds of each process, 1/N of the original's"
-        return _made(event, "rounds", Status.NAMED, text, value.why)
+    if place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
+        return _made(event, "rounds", Status.NAMED, _OF_OTHER_ROUNDS[place.needs], value.why)
     if place.kind is Kind.ROUND and exponent is None:
         return _made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
     if place.kind is Kind.ROUND and exponent != int(summed):

@@ -82,3 +82,18 @@ def test_steps_in_turn_and_steps_after_so_many_rounds() -> None:
     late = "        accelerator.backward(loss)\n        if epoch * len(loader) + i > 500: optimizer.step()\n"
     assert named(turn) == []
     assert named(late) == ["step/rounds"]
+
+
+def test_a_state_that_the_round_before_left() -> None:
+    carried = (
+        "        out, state = rnn(x, state)\n        loss = out.mean()\n        state = state.detach()\n"
+    )
+    rnn = "rnn, state = torch.nn.LSTM(2, 3), torch.zeros(1)\n"
+    before, after = HEAD.split("for epoch")
+    script = before + rnn + "for epoch" + after
+    assert [
+        f"{one.sink}/{one.demand}"
+        for one in validate(script + carried + STEP, None, KNOWLEDGE).of(Status.NAMED)
+    ] == ["backward/rounds"]
+    fresh = "        state = torch.zeros(1)\n" + carried
+    assert not validate(script + fresh + STEP, None, KNOWLEDGE).of(Status.NAMED)

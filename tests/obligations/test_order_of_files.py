@@ -84,3 +84,11 @@ def test_a_search_for_a_free_name() -> None:
         named("if not os.path.exists('runs'):\n    if accelerator.is_main_process: os.makedirs('runs')\n")
         == []
     )
+
+
+def test_a_file_in_a_folder_that_the_main_process_makes() -> None:
+    make = MAIN + "os.makedirs(args.out + '/logs', exist_ok=True)\n"
+    write = "open(args.out + '/logs/a.txt', 'w')\n"
+    assert named(make + write) == [3]
+    assert named(make + "accelerator.wait_for_everyone()\n" + write) == []
+    assert named("os.makedirs(args.out + '/logs', exist_ok=True)\n" + write) == []
