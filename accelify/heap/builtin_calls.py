@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import function
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value
 from accelify.heap.paths import joined_path
-from accelify.heap.values import NONE, UNSET, Container, Instance, Iterable, Library, Value, constant
+from accelify.heap.values import NONE, PART, UNSET, Container, Instance, Iterable, Library, Value, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -89,7 +89,8 @@ def _reduction(operation: str) -> Callable[[Interpreter, Args, Keywords, ast.AST
             place = reduced_value(value, operation)
         else:
             place = function((array_of(value) for value in args), rowwise=True)
-        return engine.run.made(node, place, *args, type_=args[0].type if len(args) > 1 else "")
+        type_ = args[0].type if len(args) > 1 and args[0].type != PART else ""
+        return engine.run.made(node, place, *args, type_=type_)
 
     return call
 

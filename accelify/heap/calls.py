@@ -481,7 +481,7 @@ def _content(value: Value, depth: int = 0) -> tuple[object, ...]:
         if isinstance(ref, Container) and depth < 4
         for name, inner in ref.fields.items()
     ]
-    return value.place, value.refs, value.type, value.const, value.optional, tuple(inside)
+    return value.place, value.refs, value.type, value.const, value.optional, value.text, tuple(inside)
 
 
 def _yields(node: ast.AST) -> bool:

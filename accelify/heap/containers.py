@@ -25,6 +25,8 @@ from accelify.heap.run import Run
 from accelify.heap.store import join
 from accelify.heap.values import UNSET, Container, Instance, Iterable, Value, constant
 
+# How many containers lie in each other at most; one may hold itself.
+_DEEPEST = 6
 # How far a value is from what the original shows, for the choice among the parts of a text.
 _DISTANCE = (
     Kind.OWN,
@@ -130,20 +132,20 @@ def element(run: Run, value: Value, node: ast.AST, key: Any = UNSET) -> Value:
     return value.placed(function((value.place,), rowwise=True))
 
 
-def array_of(value: Value) -> Placement:
-    """What a value is as a whole: for a container that of all its elements together."""
+def array_of(value: Value, depth: int = 0) -> Placement:
+    """What a value is as a whole: for a container that of all its elements together, `depth` containers down."""
     place = value.place
     for ref in value.refs:
-        if isinstance(ref, Container):
+        if isinstance(ref, Container) and depth < _DEEPEST:
             fill = fill_of(ref)
             for name, inner in ref.fields.items():
                 if name.startswith("["):
-                    place = function((place, _together(inner, fill)), rowwise=True)
+                    place = function((place, _together(inner, fill, depth)), rowwise=True)
     return place
 
 
-def _together(inner: Value, fill: str) -> Placement:
-    place = array_of(inner)
+def _together(inner: Value, fill: str, depth: int) -> Placement:
+    place = array_of(inner, depth + 1)
     if not fill:
         return WIDE_ROWS if place.kind is Kind.SAMPLE else place
     if place.kind is Kind.ROUND:

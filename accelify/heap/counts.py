@@ -8,7 +8,7 @@ from typing import Any
 
 from accelify.domains.placement import AFTER, SAME, Kind, Placement, added, moved, multiplied
 from accelify.heap.containers import array_of
-from accelify.heap.values import COUNTER, LAST, TURN, UNSET, Value
+from accelify.heap.values import COUNTER, LAST, PART, TURN, UNSET, Value
 
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
@@ -26,6 +26,8 @@ def counting_type(op: ast.operator, left: Value, right: Value) -> str:
         return ""
     if isinstance(op, ast.Mod):
         return TURN
+    if isinstance(op, ast.FloorDiv) and (place.degree or 0) > 0 and right.const != 1:
+        return PART
     return LAST if isinstance(op, ast.Sub) and right.const == 1 and place.degree == 1 else ""
 
 

@@ -28,6 +28,7 @@ from accelify.heap.values import (
     MAIN_FLAG,
     NONE,
     OTHERS_FLAG,
+    PART,
     RANK,
     SOME_FLAG,
     TENSOR,
@@ -40,6 +41,7 @@ from accelify.heap.values import (
     Scope,
     Value,
     constant,
+    is_zero,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ _NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 # What `%` puts a value in place of.
 _FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
-_OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int", LAST: "builtins.int"}
+_OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int", LAST: "builtins.int", PART: "builtins.int"}
 
 
 class Expressions:
@@ -146,6 +148,10 @@ class Expressions:
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
             filled = [left, *(elements(self.run, right) or [right])]
             return with_text(self.text(node, filled), [_FIELD.sub("*", pattern(left))])
+        if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and right.type == PART:
+            self.run.meet("divide", node, "", [right])
+        if isinstance(op, ast.Div | ast.Mult) and is_zero(left) and right.place.is_uniform:
+            return left
         left_place, right_place = array_of(left), array_of(right)
         if isinstance(op, ast.Add | ast.Sub):
             place = summed(op, left, right)
@@ -224,7 +230,9 @@ class Expressions:
             return Value(own(), self.run.reason(node, "not on every rank"), type=SOME_FLAG)
         refs = tuple(dict.fromkeys(ref for value in values for ref in value.refs))
         made = self.run.made(node, function(array_of(value) for value in values), *values)
-        return Value(made.place, made.why, refs, next((v.type for v in values if v.type), ""))
+        return Value(
+            made.place, made.why, refs, next((v.type for v in values if v.type not in ("", PART)), "")
+        )
 
     def _Compare(self, node: ast.Compare, scope: Ref) -> Value:
         values = [self.evaluate(part, scope) for part in (node.left, *node.comparators)]

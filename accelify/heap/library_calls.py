@@ -434,6 +434,7 @@ class LibraryCalls:
         made = next((ref for value in args[:1] for ref in value.of(Instance) if ref.kind == "loss"), None)
         given = self.run.read(made, "reduction") if made is not None else keywords.get("reduction")
         word = given.const if given is not None and isinstance(given.const, str) else _by_flags(keywords)
+        word = "mean" if word == "batchmean" else word
         return self._lost(word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node)
 
     def _lost(self, word: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:

@@ -130,12 +130,12 @@ class Attributes:
                 return Value(refs=(Bound(base, value.of(Function)[0]),))
             return value if value is not None else Value(refs=(Bound(base, name),))
         if isinstance(ref, Instance):
-            return self._of_instance(ref, name, node)
+            return self._of_instance(ref, base, name, node)
         if isinstance(ref, Container | Bound | Function | Super):
             return Value(array_of(base), base.why, refs=(Bound(base, name),))
         return None
 
-    def _of_instance(self, ref: Instance, name: str, node: ast.AST) -> Value:
+    def _of_instance(self, ref: Instance, base: Value, name: str, node: ast.AST) -> Value:
         own_value = self.run.read(ref, name)
         if own_value is not None:
             return self.engine.modules.loaded(own_value, node)
@@ -153,7 +153,11 @@ class Attributes:
             if value is not None:
                 return self._bound(value, receiver, node)
         taken = self.engine.calls.libraries.unknown_calls.bag_attribute(ref, name, node)
-        return taken if taken is not None else Value(refs=(Bound(receiver, name),))
+        if taken is not None:
+            return taken
+        # An object that was made of what differs between ranks shows it in its methods.
+        receiver = receiver if base.place.is_same else Value(base.place, base.why, (ref,), base.type)
+        return Value(refs=(Bound(receiver, name),))
 
     def _of_wrapped(self, ref: Instance, name: str, node: ast.AST) -> Value | None:
         """An attribute that a prepared object has from the script's own one, None for one of a library's class."""

@@ -31,6 +31,8 @@ SOME_FLAG = "#some"
 COUNTER = "builtins.counter"
 # The type of what goes round with a count of rounds, as `i % n`: the share of rounds in which it is zero is the same.
 TURN = "#turn"
+# The type of a whole part of how many rounds each process makes: nothing where the process makes few.
+PART = "#part"
 # The type of the number of the last round: one less than how many there are.
 LAST = "#last"
 

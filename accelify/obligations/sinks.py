@@ -81,6 +81,9 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             yield _made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
             yield _loss(event)
+    elif event.kind == "divide":
+        text = "divides by a whole part of the rounds of each process, which is 0 where a process has few of them"
+        yield _made(event, "rounds", Status.NAMED, text, event.shown[0].why)
     elif event.kind == "draw" and event.in_training:
         text = "as many rounds on each process as in the original, each of a batch that no other process has"
         why = event.shown[0].why if event.shown else None
@@ -158,7 +161,15 @@ def _exists_ok(event: Event) -> bool:
 
 
 def _content(event: Event) -> Obligation:
-    divergent = next((guard.why for guard in event.guards if guard.kind == "divergent"), None)
+    of_main = any(guard.kind == "main" for guard in event.guards)
+    divergent = next(
+        (
+            guard.why
+            for guard in event.guards
+            if guard.kind == "divergent" and not (of_main and guard.place.kind is Kind.CLOCK)
+        ),
+        None,
+    )
     worst: tuple[Status, str, Reason | None] = (Status.PROVED, "", None)
     for value in event.shown:
         for place, why in _places(value):

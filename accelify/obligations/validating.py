@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,7 +45,12 @@ def validate(
         knowledge: the tables; the shipped ones where None.
         read: gives the text of a file in place of the disk's.
     """
-    run = Interpreter(path, knowledge or Knowledge(), read).start(text)
+    engine = Interpreter(path, knowledge or Knowledge(), read)
+    try:
+        run = engine.start(text)
+    except RecursionError:
+        run = engine.run
+        run.leave_unread("calls or values that lie in each other too deep", ast.Module([], []))
     found: dict[tuple[str, int, int, str, str], Obligation] = {}
     parted = any(is_parted(event) for event in run.events)
     for event in run.events:

@@ -97,3 +97,18 @@ def test_a_state_that_the_round_before_left() -> None:
     ] == ["backward/rounds"]
     fresh = "        state = torch.zeros(1)\n" + carried
     assert not validate(script + fresh + STEP, None, KNOWLEDGE).of(Status.NAMED)
+
+
+@pytest.mark.parametrize(
+    ("every", "found"),
+    [
+        ("len(loader) // 5", ["divide/rounds"]),
+        ("max(len(loader) // 5, 1)", []),
+        ("len(loader) // 5 or 1", []),
+        ("rounds // 5", []),
+        ("len(loader)", []),
+    ],
+)
+def test_a_divisor_that_is_0_where_a_process_has_few_rounds(every: str, found: list[str]) -> None:
+    lines = f"        every = {every}\n        if i % every == 0: optimizer.zero_grad()\n"
+    assert named(lines + STEP) == found
