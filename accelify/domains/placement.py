@@ -241,8 +241,8 @@ def _of_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -
 
 def _samples(found: list[Placement], linearly: bool, rowwise: bool) -> int | None:
     exponents = {place.samples for place in found if place.kind is Kind.ROUND}
-    # Of a function over all rows nothing says whether it is a mean.
-    plain = linearly or (exponents == {0} and (rowwise or not any(place.rows for place in found)))
+    # Of a function over all rows nothing says whether it is a mean; one of a mean that is not linear is none.
+    plain = linearly or (exponents == {0} and rowwise and any(place.rows for place in found))
     return exponents.pop() if len(exponents) == 1 and plain else None
 
 
@@ -296,6 +296,8 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
     if Kind.ROUND in kinds and kinds <= {Kind.ROUND, Kind.SAME}:
         even = all(place.even or place.is_same for place in (left, right))
         samples = _sum(left.samples, right.samples, sign)
+        if not any(place.even or place.rows or place.kind is Kind.SAME for place in (left, right)):
+            samples = None  # a ratio or product of two figures of a batch is none of those of its parts
         return Placement(Kind.ROUND, _sum(left.degree, right.degree, sign), rows, even=even, samples=samples)
     if Kind.WIDE in kinds and kinds <= {Kind.WIDE, Kind.SAME} and not rows:
         return _of_means(left, right, sign)
@@ -332,6 +334,8 @@ def _sum(left: int | None, right: int | None, sign: int) -> int | None:
 def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placement:
     """A reduction within one process: `sum`, `mean`, `count`, `max`, `min`, `any`, `all`, or another one.
 
+    Of a `weighted` mean each rank has one by the weights of its rows.
+
     Args:
         place: of what is reduced.
         operation: its name.
@@ -350,6 +354,8 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         exponent = None if not linearly else _sum(place.samples, samples if place.rows else 0, 1)
         return replace(of_round(place.degree if linearly or place.degree == 0 else None), samples=exponent)
     if place.kind is Kind.WIDE:
+        if operation == "weighted":
+            return reduced(place, "mean")
         if place.rows:
             return wide(samples if place.degree == 0 else None)
         return wide(place.degree if linearly else None)

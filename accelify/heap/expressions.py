@@ -21,6 +21,7 @@ from accelify.domains.placement import (
     unturned,
 )
 from accelify.heap.containers import array_of, container, element, elements, put, shown_fields, worst
+from accelify.heap.state import is_part
 from accelify.heap.values import (
     BATCH,
     COUNTER,
@@ -393,7 +394,8 @@ class Expressions:
             given = self.engine.calls.special(ref, "__getitem__", [key], node)
             if given is not None:
                 return given
-        return self._part(node, base, key, at)
+        part = self._part(node, base, key, at)
+        return replace(part, refs=base.refs) if is_part(base) else part
 
     def _size(self, node: ast.AST, base: Value, axis: Any) -> Value:
         if axis == 0 or not isinstance(axis, int):
@@ -420,7 +422,8 @@ class Expressions:
             place = own("gathered first")
         if base.place.kind is Kind.ROUND:
             rows = base.place.rows and (whole or not _is_index(at))
-            place = replace(base.place, rows=rows, even=False)
+            chosen = not whole and not key.place.is_same and not isinstance(at, ast.Tuple)
+            place = replace(base.place, rows=rows, even=False, samples=None if chosen else base.place.samples)
         if turned and not isinstance(parts[0], ast.Slice):
             place = unturned(place)  # the axis before that of the rows is gone
         return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)

@@ -25,6 +25,7 @@ _ONCE = frozenset(
         "tracker.end",
         "process.run",
         "wait.input",
+        "search.run",
     }
 )
 # What may be done by all, after the main process has done it.
@@ -32,6 +33,7 @@ _FIRST = frozenset({"network.get", "folder.make"})
 _MEETING = frozenset({"collective", "backward", "step"})
 _MOST_WRITTEN = 100
 _OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of the original's"
+_BY_ITSELF = {"search.run": "chooses the settings of its trainings on every process by itself"}
 _WORDS = {
     "terminal.write": "printed",
     "log.write": "logged",
@@ -74,6 +76,7 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             yield _made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
             yield _loss(event)
+        yield from _as_often(event)
     elif event.kind == "draw" and event.in_training:
         text = "as many rounds on each process as in the original, each of a batch that no other process has"
         why = event.shown[0].why if event.shown else None
@@ -83,8 +86,11 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         if guard is not None:
             text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
             yield _made(event, "all ranks", Status.NAMED, text, guard.why)
+    elif event.kind == "state.write":
+        yield _state(event)
     elif event.kind == "schedule":
         yield _meeting(event)
+        yield from _steered(event)
         if event.detail == "plain" and event.shared:
             yield _made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
         elif event.detail == "fast" and event.shared:
@@ -134,7 +140,8 @@ def _once(event: Event) -> Obligation:
         return _made(event, "once", Status.PROVED)
     if "main" in kinds or bar or ("first" in kinds and event.kind in _FIRST):
         return _made(event, "once", Status.PROVED)
-    return _made(event, "once", Status.NAMED, f"`{_called(event)}` is done by every process")
+    done = _BY_ITSELF.get(event.kind, "is done by every process")
+    return _made(event, "once", Status.NAMED, f"`{_called(event)}` {done}")
 
 
 def _called(event: Event) -> str:
@@ -258,6 +265,45 @@ def _meeting(event: Event) -> Obligation:
     if guard is None:
         return _made(event, "all ranks", Status.PROVED)
     return _made(event, "all ranks", Status.NAMED, f"`{event.name}` is not reached by all ranks", guard.why)
+
+
+def _as_often(event: Event) -> Iterator[Obligation]:
+    """Meetings in loops of which ranks can go through more rounds, or all through fewer samples than the original."""
+    uneven = next((loop.uneven for loop in event.loops if loop.uneven is not None), None)
+    if uneven is not None:
+        yield _made(
+            event, "rounds", Status.NAMED, f"`{event.name}` may be come to more often by some ranks", uneven
+        )
+    fewer = event.loops[-1].fewer if event.loops and event.kind == "collective" else None
+    if fewer is not None and not event.loops[-1].trains:
+        text = "this evaluation covers fewer samples than the original's"
+        yield _made(event, "rounds", Status.NAMED, text, fewer)
+
+
+def _state(event: Event) -> Obligation:
+    """What is trained with stays the same on all ranks: what is written to it is, and all write it."""
+    guard = next((guard for guard in event.guards if guard.kind == "divergent"), None)
+    if guard is not None:
+        text = f"`{event.name}` is written on some ranks only: what is trained with parts"
+        return _made(event, "state", Status.NAMED, text, guard.why)
+    for value in event.shown:
+        for place, why in _places(value):
+            if not place.is_uniform:
+                text = f"`{event.name}` gets another value on each rank: what is trained with parts"
+                return _made(event, "state", Status.NAMED, text, why)
+        if any(ref.kind == "loader" and ref.prepared for ref in value.of(Instance)):
+            text = f"`{event.name}` goes through the main process's share of a loader"
+            return _made(event, "state", Status.NAMED, text, value.why)
+    return _made(event, "state", Status.PROVED)
+
+
+def _steered(event: Event) -> Iterator[Obligation]:
+    """What a schedule is told: where it differs between ranks, so do their learning rates."""
+    for value in event.shown[:1]:
+        place = array_of(value)
+        if not place.is_uniform and place.kind is not Kind.MAIN:
+            text = "the schedule goes by what differs between ranks, and with it their learning rates"
+            yield _made(event, "state", Status.NAMED, text, value.why)
 
 
 def _loss(event: Event) -> Obligation:
