@@ -154,6 +154,8 @@ class Expressions:
         elif isinstance(op, ast.MatMult):
             batched = right_place.rows and not (left_place.turned or right_place.turned)
             place = function((left_place, right_place), rowwise=batched or not right_place.rows)
+            if left_place.rows and right_place.rows and not batched and place.kind is Kind.ROUND:
+                place = replace(place, mixed=True)
         else:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
@@ -423,7 +425,13 @@ class Expressions:
         if base.place.kind is Kind.ROUND:
             rows = base.place.rows and (whole or not _is_index(at))
             chosen = not whole and not key.place.is_same and not isinstance(at, ast.Tuple)
-            place = replace(base.place, rows=rows, even=False, samples=None if chosen else base.place.samples)
+            place = replace(
+                base.place,
+                rows=rows,
+                even=False,
+                samples=None if chosen or (base.place.rows and not rows) else base.place.samples,
+                mixed=base.place.mixed or chosen,
+            )
         if turned and not isinstance(parts[0], ast.Slice):
             place = unturned(place)  # the axis before that of the rows is gone
         return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)

@@ -491,7 +491,7 @@ class LibraryCalls:
         if place.is_same and not self.run.begun_alike:
             self.run.assume(_ALIKE, node)
         if self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND):
-            place = Placement(Kind.ROUND, rows=place.rows)
+            place = Placement(Kind.ROUND, rows=place.rows, samples=0 if place.rows else None)
         return self.run.made(node, place, *args, *keywords.values(), type_=row.returns, text=text)
 
     def _seeded(self, result: Value, args: Args, node: ast.AST, receiver: bool) -> Value:
@@ -538,7 +538,7 @@ class LibraryCalls:
         place = function(array_of(value) for value in operands)
         text = f"`{self.run.segment(node)}` mixes rows of the batch"
         if place.kind is Kind.ROUND:
-            place = replace(ROUND_ROWS, samples=None)
+            place = replace(ROUND_ROWS, samples=None, mixed=True)
         elif place.kind is Kind.WIDE:
             place = wide(None, rows=True)
         return self.run.made(node, place, *operands, type_=row.returns, text=text)

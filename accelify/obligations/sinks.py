@@ -77,6 +77,8 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         if event.kind == "backward":
             yield _loss(event)
         yield from _as_often(event)
+    elif event.kind == "state.write":
+        yield _state(event)
     elif event.kind == "draw" and event.in_training:
         text = "as many rounds on each process as in the original, each of a batch that no other process has"
         why = event.shown[0].why if event.shown else None
@@ -86,8 +88,6 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         if guard is not None:
             text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
             yield _made(event, "all ranks", Status.NAMED, text, guard.why)
-    elif event.kind == "state.write":
-        yield _state(event)
     elif event.kind == "schedule":
         yield _meeting(event)
         yield from _steered(event)
@@ -285,25 +285,27 @@ def _state(event: Event) -> Obligation:
     guard = next((guard for guard in event.guards if guard.kind == "divergent"), None)
     if guard is not None:
         text = f"`{event.name}` is written on some ranks only: what is trained with parts"
-        return _made(event, "state", Status.NAMED, text, guard.why)
+        return _made(event, "same", Status.NAMED, text, guard.why)
     for value in event.shown:
         for place, why in _places(value):
             if not place.is_uniform:
                 text = f"`{event.name}` gets another value on each rank: what is trained with parts"
-                return _made(event, "state", Status.NAMED, text, why)
+                return _made(event, "same", Status.NAMED, text, why)
         if any(ref.kind == "loader" and ref.prepared for ref in value.of(Instance)):
             text = f"`{event.name}` goes through the main process's share of a loader"
-            return _made(event, "state", Status.NAMED, text, value.why)
-    return _made(event, "state", Status.PROVED)
+            return _made(event, "same", Status.NAMED, text, value.why)
+    return _made(event, "same", Status.PROVED)
 
 
 def _steered(event: Event) -> Iterator[Obligation]:
-    """What a schedule is told: where it differs between ranks, so do their learning rates."""
+    """A schedule that is stepped with a figure: it has to be one figure on all ranks."""
     for value in event.shown[:1]:
-        place = array_of(value)
-        if not place.is_uniform and place.kind is not Kind.MAIN:
-            text = "the schedule goes by what differs between ranks, and with it their learning rates"
-            yield _made(event, "state", Status.NAMED, text, value.why)
+        if array_of(value).is_uniform:
+            yield _made(event, "same", Status.PROVED)
+        else:
+            yield _made(
+                event, "same", Status.NAMED, "what steers the schedule differs between ranks", value.why
+            )
 
 
 def _loss(event: Event) -> Obligation:
@@ -322,6 +324,9 @@ def _loss(event: Event) -> Obligation:
         return _made(event, "loss", Status.NAMED, "all processes train with the same batches", whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
+    if place.kind is Kind.ROUND and place.mixed:
+        text = "the loss is neither the mean nor the sum of something of each row of its batch"
+        return _made(event, "loss", Status.NAMED, text, value.why)
     if place.kind is Kind.ROUND and exponent is None:
         return _made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
     if place.kind is Kind.ROUND and exponent != int(summed):
