@@ -245,7 +245,9 @@ def _of_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -
 
 
 def _samples(found: list[Placement], linearly: bool, rowwise: bool) -> int | None:
-    exponents = {place.samples for place in found if place.kind is Kind.ROUND}
+    of_rounds = [place for place in found if place.kind is Kind.ROUND]
+    # A count of samples says how large something is: `x.view(x.size(0), -1)`.
+    exponents = {place.samples for place in [p for p in of_rounds if not p.even] or of_rounds}
     # Of a function over all rows nothing says whether it is a mean; one of a mean that is not linear is none.
     plain = linearly or (exponents == {0} and rowwise and any(place.rows for place in found))
     return exponents.pop() if len(exponents) == 1 and plain else None
@@ -270,7 +272,10 @@ def added(left: Placement, right: Placement) -> Placement:
     if left.kind is Kind.SAME:
         left, right = right, left
     if right.kind is not Kind.SAME:
-        return function((left, right), linearly=left.kind is not Kind.EXTREME)
+        found = function((left, right), linearly=left.kind is not Kind.EXTREME)
+        # Rows from which a mean of theirs is taken depend on each other.
+        apart = left.rows != right.rows and (_is_figure(left) or _is_figure(right))
+        return replace(found, mixed=True) if apart and found.kind is Kind.ROUND else found
     if left.kind is Kind.LINEAR and right.needs and left.degree != right.degree:
         return own(right.needs)
     if left.is_same and right.is_same:

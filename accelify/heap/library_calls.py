@@ -491,7 +491,8 @@ class LibraryCalls:
         if place.is_same and not self.run.begun_alike:
             self.run.assume(_ALIKE, node)
         if self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND):
-            place = Placement(Kind.ROUND, rows=place.rows, samples=0 if place.rows else None)
+            rows = place.rows or _draws_rows(row, args, keywords)
+            place = Placement(Kind.ROUND, rows=rows, samples=0 if rows else None)
         return self.run.made(node, place, *args, *keywords.values(), type_=row.returns, text=text)
 
     def _seeded(self, result: Value, args: Args, node: ast.AST, receiver: bool) -> Value:
@@ -603,6 +604,15 @@ def _of_shape(row: Row, operands: Args) -> Placement | None:
     if places == {Placement(Kind.LINEAR, 1, rows=True)}:
         return SHARD
     return ROUND_ROWS if all(place.kind is Kind.ROUND and place.even for place in places) else None
+
+
+def _draws_rows(row: Row, args: Args, keywords: Keywords) -> bool:
+    """Whether a draw is taken for one row of each sample: it gives an array, rather than a number or an array of one."""
+    if row.name.startswith("torch."):
+        sizes = [inner for value in args for inner in _parts(value)]
+        return any(value.const is UNSET or value.const not in (0, 1) for value in sizes)
+    plain = row.name.rpartition(".")[2] in ("rand", "randn") and bool(args)
+    return plain or "size" in keywords or any(value.of(Container) for value in args)
 
 
 def _parts(value: Value) -> list[Value]:
