@@ -607,7 +607,7 @@ def _of_shape(row: Row, operands: Args) -> Placement | None:
 
 
 def _draws_rows(row: Row, args: Args, keywords: Keywords) -> bool:
-    """Whether a draw is taken for one row of each sample: it gives an array, rather than a number or an array of one."""
+    """Whether a draw is taken for one row of each sample: it gives an array of more than one number."""
     if row.name.startswith("torch."):
         sizes = [inner for value in args for inner in _parts(value)]
         return any(value.const is UNSET or value.const not in (0, 1) for value in sizes)
