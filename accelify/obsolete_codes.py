@@ -1,0 +1,15 @@
+"""Codes of rules that are no more, with those that stand for what they were about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+REPLACED = {
+    "ACC425": "ACC705",
+}
+
+
+def with_later_ones(codes: Iterable[str]) -> tuple[str, ...]:
+    """Codes as somebody has written them, with those that came in the place of some."""
+    written = tuple(codes)
+    return (*written, *(REPLACED[code] for code in written if code in REPLACED))
