@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 REPLACED = {
+    "ACC408": "ACC705",
     "ACC425": "ACC705",
 }
 

@@ -275,15 +275,6 @@ And so does what a model makes of the number of its own forwards (`self.calls +=
 that count go up by the number of processes, which the model is told. A count of samples or tokens
 (`tokens += (y >= 0).sum()`) is one process's own: add up those of all,
 `accelerator.reduce(count, reduction="sum")`.""",
-    "ACC408": """\
-Contrastive losses, losses over pairs of a batch and the like see only the samples of their own process: N processes
-compare fewer of them than the original did. Where that matters, gather the features of all processes first, and keep
-the gradient of one's own part:
-
-    features = torch.cat(torch.distributed.nn.all_gather(features))
-
-It is said where the samples are compared, or where the comparing function of another module is called; not of what only
-serves an evaluation.""",
     "ACC415": """\
 A class that takes its model as an argument gets an Accelerator of its own where its file is converted alone. The script
 that makes the model goes on to use it, and the data, where it put them. Convert that script; the file with the class is

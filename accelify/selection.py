@@ -1,8 +1,8 @@
 """Which findings `check` shows: `select` and `ignore` of codes, pyproject.toml, and comments in the script.
 
 A comment `# accelify: ignore[ACC123, ACC2]` on a line of the finding takes those codes out (a shorter code stands for
-all that begin with it), `# accelify: ignore` takes out all, and `# accelify: ignore-file` the whole file. A code that is
-no more stands for the one that came in its place.
+all that begin with it), `# accelify: ignore` takes out all, and `# accelify: ignore-file` the whole file. A code
+that is no more stands for the one that came in its place.
 """
 
 from __future__ import annotations
