@@ -217,7 +217,7 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
             _of_rounds(found, rows, linearly and not scaled, even),
             samples=_samples(found, linearly, rowwise),
             mixed=any(place.mixed for place in found)
-            or (not linearly and all(map(_is_figure, found)) and not scaled),
+            or (rowwise and not linearly and all(map(_is_figure, found))),
         )
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
         return SAMPLE
@@ -457,7 +457,8 @@ def joined(left: Placement, right: Placement) -> Placement:
     for one, other in ((left, right), (right, left)):
         if other.kind is Kind.SAME and one.kind in (Kind.ROUND, Kind.WIDE):
             degree = 0 if one.degree == other.degree == 0 else None
-            return Placement(one.kind, degree, samples=one.samples, mixed=one.mixed)
+            even = one.even and one.kind is Kind.ROUND
+            return Placement(one.kind, degree, even=even, samples=one.samples, mixed=one.mixed)
         if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME) or one == linear(0)):
             return one
     return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)

@@ -424,7 +424,7 @@ class Expressions:
             place = own("gathered first")
         if base.place.kind is Kind.ROUND:
             rows = base.place.rows and (whole or not _is_index(at))
-            chosen = not whole and not key.place.is_same and not isinstance(at, ast.Tuple)
+            chosen = not whole and key.place.rows and not isinstance(at, ast.Tuple)
             place = replace(
                 base.place,
                 rows=rows,
