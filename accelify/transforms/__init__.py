@@ -81,7 +81,6 @@ from accelify.transforms import (
     weight_names,
     wrapper_attributes,
     writers,
-    written_weights,
 )
 from accelify.transforms.base import Transform
 
@@ -145,7 +144,6 @@ TRANSFORMS: tuple[Transform, ...] = (
     own_trials.transform,
     hand_gradients.transform,
     apex.transform,
-    written_weights.transform,
     grown_numbering.transform,
     schedulers.transform,
     begun_anew.transform,
