@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 REPLACED = {
     "ACC408": "ACC705",
+    "ACC411": "ACC704",
     "ACC422": "ACC704",
     "ACC424": "ACC704",
     "ACC425": "ACC705",
