@@ -10,6 +10,7 @@ REPLACED = {
     "ACC422": "ACC704",
     "ACC424": "ACC704",
     "ACC425": "ACC705",
+    "ACC430": "ACC702",
 }
 
 
