@@ -11,6 +11,7 @@ REPLACED = {
     "ACC424": "ACC704",
     "ACC425": "ACC705",
     "ACC430": "ACC702",
+    "ACC431": "ACC705",
 }
 
 
