@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 REPLACED = {
+    "ACC305": "ACC701",
     "ACC408": "ACC705",
     "ACC411": "ACC704",
     "ACC422": "ACC704",
