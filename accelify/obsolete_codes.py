@@ -12,6 +12,7 @@ REPLACED = {
     "ACC422": "ACC704",
     "ACC424": "ACC704",
     "ACC425": "ACC705",
+    "ACC428": "ACC706",
     "ACC430": "ACC702",
     "ACC431": "ACC705",
 }
