@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 REPLACED = {
     "ACC305": "ACC701",
+    "ACC308": "ACC706",
     "ACC310": "ACC701",
     "ACC408": "ACC705",
     "ACC411": "ACC704",
