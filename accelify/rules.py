@@ -230,12 +230,6 @@ What a training loop itself prints or logs as it goes on (`loss.item()` every 10
 of a list that it empties every 100 steps, a meter's average so far, the samples counted so far in `[640/60000]`), and
 the loss of its last batch behind the loop, is left as it is, and not said: it is the main process's own, and to put it
 together would make all processes wait at each line.""",
-    "ACC308": """\
-A prepared loader gives each of N processes one batch of every N, and with drop_last=True it leaves out the last of them
-where there are too few for all. A pass that trains may do without these; one that evaluates then counts fewer samples
-than the original. Let the loader of the evaluation keep its last batch:
-
-    loaders = {phase: DataLoader(data[phase], batch_size=64, drop_last=phase == "train") for phase in data}""",
     "ACC309": """\
 An evaluation on N processes goes through its data in rounds, one batch of every process, whose outputs are gathered and
 averaged together. The mean of these averages gives the last round, which can hold fewer samples, as much weight as each
@@ -275,15 +269,6 @@ And so does what a model makes of the number of its own forwards (`self.calls +=
 that count go up by the number of processes, which the model is told. A count of samples or tokens
 (`tokens += (y >= 0).sum()`) is one process's own: add up those of all,
 `accelerator.reduce(count, reduction="sum")`.""",
-    "ACC408": """\
-Contrastive losses, losses over pairs of a batch and the like see only the samples of their own process: N processes
-compare fewer of them than the original did. Where that matters, gather the features of all processes first, and keep
-the gradient of one's own part:
-
-    features = torch.cat(torch.distributed.nn.all_gather(features))
-
-It is said where the samples are compared, or where the comparing function of another module is called; not of what only
-serves an evaluation.""",
     "ACC415": """\
 A class that takes its model as an argument gets an Accelerator of its own where its file is converted alone. The script
 that makes the model goes on to use it, and the data, where it put them. Convert that script; the file with the class is

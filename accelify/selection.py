@@ -1,7 +1,8 @@
 """Which findings `check` shows: `select` and `ignore` of codes, pyproject.toml, and comments in the script.
 
 A comment `# accelify: ignore[ACC123, ACC2]` on a line of the finding takes those codes out (a shorter code stands for
-all that begin with it), `# accelify: ignore` takes out all, and `# accelify: ignore-file` the whole file.
+all that begin with it), `# accelify: ignore` takes out all, and `# accelify: ignore-file` the whole file. A code
+that is no more stands for the one that came in its place.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from accelify.configuration import nearest_section
 from accelify.findings import Finding
+from accelify.obsolete_codes import with_later_ones
 from accelify.source import Source, SourceError, split_lines
 
 _COMMENT = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[^\]]*)\])?")
@@ -106,7 +108,7 @@ def _comments(text: str) -> dict[int | None, tuple[str, ...]]:
         if token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
             codes = match["codes"]
             words = tuple(code.strip() for code in codes.split(",")) if codes is not None else ("ALL",)
-            found[None if match["file"] else token.start[0]] = words
+            found[None if match["file"] else token.start[0]] = with_later_ones(words)
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from accelify.findings import Finding
+from accelify.obsolete_codes import REPLACED
 from accelify.selection import Selection, codes_of, selection_for, shown
 from accelify.source import Source, SourceError
 
@@ -70,6 +71,12 @@ def test_comments_take_out_what_they_name() -> None:
     assert left([(3, "ACC101", 0), (3, "ACC102", 0), (3, "ACC201", 0)]) == [3]
     assert left([(4, "ACC101", 6), (4, "ACC102", 6)]) == [4]
     assert left([(7, "ACC101", 0)]) == [7]
+
+
+def test_a_code_that_is_no_more_stands_for_the_later_one() -> None:
+    text = "a = 1  # accelify: ignore[ACC425]\n"
+    assert left([(1, REPLACED["ACC425"], 0)], text) == []
+    assert left([(1, "ACC101", 0)], text) == [1]
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])

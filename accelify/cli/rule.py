@@ -39,6 +39,7 @@ def rule(
 
         show_models(code, json)
         return
+    from accelify.obsolete_codes import REPLACED
     from accelify.rules import all_rules
 
     rules = all_rules()
@@ -46,7 +47,9 @@ def rule(
         _write(write)
         return
     if code is not None and code.upper() not in rules:
-        fail(f"there is no rule {code}: `accelify rule` lists them.")
+        later = REPLACED.get(code.upper())
+        known = f"{later} says it now" if later else "`accelify rule` lists them"
+        fail(f"there is no rule {code}: {known}.")
     chosen = {code.upper(): rules[code.upper()]} if code is not None else rules
     if json:
         _print_json(chosen)

@@ -8,7 +8,8 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
     SHARD      rows: the original's are those of all ranks, one after the other
     ROUND(d)   of this rank's iteration of a loop whose rounds are shared out, which is one of the original's; the
                original's is N**d times it. d is None where no power of N leads to it. `rows` says that it has the
-               batch's rows, `samples` is its exponent of them (a sum or a count 1, a mean 0), None where it is neither
+               batch's rows, `samples` is its exponent of them (a sum or a count 1, a mean 0), None where that is not
+               known, `mixed` that it is neither a mean nor a sum of something of each row
     WIDE(d)    of the iterations of all ranks together, equal on all ranks: N**d times the mean over those iterations
                (a sum or a count 1, a mean 0). With `rows` the rows of all of them, one after the other (d is 0)
     SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows
@@ -65,6 +66,7 @@ class Placement:
     phase: str = ""
     samples: int | None = 0
     turned: bool = False
+    mixed: bool = False
 
     @property
     def is_same(self) -> bool:
@@ -219,7 +221,10 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
     even = not scaled and all(place.even for place in found)
     if rest == {Kind.ROUND}:
         return replace(
-            _of_rounds(found, rows, linearly and not scaled, even), samples=_samples(found, linearly, rowwise)
+            _of_rounds(found, rows, linearly and not scaled, even),
+            samples=_samples(found, linearly, rowwise),
+            mixed=any(place.mixed for place in found)
+            or (rowwise and not linearly and all(map(_is_figure, found))),
         )
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
         return SAMPLE
@@ -253,10 +258,17 @@ def _needs(places: Iterable[Placement]) -> str:
 
 
 def _samples(found: list[Placement], linearly: bool, rowwise: bool) -> int | None:
-    exponents = {place.samples for place in found if place.kind is Kind.ROUND}
-    # Of a function over all rows nothing says whether it is a mean.
-    plain = linearly or (exponents == {0} and (rowwise or not any(place.rows for place in found)))
+    of_rounds = [place for place in found if place.kind is Kind.ROUND]
+    # A count of samples says how large something is: `x.view(x.size(0), -1)`.
+    exponents = {place.samples for place in [p for p in of_rounds if not p.even] or of_rounds}
+    # Of a function over all rows nothing says whether it is a mean; one of a mean that is not linear is none.
+    plain = linearly or (exponents == {0} and rowwise and any(place.rows for place in found))
     return exponents.pop() if len(exponents) == 1 and plain else None
+
+
+def _is_figure(place: Placement) -> bool:
+    """Whether it is a mean or a sum over a batch: a function of it that is not linear is neither."""
+    return place.kind is Kind.ROUND and not place.rows and not place.even and place.samples is not None
 
 
 def _of_all_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
@@ -273,7 +285,10 @@ def added(left: Placement, right: Placement) -> Placement:
     if left.kind is Kind.SAME:
         left, right = right, left
     if right.kind is not Kind.SAME:
-        return function((left, right), linearly=left.kind is not Kind.EXTREME)
+        found = function((left, right), linearly=left.kind is not Kind.EXTREME)
+        # Rows from which a mean of theirs is taken depend on each other.
+        apart = left.rows != right.rows and (_is_figure(left) or _is_figure(right))
+        return replace(found, mixed=True) if apart and found.kind is Kind.ROUND else found
     if left.kind is Kind.LINEAR and right.needs and left.degree != right.degree:
         return own(right.needs)
     if left.is_same and right.is_same:
@@ -312,9 +327,12 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
     if Kind.ROUND in kinds and kinds <= {Kind.ROUND, Kind.SAME}:
         even = all(place.even or place.is_same for place in (left, right))
         samples, degree = _sum(left.samples, right.samples, sign), _sum(left.degree, right.degree, sign)
-        unrelated = UNRELATED in (left, right)
-        needs = COUNTED if unrelated else _needs((left, right))
-        return Placement(Kind.ROUND, degree, rows, needs, even, samples=samples)
+        needs = COUNTED if UNRELATED in (left, right) else _needs((left, right))
+        mixed = left.mixed or right.mixed
+        if Kind.SAME not in kinds and not (left.even or right.even):
+            mixed = mixed or _is_figure(left) or _is_figure(right)
+        samples = None if mixed else samples
+        return Placement(Kind.ROUND, degree, rows, needs, even, samples=samples, mixed=mixed)
     if Kind.WIDE in kinds and kinds <= {Kind.WIDE, Kind.SAME} and not rows:
         return _of_means(left, right, sign)
     if Kind.EXTREME in kinds and SAME in (left, right) and (sign > 0 or right.is_same):
@@ -350,6 +368,8 @@ def _sum(left: int | None, right: int | None, sign: int) -> int | None:
 def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placement:
     """A reduction within one process: `sum`, `mean`, `count`, `max`, `min`, `any`, `all`, or another one.
 
+    Of a `weighted` mean each rank has one by the weights of its rows.
+
     Args:
         place: of what is reduced.
         operation: its name.
@@ -367,8 +387,11 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
     if place.kind is Kind.ROUND:
         exponent = None if not linearly else _sum(place.samples, samples if place.rows else 0, 1)
         degree = place.degree if linearly or place.degree == 0 else None
-        return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent)
+        mixed = place.mixed or operation == "weighted"
+        return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent, mixed=mixed)
     if place.kind is Kind.WIDE:
+        if operation == "weighted":
+            return reduced(place, "mean")
         if place.rows:
             return wide(samples if place.degree == 0 else None)
         return wide(place.degree if linearly else None)
@@ -433,8 +456,14 @@ def joined(left: Placement, right: Placement) -> Placement:
     ):
         exact = left.degree == right.degree and (left.rows == right.rows or left.kind is Kind.ROUND)
         samples = left.samples if left.samples == right.samples else None
-        degree = left.degree if exact else None
-        return Placement(left.kind, degree, left.rows and right.rows, _needs((left, right)), samples=samples)
+        return Placement(
+            left.kind,
+            left.degree if exact else None,
+            left.rows and right.rows,
+            _needs((left, right)),
+            samples=samples,
+            mixed=left.mixed or right.mixed,
+        )
     if left.is_same and right.is_same:
         return left if left.needs else right
     if left.kind is right.kind is Kind.LINEAR and left.degree == right.degree:
@@ -445,7 +474,9 @@ def joined(left: Placement, right: Placement) -> Placement:
     for one, other in ((left, right), (right, left)):
         if other.kind is Kind.SAME and one.kind in (Kind.ROUND, Kind.WIDE):
             degree = 0 if one.degree == other.degree == 0 else None
-            return Placement(one.kind, degree, needs=_needs((one,)), samples=one.samples)
+            even = one.even and one.kind is Kind.ROUND
+            needs = _needs((one,))
+            return Placement(one.kind, degree, needs=needs, even=even, samples=one.samples, mixed=one.mixed)
         if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME) or one == linear(0)):
             return one
     return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)

@@ -21,6 +21,7 @@ from accelify.domains.placement import (
 from accelify.heap.containers import array_of, container, element, elements, put, shown_fields, worst
 from accelify.heap.counts import compared, counting_type, divided_whole, is_number, summed, with_token
 from accelify.heap.paths import joined_path, pattern, with_text
+from accelify.heap.state import is_part
 from accelify.heap.values import (
     BATCH,
     COUNTER,
@@ -164,6 +165,8 @@ class Expressions:
         elif isinstance(op, ast.MatMult):
             batched = right_place.rows and not (left_place.turned or right_place.turned)
             place = function((left_place, right_place), rowwise=batched or not right_place.rows)
+            if left_place.rows and right_place.rows and not batched and place.kind is Kind.ROUND:
+                place = replace(place, mixed=True)
         else:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
@@ -414,7 +417,8 @@ class Expressions:
             given = self.engine.calls.special(ref, "__getitem__", [key], node)
             if given is not None:
                 return given
-        return self._part(node, base, key, at)
+        part = self._part(node, base, key, at)
+        return replace(part, refs=base.refs) if is_part(base) else part
 
     def _size(self, node: ast.AST, base: Value, axis: Any) -> Value:
         if axis == 0 or not isinstance(axis, int):
@@ -441,7 +445,14 @@ class Expressions:
             place = own("gathered first")
         if base.place.kind is Kind.ROUND:
             rows = base.place.rows and (whole or not _is_index(at))
-            place = replace(base.place, rows=rows, even=False)
+            chosen = not whole and key.place.rows and not isinstance(at, ast.Tuple)
+            place = replace(
+                base.place,
+                rows=rows,
+                even=False,
+                samples=None if chosen or (base.place.rows and not rows) else base.place.samples,
+                mixed=base.place.mixed or chosen,
+            )
         if turned and not isinstance(parts[0], ast.Slice):
             place = unturned(place)  # the axis before that of the rows is gone
         return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)

@@ -22,7 +22,20 @@ from accelify.domains.placement import (
 )
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
-from accelify.heap.values import BATCH, COUNTER, Class, Container, Instance, Iterable, Value, constant
+from accelify.heap.state import is_part
+from accelify.heap.values import (
+    BATCH,
+    COUNTER,
+    TENSOR,
+    Bound,
+    Class,
+    Container,
+    Instance,
+    Iterable,
+    Ref,
+    Value,
+    constant,
+)
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -46,11 +59,17 @@ class Iteration:
                 return self._over_container(ref, value, node)
             if isinstance(ref, Class):
                 return Iterable(Value(), shared=False)
+        if is_part(value):
+            return Iterable(Value(refs=value.refs, type=value.type), shared=False)
         place = value.place
         if place.rows and place.kind in (Kind.WIDE, Kind.SHARD, Kind.ROUND) and value.type != BATCH:
             return self._by_samples(place, value, node)
         rounds = SAME if place.kind is Kind.SAME or value.type == BATCH else place
-        return Iterable(element(self.run, value, node), shared=False, rounds=rounds)
+        found = Iterable(element(self.run, value, node), shared=False, rounds=rounds)
+        if value.type == BATCH and not place.is_uniform:
+            text = f"`{self.run.segment(node)}` may have more elements on one rank than on another"
+            found.uneven = self.run.reason(node, text, value)
+        return found
 
     def _by_samples(self, place: Placement, value: Value, node: ast.AST) -> Iterable:
         """Rows, one by one."""
@@ -83,6 +102,8 @@ class Iteration:
                 step = self.engine.attributes.method(ref, "__next__")
                 if step is not None:
                     return Iterable(self.engine.calls.call_function(step, args, {}, node), shared=False)
+        if ref.kind == "parameters":
+            return Iterable(Value(refs=(Bound(value, "parameter"),), type=TENSOR), shared=False)
         wrapped = self.run.read(ref, "#over")
         if wrapped is not None:
             return self.over(wrapped, node)
@@ -110,7 +131,15 @@ class Iteration:
             why = self.run.reason(node, f"this rank's share of each batch of `{self.run.segment(node)}`")
             return Iterable(Value(SHARD, why, type=BATCH), shared=False)
         why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`")
-        return Iterable(Value(ROUND_ROWS, why, type=BATCH), shared=True, rounds=same(1))
+        found = Iterable(Value(ROUND_ROWS, why, type=BATCH), shared=True, rounds=same(1))
+        if any(self._drops(one) for one in (ref.wrapped.refs if ref.wrapped is not None else ())):
+            text = f"drop_last=True takes up to N-1 whole batches more from the end of `{self.run.segment(node)}`"
+            found.fewer = self.run.reason(node, text)
+        return found
+
+    def _drops(self, ref: Ref) -> bool:
+        drops = self.run.read(ref, "#drops")
+        return drops is not None and drops.const is True
 
     def _differing(self, ref: Instance) -> Value | None:
         """A prepared loader's data where they are others on each rank."""
@@ -141,8 +170,7 @@ class Iteration:
         if inner.samples.kind is Kind.WIDE:
             counter = Value(SAMPLE, inner.item.why, type="builtins.int")
         found = Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds, (), inner.samples)
-        found.whole = inner.whole
-        return found
+        return found.like(inner)
 
     def _counter(self, first: Value, why: Reason) -> Value:
         """A number of rounds, before the one that is gone through now where it begins with 0."""
@@ -160,7 +188,9 @@ class Iteration:
         rounds = shared.rounds if shared else samples.rounds if samples else SAME
         rows = samples.samples if samples else SAME
         found = Iterable(self._pair([part.item for part in parts]), shared is not None, rounds, (), rows)
-        found.whole = next((part.whole for part in parts if part.whole is not None), None)
+        for part in parts:
+            if part.whole or part.uneven or part.fewer:
+                return found.like(part)
         return found
 
     def counted(self, args: Sequence[Value], node: ast.AST) -> Iterable:

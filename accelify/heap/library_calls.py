@@ -31,12 +31,14 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.paths import joined_path
+from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
     NONE,
     OTHERS_FLAG,
     TENSOR,
     UNSET,
+    Bound,
     Container,
     Function,
     Guard,
@@ -61,6 +63,8 @@ _ZEROS = frozenset(
 WRAPPED_WEIGHTS = "#wrapped weights"
 # Calls that keep the loggers of the processes quiet that make them.
 _SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"})
+# `ignore_index` where it leaves nothing out.
+_NO_CLASS = -100
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 
 
@@ -68,7 +72,11 @@ _REDUCING = frozenset({"reduction", "size_average", "reduce"})
 
 
 # What may call a function that it is given.
-_CALLING = frozenset({"none", "new", "pure", "unknown"})
+_ALIKE = (
+    "what is drawn at random before the Accelerator is made, and before a seed is set, is the same on every rank, as "
+    "where `accelify launch` starts all of them on one machine"
+)
+_CALLING = frozenset({"none", "new", "pure", "own", "unknown"})
 _LINEAR = frozenset({"linear", "reshaped", "turned"})
 _OPERATORS: dict[str, ast.operator] = {
     "plus": ast.Add(),
@@ -156,6 +164,13 @@ class LibraryCalls:
                 self.engine.calls.call(closure, [], {}, node)
             self.run.meet(kind, node, f"{instance.kind}.step", args, detail=detail)
             return NONE
+        if (
+            name in ("register_buffer", "register_parameter")
+            and instance is not None
+            and instance.kind == "module"
+            and len(args) > 1
+        ):
+            registered(self.run, instance, args[0], args[1])
         if name == "parameters" and instance is not None and instance.kind == "module":
             return self._parameters(receiver, node)
         if (
@@ -312,6 +327,8 @@ class LibraryCalls:
         )
         for one in row.mutates:
             number = -1 if one.receiver else one.position
+            for value in self._argument(one, args, keywords, shift) if row.name.endswith("_") else ():
+                part_written(self.run, value, Value(place, why), node)
             if place.is_same:
                 for value in self._argument(one, args, keywords, shift):
                     if number is not None and is_zero(value):
@@ -320,7 +337,8 @@ class LibraryCalls:
             for value in self._argument(one, args, keywords, shift):
                 for ref in value.of(Container):
                     put(self.run, ref, Value(place, why), filling="rounds")
-                if not value.refs and number is not None and value.place.is_same:
+                plain = all(isinstance(ref, Bound) for ref in value.refs) and not is_part(value)
+                if plain and number is not None and value.place.is_same:
                     self.mutated.setdefault(node, {})[number] = Value(place, why, type=value.type)
 
     def _function(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -435,7 +453,14 @@ class LibraryCalls:
         given = self.run.read(made, "reduction") if made is not None else keywords.get("reduction")
         word = given.const if given is not None and isinstance(given.const, str) else _by_flags(keywords)
         word = "mean" if word == "batchmean" else word
+        if word == "mean" and self._weighs(row, args, keywords):
+            word = "weighted"
         return self._lost(word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node)
+
+    def _weighs(self, row: Row, args: Args, keywords: Keywords) -> bool:
+        """Whether an argument gives the rows weights, or leaves some out: the mean is one over those of this rank."""
+        given = [value for one in row.content for value in self._argument(one, args, keywords, 0)]
+        return any(value.const is not None and value.const != _NO_CLASS for value in given)
 
     def _lost(self, word: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
@@ -478,14 +503,18 @@ class LibraryCalls:
         differing = self._generated(keywords)
         if differing is not None and place.is_same and not self.run.in_shared_loop():
             return Value(own("drawn with one seed"), self.run.reason(node, text, differing), type=row.returns)
+        if place.is_same and not self.run.begun_alike:
+            self.run.assume(_ALIKE, node)
         if self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND):
-            place = Placement(Kind.ROUND, rows=place.rows)
+            rows = place.rows or _draws_rows(row, args, keywords)
+            place = Placement(Kind.ROUND, rows=rows, samples=0 if rows else None)
         return self.run.made(node, place, *args, *keywords.values(), type_=row.returns, text=text)
 
     def _seeded(self, result: Value, args: Args, node: ast.AST, receiver: bool) -> Value:
         """A seed: where it differs between ranks, so does what is drawn afterwards."""
         differing = [value for value in args[int(receiver) :] if not array_of(value).is_uniform]
         if not differing:
+            self.run.begun_alike = True
             return result
         self.run.seeded_apart = True
         why = self.run.reason(
@@ -525,7 +554,8 @@ class LibraryCalls:
         place = function(array_of(value) for value in operands)
         text = f"`{self.run.segment(node)}` mixes rows of the batch"
         if place.kind is Kind.ROUND:
-            place = Placement(Kind.ROUND, rows=True)
+            # Statistics of a batch, and rows in another order, are no comparison of rows.
+            place = replace(ROUND_ROWS, samples=None, mixed=True) if row.content else ROUND_ROWS
         elif place.kind is Kind.WIDE:
             place = wide(None, rows=True)
         return self.run.made(node, place, *operands, type_=row.returns, text=text)
@@ -546,7 +576,9 @@ class LibraryCalls:
         made.loops = self.run.shared_loops()
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
-            self.run.store.set(made, "reduction", keywords.get("reduction", constant(_by_flags(keywords))))
+            word = keywords.get("reduction", constant(_by_flags(keywords)))
+            weighs = word.const == "mean" and self._weighs(row, args, keywords)
+            self.run.store.set(made, "reduction", constant("weighted") if weighs else word)
         if row.kind == "optimizer":
             stepped = [
                 value for ref in first.of(Instance) if (value := self.run.read(ref, "#of")) is not None
@@ -554,6 +586,8 @@ class LibraryCalls:
             self.run.store.set(made, "#of", stepped[0] if stepped else None)
         if row.kind == "loader" and self.run.seeded_apart and (first.refs or first.place.kind is Kind.OWN):
             self.run.store.set(made, "#data", first)
+        if row.kind == "loader":
+            self.run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))
         if row.kind == "scheduler":
             counted = [
                 v
@@ -586,6 +620,15 @@ def _of_shape(row: Row, operands: Args) -> Placement | None:
     if places == {Placement(Kind.LINEAR, 1, rows=True)}:
         return SHARD
     return ROUND_ROWS if all(place.kind is Kind.ROUND and place.even for place in places) else None
+
+
+def _draws_rows(row: Row, args: Args, keywords: Keywords) -> bool:
+    """Whether a draw is taken for one row of each sample: it gives an array of more than one number."""
+    if row.name.startswith("torch."):
+        sizes = [inner for value in args for inner in _parts(value)]
+        return any(value.const is UNSET or value.const not in (0, 1) for value in sizes)
+    plain = row.name.rpartition(".")[2] in ("rand", "randn") and bool(args)
+    return plain or "size" in keywords or any(value.of(Container) for value in args)
 
 
 def _parts(value: Value) -> list[Value]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import BEFORE, Kind, accumulated, added, carried, own, settled
 from accelify.heap.containers import array_of
-from accelify.heap.run import Loop
+from accelify.heap.run import Event, Loop
 from accelify.heap.store import Written, join
 from accelify.heap.values import (
     COUNTER,
@@ -31,6 +31,10 @@ from accelify.heap.values import (
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
+_FULL = (
+    "all rounds of an evaluation are full: a mean over rounds counts a last, shorter one as much as the others, as the "
+    "original did with its last batch"
+)
 _MOST_PASSES = 4
 _MOST_ELEMENTS = 6
 
@@ -57,11 +61,11 @@ class Loops:
         flow: Flow = Flow()
         written: Written = {}
         deltas: dict[Key, Value | None] = {}
+        events, first = len(run.events), list[Event]()
         with run.loop(node, over.shared, over.samples) as loop:
-            loop.whole = over.whole
+            loop.whole, loop.uneven, loop.fewer = over.whole, over.uneven, over.fewer
             loop.parted = over.shared or array_of(over.item).kind is Kind.SHARD
             for number in range(_MOST_PASSES):
-                events = len(run.events)
                 run.store.begin(of_round=False)
                 for key, value in head.items():
                     run.store.set(key[0], key[1], value)
@@ -91,7 +95,12 @@ class Loops:
                                 written[key] = deltas[key]
                     break
                 head.update(changed)
+                if not number:
+                    first = run.events[events:]
                 del run.events[events:]
+        # What only the first round comes to, as a flag says that is set in it.
+        again = {event.node for event in run.events[events:]}
+        run.events[events:events] = [event for event in first if event.node not in again]
         self._leave(node, flow, loop)
         for key, value in head.items():
             if key not in written:
@@ -190,6 +199,8 @@ class Loops:
         over = self.run.segment(node)
         text = f"`{name}` adds up over `{over}`" if name.isidentifier() else f"adds up over `{over}`"
         why = self.run.reason(node, text, value)
+        if loop.shared and value.delta.kind is Kind.WIDE and value.delta.degree == 0 and not value.delta.even:
+            self.run.assume(_FULL, node)
         return Value(
             place,
             why,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import SAME, Kind, Placement, function, turned_over
 from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.containers import array_of
+from accelify.heap.state import kept
 from accelify.heap.values import (
     Bound,
     Class,
@@ -225,7 +226,7 @@ class Attributes:
                     and ref.wrapped.of(Instance)
                 ):
                     target = ref.wrapped.of(Instance)[0]
-                self.run.store.set(target, name, value)
+                self.run.store.set(target, name, kept(self.run, target, name, value, node))
 
 
 def _words(function_: Function) -> set[str]:

@@ -32,6 +32,10 @@ class Loop:
     whole: Reason | None = None
     # Whether each rank has its share of what it goes over.
     parted: bool = False
+    # Why its rounds can be more on one rank than on another, where nothing parts the ranks in them but that.
+    uneven: Reason | None = None
+    # Why the ranks go through fewer samples than the original.
+    fewer: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,8 @@ class Run:
     at_model: bool = False
     # Why random numbers are others on each rank, once a seed says so.
     seeded: Reason | None = None
+    # Whether all ranks draw the same from here on: a seed was set, or the Accelerator made.
+    begun_alike: bool = False
     # Whether any seed differs between ranks, a generator's too.
     seeded_apart: bool = False
     steps: int = 0

@@ -13,6 +13,7 @@ from accelify.domains.placement import (
 )
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.expressions import IN_PLACE
+from accelify.heap.state import is_part, part_written
 from accelify.heap.store import Written
 from accelify.heap.values import (
     UNSET,
@@ -88,9 +89,11 @@ class Statements:
         if isinstance(target, ast.Name):
             self.engine.names.write(target.id, value, scope)
         elif isinstance(target, ast.Attribute):
-            self.engine.attributes.write(
-                self.engine.evaluate(target.value, scope), target.attr, value, target
-            )
+            base = self.engine.evaluate(target.value, scope)
+            part_written(self.run, base, value, target)
+            if target.attr == "data" and not base.refs:
+                self.bind_again(target.value, value, scope)
+            self.engine.attributes.write(base, target.attr, value, target)
         elif isinstance(target, ast.Subscript):
             self._bind_element(target, value, scope)
         elif isinstance(target, ast.Tuple | ast.List):
@@ -117,6 +120,9 @@ class Statements:
     def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref) -> None:
         base = self.engine.evaluate(target.value, scope)
         key = Value() if isinstance(target.slice, ast.Slice) else self.engine.evaluate(target.slice, scope)
+        if is_part(base):
+            place = function((array_of(key), array_of(value)), rowwise=True)
+            part_written(self.run, base, self.run.made(target, place, key, value), target)
         for ref in base.of(Container):
             put(self.run, ref, value, key.const, filling="" if key.const is not UNSET else "rounds")
         for ref in base.refs:

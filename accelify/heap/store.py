@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
 from accelify.domains.reasons import Reason
@@ -215,7 +216,7 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
         if guard.kind == "divergent":
             if guard.place.kind is Kind.ROUND and all(_is_of_round(value.place) for value in (left, right)):
                 # A choice by this rank's round, between values of this round, is one of the original's rounds too.
-                return ROUND, left.why or right.why or guard.why
+                return replace(ROUND, samples=None), left.why or right.why or guard.why
             return own("decided by all ranks together"), guard.why
         parted = left if not left.place.is_same else right
         return (MAIN, guard.why) if parted.place.is_same else (parted.place, parted.why)

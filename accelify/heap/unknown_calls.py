@@ -109,6 +109,8 @@ class UnknownCalls:
             return Value()
         inner = element(self.run, bag, node)
         text = f"`{self.run.segment(node)}`, of what each process put in"
+        if place.kind is Kind.ROUND:
+            place = replace(place, samples=None)
         return Value(
             place if place.kind is not Kind.SHARD else own("gathered before"),
             self.run.reason(node, text, inner),

@@ -45,7 +45,7 @@ TRANSFERS = {
 EFFECTS = (
     "terminal.write bar.show log.write file.write file.append file.read file.delete file.move folder.make "
     "folder.delete folder.list tracker.start tracker.log tracker.end network.get network.send process.run "
-    "random.seed state.write figure.show wait.input"
+    "random.seed state.write figure.show wait.input search.run"
 ).split()
 KINDS = (
     "module loss loader dataset sampler optimizer scheduler scaler tracker bar file parser generator metric "
@@ -99,7 +99,7 @@ class Row:
     """The effect happens only where one of these arguments is given, and not false or None."""
     path: tuple[Argument, ...] = ()
     content: tuple[Argument, ...] = ()
-    """What the effect writes. With `mix`: whose rows meet those of the others."""
+    """What the effect writes. With `mix`: whose rows meet those of the others. Of a loss: what weighs its rows."""
     mutates: tuple[Argument, ...] = ()
     axis: Argument | None = None
     returns: str = ""
@@ -159,7 +159,7 @@ def _senseless(row: Row) -> str:
         return f"when= says when an effect happens: add effect= one of {', '.join(EFFECTS)}."
     if row.path and not row.effect:
         return f"path= is the path of an effect: add effect= one of {', '.join(EFFECTS)}."
-    if row.content and not row.effect and row.transfer != "mix":
+    if row.content and not row.effect and row.transfer not in ("mix", "loss") and row.kind != "loss":
         return f"content= is what an effect writes: add effect= one of {', '.join(EFFECTS)}."
     if row.returns and row.transfer == "none":
         return "none returns nothing: leave returns= out, or write another transfer."

@@ -25,6 +25,7 @@ _ONCE = frozenset(
         "tracker.end",
         "process.run",
         "wait.input",
+        "search.run",
     }
 )
 # What may be done by all, after the main process has done it.
@@ -36,6 +37,7 @@ _OF_OTHER_ROUNDS = {
     COUNTED: "the loss goes with a count of the rounds of each process, 1/N of the original's",
     CARRIED: "the loss goes with what each process's round before left, in the original that of another batch",
 }
+_BY_ITSELF = {"search.run": "chooses the settings of its trainings on every process by itself"}
 _WORDS = {
     "terminal.write": "printed",
     "log.write": "logged",
@@ -81,6 +83,9 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             yield _made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
             yield _loss(event)
+        yield from _as_often(event)
+    elif event.kind == "state.write":
+        yield _state(event)
     elif event.kind == "divide":
         text = "divides by a whole part of the rounds of each process, which is 0 where a process has few of them"
         yield _made(event, "rounds", Status.NAMED, text, event.shown[0].why)
@@ -95,6 +100,7 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             yield _made(event, "all ranks", Status.NAMED, text, guard.why)
     elif event.kind == "schedule":
         yield _meeting(event)
+        yield from _steered(event)
         if event.detail == "plain" and event.shared:
             yield _made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
         elif event.detail == "fast" and event.shared:
@@ -144,7 +150,8 @@ def _once(event: Event) -> Obligation:
         return _made(event, "once", Status.PROVED)
     if "main" in kinds or bar or ("first" in kinds and event.kind in _FIRST):
         return _made(event, "once", Status.PROVED)
-    return _made(event, "once", Status.NAMED, f"`{_called(event)}` is done by every process")
+    done = _BY_ITSELF.get(event.kind, "is done by every process")
+    return _made(event, "once", Status.NAMED, f"`{_called(event)}` {done}")
 
 
 def _called(event: Event) -> str:
@@ -279,6 +286,47 @@ def _meeting(event: Event) -> Obligation:
     return _made(event, "all ranks", Status.NAMED, f"`{event.name}` is not reached by all ranks", guard.why)
 
 
+def _as_often(event: Event) -> Iterator[Obligation]:
+    """Meetings in loops of which ranks can go through more rounds, or all through fewer samples than the original."""
+    uneven = next((loop.uneven for loop in event.loops if loop.uneven is not None), None)
+    if uneven is not None:
+        yield _made(
+            event, "rounds", Status.NAMED, f"`{event.name}` may be come to more often by some ranks", uneven
+        )
+    fewer = event.loops[-1].fewer if event.loops and event.kind == "collective" else None
+    if fewer is not None and not event.loops[-1].trains:
+        text = "this evaluation covers fewer samples than the original's"
+        yield _made(event, "rounds", Status.NAMED, text, fewer)
+
+
+def _state(event: Event) -> Obligation:
+    """What is trained with stays the same on all ranks: what is written to it is, and all write it."""
+    guard = next((guard for guard in event.guards if guard.kind == "divergent"), None)
+    if guard is not None:
+        text = f"`{event.name}` is written on some ranks only: what is trained with parts"
+        return _made(event, "same", Status.NAMED, text, guard.why)
+    for value in event.shown:
+        for place, why in _places(value):
+            if not place.is_uniform:
+                text = f"`{event.name}` gets another value on each rank: what is trained with parts"
+                return _made(event, "same", Status.NAMED, text, why)
+        if any(ref.kind == "loader" and ref.prepared for ref in value.of(Instance)):
+            text = f"`{event.name}` goes through the main process's share of a loader"
+            return _made(event, "same", Status.NAMED, text, value.why)
+    return _made(event, "same", Status.PROVED)
+
+
+def _steered(event: Event) -> Iterator[Obligation]:
+    """A schedule that is stepped with a figure: it has to be one figure on all ranks."""
+    for value in event.shown[:1]:
+        if array_of(value).is_uniform:
+            yield _made(event, "same", Status.PROVED)
+        else:
+            yield _made(
+                event, "same", Status.NAMED, "what steers the schedule differs between ranks", value.why
+            )
+
+
 def _loss(event: Event) -> Obligation:
     value = event.shown[0] if event.shown else Value()
     place = array_of(value)
@@ -297,6 +345,9 @@ def _loss(event: Event) -> Obligation:
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
     if place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
         return _made(event, "rounds", Status.NAMED, _OF_OTHER_ROUNDS[place.needs], value.why)
+    if place.kind is Kind.ROUND and place.mixed:
+        text = "the loss is neither the mean nor the sum of something of each row of its batch"
+        return _made(event, "loss", Status.NAMED, text, value.why)
     if place.kind is Kind.ROUND and exponent is None:
         return _made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
     if place.kind is Kind.ROUND and exponent != int(summed):

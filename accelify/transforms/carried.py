@@ -79,7 +79,7 @@ def _keeps_statistic(context: Context, loop: BatchLoop, stmt: Update, batch: Set
         return effects.calls_model or bool(effects.models)
 
     return (
-        weight_write(context.script, stmt) is None  # which is ACC424's
+        weight_write(context.script, stmt) is None  # of which the engine says it
         and keeps_statistic(context.script, loop, stmt, batch, runs_model)
     )
 

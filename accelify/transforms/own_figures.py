@@ -88,7 +88,7 @@ def _decisions(context: Context, followed: OwnShare, seen: str) -> Iterator[Chan
 
 
 def _changes(context: Context, followed: OwnShare) -> Iterator[Change]:
-    """What is cut out of a model, or written in it, by such a figure: a loop's batches are ACC424's."""
+    """What is cut out of a model, or written in it, by such a figure: in a loop over batches the engine does."""
     for changed, deciding in model_changes(context.script) if followed.leaving else ():
         around = set(context.tree.ancestors(changed))
         for part in deciding:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from accelify.obsolete_codes import REPLACED
 from accelify.rules import all_rules, rule_page, rules_index
 from tests.cli.conftest import PLAIN, Run
 
@@ -42,6 +43,12 @@ def test_unknown_rule(run: Run) -> None:
     assert outcome.err == "accelify: there is no rule ACC999: `accelify rule` lists them.\n"
 
 
+def test_rule_that_is_no_more(run: Run) -> None:
+    outcome = run("rule", "ACC425")
+    assert outcome.code == 2
+    assert outcome.err == "accelify: there is no rule ACC425: ACC705 says it now.\n"
+
+
 def test_pages_in_docs_are_up_to_date(run: Run, tmp_path: Path) -> None:
     assert run("rule", "--write", tmp_path / "rules").code == 0
     new = {path.name: path.read_text() for path in (tmp_path / "rules").iterdir()}
@@ -60,4 +67,5 @@ def test_every_code_in_the_package_has_a_page() -> None:
     package = DOCS.parents[1] / "accelify"
     codes = {code for path in package.rglob("*.py") for code in re.findall(r'"(ACC\d{3})"', path.read_text())}
     # These two say that there is nothing to do, and are never shown as findings.
-    assert codes - {"ACC000", "ACC002"} == set(all_rules())
+    none = {"ACC000", "ACC002"} | REPLACED.keys() | set(REPLACED.values())
+    assert codes - none == all_rules().keys() - set(REPLACED.values())

@@ -198,10 +198,10 @@ def test_a_choice_by_what_is_put_together() -> None:
     phases = textwrap.dedent(phases)
     made = "loaders = {p: DataLoader(data, batch_size=8) for p in ['train', 'val']}\nsizes = {p: 64 for p in loaders}"
     conversion = convert(imports=IMPORTS, ready=phases + "\n" + made, epoch="train_model(loaders, sizes)")
-    assert not {"ACC306", "ACC405", "ACC411", "ACC414"} & codes(conversion)
+    assert not {"ACC306", "ACC405", "ACC414"} & codes(conversion)
     worst = phases.replace("hits += torch.sum(output.argmax(1) == y)", "hits = measure(hits, output)")
     conversion = convert(imports=IMPORTS, ready=worst + "\n" + made, epoch="train_model(loaders, sizes)")
-    assert {"ACC411", "ACC414"} & codes(conversion)
+    assert "ACC414" in codes(conversion)
 
 
 def test_decisions_of_a_class_that_trains() -> None:

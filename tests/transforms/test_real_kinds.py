@@ -305,14 +305,6 @@ def test_parts_are_read_off_the_script_s_own_module() -> None:
     assert "accelerator.unwrap_model(model).named_modules()" in text
 
 
-def test_similarities_of_a_batch_in_a_trainer() -> None:
-    loop = LOOP.replace(
-        "(model(x.to(WHERE)) - y.to(WHERE)).pow(2).mean()", "torch.mm(out, out.t().contiguous()).mean()"
-    )
-    text = converted(script(MADE, loop.replace("    loss =", "    out = model(x.to(WHERE))\n    loss =")))
-    assert "TODO(accelify ACC408)" in text
-
-
 def test_a_converted_module_in_the_group_of_another_script(tmp_path: Path) -> None:
     (tmp_path / "engine.py").write_text("def train(accelerator, loss):\n    accelerator.backward(loss)\n")
     main = tmp_path / "main.py"

@@ -12,7 +12,7 @@ from accelify.source import Source
 from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
 
 SIZE = {"setup": "batch_size = 8"}
-CODES = ("ACC402", "ACC404", "ACC405", "ACC408")
+CODES = ("ACC402", "ACC404", "ACC405")
 
 
 @pytest.mark.parametrize(

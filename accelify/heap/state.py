@@ -1,0 +1,63 @@
+"""State that outlives a batch and is trained with: parameters and buffers of models, settings of optimizers.
+
+Writes to it are events of the kind `state.write`. An attribute of a model of the project is state once a parameter or a
+buffer was put there; of a model of a library's class every attribute is.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from accelify.heap.run import Run
+from accelify.heap.values import TENSOR, Bound, Instance, Ref, Value, constant
+
+PARAMETER = "torch.nn.Parameter"
+_HOLDERS = frozenset({"module", "parameters"})
+_OF_OPTIMIZERS = frozenset({"param_groups"})
+
+
+def is_part(value: Value) -> bool:
+    """Whether a value is read from a model of a library's class, or from the settings of an optimizer."""
+    return any(_is_part(ref) for ref in value.refs)
+
+
+def _is_part(ref: Ref) -> bool:
+    names = set()
+    while isinstance(ref, Bound) and isinstance(ref.method, str):
+        names.add(ref.method)
+        holders = ref.receiver.of(Instance)
+        if any(
+            one.kind in _HOLDERS or (one.kind == "optimizer" and names & _OF_OPTIMIZERS) for one in holders
+        ):
+            return True
+        inner = ref.receiver.of(Bound)
+        if not inner:
+            return False
+        ref = inner[0]
+    return False
+
+
+def part_written(run: Run, base: Value, value: Value, node: ast.AST) -> None:
+    """Something is written to a part of a model or an optimizer."""
+    if is_part(base):
+        run.meet("state.write", node, run.segment(node), [value])
+
+
+def kept(run: Run, ref: Ref, name: str, value: Value, node: ast.AST) -> Value:
+    """What an attribute of an object becomes: notes what is state, and that it is written."""
+    if not isinstance(ref, Instance) or ref.kind != "module":
+        return value
+    marked = f"#state {name}"
+    if run.read(ref, marked) is not None:
+        run.meet("state.write", node, run.segment(node), [value])
+    elif value.type == PARAMETER:
+        run.store.set(ref, marked, constant(True))
+    return replace(value, type=TENSOR) if value.type == PARAMETER else value
+
+
+def registered(run: Run, ref: Instance, name: Value, value: Value) -> None:
+    """`register_buffer` or `register_parameter` of a model."""
+    if isinstance(name.const, str):
+        run.store.set(ref, name.const, value if value.const is None else replace(value, type=TENSOR))
+        run.store.set(ref, f"#state {name.const}", constant(True))

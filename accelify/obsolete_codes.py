@@ -1,0 +1,25 @@
+"""Codes of rules that are no more, with those that stand for what they were about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+REPLACED = {
+    "ACC305": "ACC701",
+    "ACC308": "ACC706",
+    "ACC310": "ACC701",
+    "ACC408": "ACC705",
+    "ACC411": "ACC704",
+    "ACC422": "ACC704",
+    "ACC424": "ACC704",
+    "ACC425": "ACC705",
+    "ACC428": "ACC706",
+    "ACC430": "ACC702",
+    "ACC431": "ACC705",
+}
+
+
+def with_later_ones(codes: Iterable[str]) -> tuple[str, ...]:
+    """Codes as somebody has written them, with those that came in the place of some."""
+    written = tuple(codes)
+    return (*written, *(REPLACED[code] for code in written if code in REPLACED))
