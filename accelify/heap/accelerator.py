@@ -140,8 +140,7 @@ def accelerator_method(
         return unwrapped(first)
     if name == "shard_batch":
         run.meet("collective", node, "accelerator.shard_batch")
-        for loop in run.loops[-1:]:
-            loop.parted = True
+        run.part_loop()
         place = SHARD
         why = run.reason(node, "this rank's share of the batch")
         made = [value.placed(place, why) for value in args]
@@ -192,7 +191,7 @@ def prepared(run: Run, value: Value, node: ast.AST) -> Value:
             refs.append(made)
         elif isinstance(ref, Container):
             inside = container(run, ref.type)
-            for name, inner in list(ref.fields.items()):
+            for name, inner in list(ref.looked_into().items()):
                 run.store.set(inside, name, prepared(run, inner, node) if name.startswith("[") else inner)
             refs.append(inside)
         else:
@@ -227,7 +226,7 @@ def _over_tensors(
     for ref in containers:
         made_ref = container(run, ref.type)
         fill = fill_of(ref)
-        for name, inner in list(ref.fields.items()):
+        for name, inner in list(ref.looked_into().items()):
             if name.startswith("["):
                 changed = _over_tensors(run, inner, change, node, text)
                 if fill == "samples" and text == "gathered":

@@ -108,7 +108,7 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
                 engine.run.store.set(made, "#known", constant(len(known)))
             elif type_ == "dict":
                 for ref in value.of(Container):
-                    for name, inner in list(ref.fields.items()):
+                    for name, inner in list(ref.looked_into().items()):
                         engine.run.store.set(made, name, inner)
             else:
                 put(engine.run, made, element(engine.run, value, node))
@@ -287,7 +287,7 @@ def container_method(
         if name == "setdefault" and default is not None:
             for inner in default.of(Container):
                 # It lasts as long as the dictionary.
-                inner.loops = ref.loops
+                run.place(inner, ref.loops)
             put(run, ref, default, args[0].const)
         return engine.together([found, default]) if default is not None else found
     if name == "clear":
@@ -318,7 +318,7 @@ def container_method(
 
 def _update(engine: Interpreter, ref: Container, value: Value, node: ast.AST) -> None:
     for other in value.of(Container):
-        for name, inner in list(other.fields.items()):
+        for name, inner in list(other.looked_into().items()):
             if name.startswith("["):
                 engine.run.store.set(ref, name, inner)
     if not value.of(Container) and not value.place.is_same:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, Placement, own
@@ -39,15 +38,6 @@ _MOST_OF_ONE = 2
 MODULE = "torch.nn.Module"
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What a call gave, the objects that it read, and the store's clock then."""
-
-    result: Value
-    reads: frozenset[Ref]
-    clock: int
-
-
 class Calls:
     """Makes calls."""
 
@@ -56,8 +46,7 @@ class Calls:
         self.run = engine.run
         self.libraries = LibraryCalls(engine)
         self._yields: dict[ast.AST, bool] = {}
-        # Results of calls that wrote nothing which others see and met nothing, by what they depend on.
-        self._memory: dict[tuple[object, ...], _Known] = {}
+        self.memory = engine.memory
 
     # From the syntax
 
@@ -98,7 +87,7 @@ class Calls:
     def _spread(self, value: Value, node: ast.AST) -> dict[str, Value]:
         found: dict[str, Value] = {}
         for ref in value.of(Container):
-            for name, inner in ref.fields.items():
+            for name, inner in ref.looked_into().items():
                 if name.startswith("['"):
                     found[name[2:-2]] = inner
         if not value.place.is_same or any("[]" in ref.fields for ref in value.of(Container)):
@@ -108,6 +97,8 @@ class Calls:
     def _super(self, scope: Ref) -> Value:
         place: Ref | None = scope
         while isinstance(place, Scope):
+            if self.run.store.pieces:
+                self.run.store.note(place, "#self")
             receiver = place.fields.get("#self")
             if receiver is not None:
                 body = place.outer
@@ -224,7 +215,7 @@ class Calls:
     ) -> Value:
         base, kind = self._library_base(cls)
         ref = self.run.allocate((node, cls), lambda: Instance(cls, base, kind))
-        ref.loops = self.run.shared_loops()
+        self.run.place(ref, self.run.shared_loops())
         made = Value(refs=(ref,))
         for one in cls.line_up():
             if isinstance(one, Class):
@@ -311,50 +302,23 @@ class Calls:
                 else "calls lie too deep in each other"
             )
             self.run.leave_unread(text, node)
+            cut = next((n for n, (called, _) in enumerate(self.run.calls) if called is function.node), 0)
+            self.run.leave_pieces(cut if depth >= _MOST_OF_ONE else 0)
             places = [array_of(value) for value in [*args, *keywords.values()]]
             return (
                 Value()
                 if all(place.is_same for place in places)
                 else Value(own(), self.run.reason(node, text, *args))
             )
-        key = self._memory_key(function, args, keywords)
-        store, met = self.run.store, self.run.met
-        known = self._memory.get(key) if key is not None else None
-        if known is not None and all(ref.version <= known.clock for ref in known.reads):
-            if store.reads:
-                store.reads[-1].update(known.reads)
-            return known.result
-        clock = store.clock
-        store.reads.append(set())
-        try:
-            result = self._gone_through(function, args, keywords, node)
-        finally:
-            reads = store.reads.pop()
-            if store.reads:
-                store.reads[-1].update(reads)
-        # A container that the call made is another one in each round: what is written to it goes with the round.
-        if key is not None and clock == store.clock and met == self.run.met and not result.of(Container):
-            self._memory[key] = _Known(result, frozenset(reads), clock)
+        key = self.memory.call(function, args, keywords)
+        known = self.memory.of_call(key, node)
+        if known is not None:
+            result: Value = known.result
+            return result
+        self.memory.begin()
+        result = self._gone_through(function, args, keywords, node)
+        self.memory.end_call(key, node, result)
         return result
-
-    def _memory_key(
-        self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value]
-    ) -> tuple[object, ...] | None:
-        """What the result of a call depends on beside the objects that it reads, None for a closure."""
-        outer: Ref | None = function.outer
-        while isinstance(outer, Scope):
-            if not outer.is_class:
-                return None
-            outer = outer.outer
-        parts = [_content(value) for value in args]
-        named = [(name, _content(value)) for name, value in keywords.items()]
-        guards = tuple(guard.kind for guard in self.run.guards)
-        key = (function.node, guards, self.run.shared_loops(), tuple(parts), tuple(named))
-        try:
-            hash(key)
-        except TypeError:
-            return None
-        return key
 
     def _gone_through(
         self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -362,8 +326,8 @@ class Calls:
         self.run.reached.add(function.node)
         scope = Scope(function.module, function.outer)
         self._bind_parameters(function, args, keywords, scope)
-        frame = Frame(len(self.run.guards))
         statements = self.engine.statements
+        frame = Frame(len(self.run.guards), len(statements.rounds))
         statements.frames.append(frame)
         self.run.calls.append((function.node, node))
         self.run.modules.append(function.module)
@@ -447,6 +411,7 @@ class Calls:
     def give(self, value: Value, shared: bool = False) -> None:
         """A generator gives a value; `shared` says that it does so in rounds that are shared out."""
         if self.engine.statements.frames:
+            self.run.leave_pieces(len(self.run.calls) - 1)
             frame = self.engine.statements.frames[-1]
             frame.yielded = value.plain() if frame.yielded is None else join(frame.yielded, value.plain())
             frame.yielded_shared = frame.yielded_shared or shared or self.run.in_shared_loop()
@@ -469,19 +434,8 @@ class Calls:
     def emptied(self, value: Value) -> None:
         """All elements of a container are taken out."""
         for ref in value.of(Container):
-            for name in [name for name in ref.fields if name.startswith(("[", "#"))]:
+            for name in [name for name in ref.looked_into() if name.startswith(("[", "#"))]:
                 self.run.store.set(ref, name, None)
-
-
-def _content(value: Value, depth: int = 0) -> tuple[object, ...]:
-    """A value as a part of a key; containers with what is in them."""
-    inside = [
-        (name, _content(inner, depth + 1))
-        for ref in value.refs
-        if isinstance(ref, Container) and depth < 4
-        for name, inner in ref.fields.items()
-    ]
-    return value.place, value.refs, value.type, value.const, value.optional, tuple(inside)
 
 
 def _yields(node: ast.AST) -> bool:

@@ -12,6 +12,7 @@ from accelify.heap.calls import Calls
 from accelify.heap.expressions import Expressions
 from accelify.heap.iteration import Iteration
 from accelify.heap.loops import Loops
+from accelify.heap.memory import Memory
 from accelify.heap.modules import Modules
 from accelify.heap.names import Attributes, Names
 from accelify.heap.run import Run
@@ -45,6 +46,7 @@ class Interpreter:
         self, path: Path | None, knowledge: Knowledge, read: Callable[[Path], str | None] | None = None
     ) -> None:
         self.run = Run(knowledge)
+        self.memory = Memory(self.run)
         self.modules = Modules(self, path, read)
         self.names = Names(self)
         self.attributes = Attributes(self)

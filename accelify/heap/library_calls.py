@@ -528,7 +528,7 @@ class LibraryCalls:
         type_ = row.returns or (row.name if "*" not in row.name else "")
         type_name = type_ or self.run.segment(getattr(node, "func", node))
         made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
-        made.loops = self.run.shared_loops()
+        self.run.place(made, self.run.shared_loops())
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             self.run.store.set(made, "reduction", keywords.get("reduction", constant(_by_flags(keywords))))
@@ -576,7 +576,7 @@ def _of_shape(row: Row, operands: Args) -> Placement | None:
 def _parts(value: Value) -> list[Value]:
     containers = value.of(Container)
     return (
-        [inner for ref in containers for name, inner in ref.fields.items() if name.startswith("[")]
+        [inner for ref in containers for name, inner in ref.looked_into().items() if name.startswith("[")]
         if containers
         else [value]
     )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from accelify.domains.placement import BEFORE, Kind, accumulated, added, carried, own, settled
 from accelify.heap.containers import array_of
 from accelify.heap.run import Loop
-from accelify.heap.store import Written, join
+from accelify.heap.pieces import Piece, Written
+from accelify.heap.store import join
 from accelify.heap.values import (
     COUNTER,
     UNSET,
@@ -66,10 +67,12 @@ class Loops:
                 for key, value in head.items():
                     run.store.set(key[0], key[1], value)
                 run.store.begin(of_round=True, shared=loop.shared)
+                run.store.start(Piece(len(run.guards), len(run.loops), len(run.calls)), own_level=False)
                 statements.rounds.append([])
                 with run.under(guard):
                     flow = once(over.item) or Flow()
                 statements.take_back(statements.rounds.pop())
+                piece = run.store.finish(own_level=False)
                 written = run.store.undo()
                 run.store.undo()
                 deltas = {key: self._head(key, value, loop, node) for key, value in written.items()}
@@ -78,7 +81,8 @@ class Loops:
                     for key, value in deltas.items()
                     if not _is_passing(key[0]) and _differs(value, head.get(key, key[0].fields.get(key[1])))
                 }
-                if not changed:
+                if not any(key in piece.reads or key[0] in piece.seen for key in changed):
+                    # A further round would read what this one read.
                     break
                 if number == _MOST_PASSES - 1:
                     why = run.reason(
@@ -127,7 +131,7 @@ class Loops:
     def _head(self, key: Key, value: Value | None, loop: Loop, node: ast.AST) -> Value | None:
         """What a slot holds at the head of a round, after those before it."""
         owner, name = key
-        before = self.run.read(owner, name)
+        before = self.run.peek(owner, name)
         if name == "#known" and value != before:
             return None
         if value is None or name.startswith("#"):

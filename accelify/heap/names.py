@@ -80,9 +80,15 @@ class Names:
                 return place.module
             if name in place.fields:
                 return place
+            if self.run.store.pieces:
+                self.run.store.note(place, name)
             place = place.outer
         module = place if isinstance(place, ModuleRef) else self.run.module
-        return module if name in module.fields else None
+        if name in module.fields:
+            return module
+        if self.run.store.pieces:
+            self.run.store.note(module, name)
+        return None
 
     def write(self, name: str, value: Value, scope: Ref) -> None:
         """Bind a name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from accelify.domains.placement import (
     ROUND,
@@ -13,7 +13,8 @@ from accelify.domains.placement import (
 )
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.expressions import IN_PLACE
-from accelify.heap.store import Written
+from accelify.heap.memory import Known
+from accelify.heap.pieces import Written
 from accelify.heap.values import (
     UNSET,
     Class,
@@ -33,11 +34,19 @@ if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 
+# What costs less to be gone through than to be remembered.
+_PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+
+
 class Frame:
     """One call that is being gone through: what it returns and yields, and the writes on the ways that leave early."""
 
-    def __init__(self, guards: int) -> None:
+    def __init__(self, guards: int, rounds: int) -> None:
         self.guards = guards
+        # In how many loops it was begun.
+        self.rounds = rounds
+        # What the statements in its loops did that were gone through.
+        self.known: Known = {}
         self.returned: list[tuple[Value, Guard | None]] = []
         self.yielded: Value | None = None
         self.yielded_shared = False
@@ -51,6 +60,7 @@ class Statements:
         self.engine = engine
         self.run = engine.run
         self.frames: list[Frame] = []
+        self._outermost = Frame(0, 0)
         # For each loop around: the writes on the ways out of its rounds.
         self.rounds: list[list[tuple[Written, Guard | None]]] = []
         self._handlers: dict[type[ast.stmt], Callable[[Any, Ref], Flow | None]] = {
@@ -68,8 +78,7 @@ class Statements:
             if not self.run.spend():
                 self.run.leave_unread("the budget of the analysis is used up", stmt)
                 break
-            handler = self._handlers.get(type(stmt))
-            flow = (handler(stmt, scope) if handler is not None else None) or Flow()
+            flow = self._step(stmt, scope)
             exits.update(flow.exits)
             if not flow.reached:
                 break
@@ -80,6 +89,30 @@ class Statements:
         if pushed:
             del self.run.guards[-pushed:]
         return Flow(flow.reached, exits)
+
+    def _step(self, stmt: ast.stmt, scope: Ref) -> Flow:
+        """Go through a statement; in a loop not where it is known and reads what it read."""
+        handler = self._handlers.get(type(stmt))
+        if handler is None:
+            return Flow()
+        frame = self.frames[-1] if self.frames else self._outermost
+        if len(self.rounds) == frame.rounds or isinstance(stmt, _PLAIN):
+            return handler(stmt, scope) or Flow()
+        memory, left = self.engine.memory, self.rounds[-1]
+        key = memory.statement(stmt, scope)
+        known = memory.of_statement(frame.known, key)
+        if known is not None:
+            flow, returned, ways, broken = known.result
+            frame.returned += returned
+            frame.left += ways
+            left += broken
+            return cast(Flow, flow)
+        before = len(frame.returned), len(frame.left), len(left)
+        memory.begin()
+        flow = handler(stmt, scope) or Flow()
+        result = flow, frame.returned[before[0] :], frame.left[before[1] :], left[before[2] :]
+        memory.end_statement(frame.known, key, result)
+        return cast(Flow, flow)
 
     # Binding
 
@@ -96,7 +129,7 @@ class Statements:
         elif isinstance(target, ast.Tuple | ast.List):
             self._unpack(target.elts, value, scope)
         elif isinstance(target, ast.Starred):
-            made = Container("list", self.run.shared_loops())
+            made = self.run.passing("list", self.run.shared_loops())
             put(self.run, made, value)
             self.bind(target.value, Value(refs=(made,), type="list"), scope)
 

@@ -7,20 +7,20 @@ from contextlib import contextmanager
 
 from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
 from accelify.domains.reasons import Reason
+from accelify.heap.pieces import Piece, Written, is_alike
 from accelify.heap.values import (
     UNSET,
-    Container,
     Guard,
     Key,
     Library,
     Ref,
-    Scope,
     Value,
     is_zero,
     newest_scope,
 )
 
-Written = dict[Key, Value | None]
+# The slot that is written when an object is made at its place of the script.
+MADE = "#made"
 
 
 class Store:
@@ -29,57 +29,129 @@ class Store:
     def __init__(self) -> None:
         # Each level has what stood in a slot before the first write to it on that level.
         self._journals: list[Written] = []
-        # Grows with every write that a later call of a function could see.
-        self.clock = 0
-        # For each call that is being gone through: the objects that it has read.
-        self.reads: list[set[Ref]] = []
+        # The levels on which each slot was written, outer ones first.
+        self._levels: dict[Key, list[int]] = {}
         # The newest scope when each level began.
         self._made: list[int] = []
         # The levels at which the rounds of loops began.
         self._rounds: list[int] = []
         self._shared: list[int] = []
-
-    def get(self, owner: Ref, name: str) -> Value | None:
-        """What stands there, None where nothing was written."""
-        return owner.fields.get(name)
+        # The pieces of the script that are being gone through and take down what they read, outer ones first.
+        self.pieces: list[Piece] = []
 
     def set(self, owner: Ref, name: str, value: Value | None) -> None:
         """Write, or with None take away."""
-        if isinstance(owner, Scope):
-            if self._journals and owner.serial <= self._made[-1]:
-                self._journals[-1].setdefault((owner, name), owner.fields.get(name))
-        else:
-            before = owner.fields.get(name)
-            if self._journals:
-                self._journals[-1].setdefault((owner, name), before)
-            if before != value:
-                self._seen(owner, value)
+        fields = owner.fields
+        if self._journals and owner.serial <= self._made[-1]:
+            journal = self._journals[-1]
+            key = (owner, name)
+            if key not in journal:
+                journal[key] = fields.get(name)
+                self._levels.setdefault(key, []).append(len(self._journals) - 1)
         if value is None:
-            owner.fields.pop(name, None)
+            fields.pop(name, None)
         else:
-            owner.fields[name] = value
+            fields[name] = value
 
-    def _seen(self, owner: Ref, value: Value | None) -> None:
-        """A write to an object: others see it, but for one to a container that only the call knows which made it."""
-        if _is_seen(owner):
-            self.clock += 1
-            owner.version = self.clock
-            for ref in value.refs if value is not None else ():
-                if isinstance(ref, Container):
-                    ref.escaped = True
+    # What pieces read
 
-    def note(self, owner: Ref, value: Value | None) -> None:
-        """A read: of the object, and of the containers that are found there."""
-        if not self.reads or isinstance(owner, Scope):
-            return
-        reads = self.reads[-1]
-        reads.add(owner)
-        for ref in value.refs if value is not None else ():
-            if isinstance(ref, Container) and ref not in reads:
-                for name, inner in ref.fields.items():
-                    if name.startswith("["):
-                        self.note(ref, inner)
-                reads.add(ref)
+    def note(self, owner: Ref, name: str, *, softly: bool = False) -> None:
+        """A read by the pieces that did not write there themselves before; `softly` where what is read is only joined
+        with what is then written."""
+        key = (owner, name)
+        serial = owner.serial
+        levels = self._levels.get(key)
+        last = levels[-1] if levels else -1
+        new = self._levels.get((owner, MADE))
+        made = new[-1] if new else -1
+        for piece in reversed(self.pieces):
+            if serial > piece.made or last >= piece.level or made >= piece.level or key in piece.reads:
+                break
+            if softly:
+                if key in piece.joins:
+                    break
+                piece.joins[key] = owner.fields.get(name), self._since(serial, last, piece.round, piece.shared)
+            else:
+                piece.reads[key] = owner.fields.get(name), self._since(serial, last, piece.round, piece.shared)
+
+    def look(self, owner: Ref) -> None:
+        """A read of all that stands in an object."""
+        new = self._levels.get((owner, MADE))
+        made = new[-1] if new else -1
+        for number, piece in enumerate(reversed(self.pieces)):
+            if owner.serial > piece.made or made >= piece.level or owner in piece.seen:
+                if not number:
+                    return
+                break
+            piece.seen[owner] = frozenset(owner.fields)
+        for name in owner.fields:
+            self.note(owner, name)
+
+    def _since(self, serial: int, last: int, round_: int, shared: int) -> int:
+        """Whether something was written since a round and a shared round began, as a number."""
+        found = 0
+        if round_ >= 0 and (last >= round_ or serial > self._made[round_]):
+            found = 1
+        if shared >= 0 and (last >= shared or serial > self._made[shared]):
+            found += 2
+        return found
+
+    def start(self, piece: Piece, *, own_level: bool = True) -> None:
+        """Begin to take down what a piece reads, with `own_level` also what it writes."""
+        piece.round = self._rounds[-1] if self._rounds else -1
+        piece.shared = self._shared[-1] if self._shared else -1
+        if own_level:
+            self.begin()
+        piece.level = len(self._journals) - 1
+        piece.made = self._made[-1]
+        self.pieces.append(piece)
+
+    def finish(self, *, own_level: bool = True) -> Piece:
+        """The end of the newest piece."""
+        piece = self.pieces.pop()
+        if own_level:
+            piece.writes = self._commit()
+        if self.pieces:
+            self.pieces[-1].take(piece, piece.depth)
+        return piece
+
+    def is_as_read(self, piece: Piece) -> bool:
+        """Whether all that a piece read is as it was."""
+        round_ = self._rounds[-1] if self._rounds else -1
+        shared = self._shared[-1] if self._shared else -1
+        all_levels = self._levels
+        for reads in (piece.reads, piece.joins):
+            for key, (value, since) in reads.items():
+                owner, name = key
+                now = owner.fields.get(name)
+                if now is not value and not is_alike(now, value):
+                    return False
+                levels = all_levels.get(key)
+                if since != self._since(owner.serial, levels[-1] if levels else -1, round_, shared):
+                    return False
+        return all(owner.fields.keys() == names for owner, names in piece.seen.items())
+
+    def repeat(self, piece: Piece, depth: int) -> None:
+        """Write what a piece wrote, which reads what it read, now within `depth` calls."""
+        if self.pieces:
+            for key in piece.reads:
+                self.note(*key)
+            for key in piece.joins:
+                self.note(*key, softly=True)
+            for owner, names in piece.seen.items():
+                for outer in reversed(self.pieces):
+                    if owner.serial > outer.made or owner in outer.seen:
+                        break
+                    outer.seen[owner] = names
+            self.pieces[-1].take(piece, depth)
+        for ref, fields in piece.born:
+            ref.fields = dict(fields)
+        for ref, loops in piece.placed.items():
+            ref.loops = loops
+        for (owner, name), value in piece.writes.items():
+            self.set(owner, name, value)
+
+    # Ways
 
     def begin(self, of_round: bool = False, shared: bool = False) -> None:
         """From here on writes can be undone; `of_round` says that a round of a loop begins, `shared` that the loop's
@@ -100,29 +172,47 @@ class Store:
         return bool(self._shared) and self._touched_since(self._shared[-1], owner, name)
 
     def _touched_since(self, first: int, owner: Ref, name: str) -> bool:
-        if isinstance(owner, Scope) and owner.serial > self._made[first]:
+        if owner.serial > self._made[first]:
             return True
-        key = (owner, name)
-        return any(key in journal for journal in self._journals[first:])
+        levels = self._levels.get((owner, name))
+        return bool(levels) and levels[-1] >= first
 
     def undo(self) -> Written:
         """Take back all writes since the last `begin`, and give what they had left."""
         journal = self._journals.pop()
         self._made.pop()
-        for owner, _ in journal:
-            if not isinstance(owner, Scope) and _is_seen(owner):
-                self.clock += 1
-                owner.version = self.clock
         if self._rounds and self._rounds[-1] == len(self._journals):
             self._rounds.pop()
             if self._shared and self._shared[-1] == len(self._journals):
                 self._shared.pop()
-        left = {key: key[0].fields.get(key[1]) for key in journal}
-        for (owner, name), value in journal.items():
+        left: Written = {}
+        for key, value in journal.items():
+            owner, name = key
+            self._levels[key].pop()
+            left[key] = owner.fields.get(name)
             if value is None:
                 owner.fields.pop(name, None)
             else:
                 owner.fields[name] = value
+        return left
+
+    def _commit(self) -> Written:
+        """Make the writes since the last `begin` those of the level around, and give what they left."""
+        journal = self._journals.pop()
+        self._made.pop()
+        left: Written = {}
+        outer = self._journals[-1] if self._journals else None
+        made = self._made[-1] if self._made else 0
+        level = len(self._journals) - 1
+        for key, before in journal.items():
+            owner, name = key
+            left[key] = owner.fields.get(name)
+            levels = self._levels[key]
+            if outer is not None and owner.serial <= made and key not in outer:
+                outer[key] = before
+                levels[-1] = level
+            else:
+                levels.pop()
         return left
 
     def write_all(self, written: Written) -> None:
@@ -133,18 +223,20 @@ class Store:
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Write for good, whatever way through the script is gone now: what a module does when it is imported."""
-        outer = self._journals, self._rounds, self._shared, self._made
-        self._journals, self._rounds, self._shared, self._made = [], [], [], []
+        outer = self._journals, self._rounds, self._shared, self._made, self._levels, self.pieces
+        self._journals, self._rounds, self._shared, self._made, self._levels, self.pieces = [], [], [], [], {}, []
         try:
             yield
         finally:
-            self._journals, self._rounds, self._shared, self._made = outer
+            self._journals, self._rounds, self._shared, self._made, self._levels, self.pieces = outer
 
     def merged(self, one: Written, other: Written, guard: Guard | None) -> Written:
         """What two ways from here leave together; `guard` is what ranks that may go different ones stand under."""
         together: Written = {}
         for key in dict.fromkeys([*one, *other]):
             now = key[0].fields.get(key[1])
+            if self.pieces and (key not in one or key not in other):
+                self.note(*key)
             under = guard
             if guard is not None and guard.place.kind is Kind.ROUND and (key not in one or key not in other):
                 if not self.is_of_shared_round(*key):
@@ -154,10 +246,6 @@ class Store:
             # A length that is known on the one way alone is not known.
             together[key] = None if key[1] == "#known" and left != right else join(left, right, under)
         return together
-
-
-def _is_seen(owner: Ref) -> bool:
-    return not isinstance(owner, Container) or owner.escaped
 
 
 def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:

@@ -7,10 +7,13 @@ import builtins
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import OWN, SAME, Placement
 from accelify.domains.reasons import Reason
+
+if TYPE_CHECKING:
+    from accelify.heap.store import Store
 
 
 class _Unset(Enum):
@@ -34,11 +37,12 @@ COUNTER = "builtins.counter"
 class Ref:
     """Something that a value may be: an object, a function, a class, a module, a name of a library."""
 
-    __slots__ = ("fields", "version")
+    __slots__ = ("fields",)
+    # Scopes, and containers made in passing, are numbered as they are made: what was made after a way began is of that
+    # way alone.
+    serial = 0
 
     def __init__(self) -> None:
-        # The store's clock at the last write to it.
-        self.version = 0
         # What the abstract run wrote to it, by name; written through the store alone, which can undo it.
         self.fields: dict[str, Value] = {}
 
@@ -77,7 +81,6 @@ class Scope(Ref):
 
     def __init__(self, module: ModuleRef, outer: Ref | None, is_class: bool = False) -> None:
         super().__init__()
-        # Scopes are numbered as they are made: what was made after a way began is of that way alone.
         self.serial = next(_serials)
         self.is_class = is_class
         # Of a class's body: the class.
@@ -170,16 +173,29 @@ class Container(Ref):
     loop that it outlives: "rounds" (one element a round) or "samples" (the elements of rows).
     """
 
-    __slots__ = ("escaped", "loops", "passing", "type")
+    __slots__ = ("loops", "passing", "serial", "store", "type")
 
-    def __init__(self, type_: str, loops: tuple[int, ...] = ()) -> None:
+    def __init__(self, type_: str, store: Store, loops: tuple[int, ...] = ()) -> None:
         super().__init__()
         self.type = type_
+        # Takes down that it is read.
+        self.store = store
         # Whether it is made in passing, another one each time.
         self.passing = True
-        # Whether something else than the call that made it can reach it.
-        self.escaped = False
+        self.serial = next(_serials)
         self.loops = loops
+
+    def looked_into(self) -> dict[str, Value]:
+        """All that stands in it."""
+        if self.store.pieces:
+            self.store.look(self)
+        return self.fields
+
+    def slot(self, name: str) -> Value | None:
+        """What stands in one slot of it."""
+        if self.store.pieces:
+            self.store.note(self, name)
+        return self.fields.get(name)
 
 
 class Bound(Ref):
