@@ -191,7 +191,7 @@ def prepared(run: Run, value: Value, node: ast.AST) -> Value:
             refs.append(made)
         elif isinstance(ref, Container):
             inside = container(run, ref.type)
-            for name, inner in list(ref.looked_into().items()):
+            for name, inner in list(ref.looked_into(wholly=True).items()):
                 run.store.set(inside, name, prepared(run, inner, node) if name.startswith("[") else inner)
             refs.append(inside)
         else:
@@ -226,7 +226,7 @@ def _over_tensors(
     for ref in containers:
         made_ref = container(run, ref.type)
         fill = fill_of(ref)
-        for name, inner in list(ref.looked_into().items()):
+        for name, inner in list(ref.looked_into(wholly=True).items()):
             if name.startswith("["):
                 changed = _over_tensors(run, inner, change, node, text)
                 if fill == "samples" and text == "gathered":

@@ -108,7 +108,7 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
                 engine.run.store.set(made, "#known", constant(len(known)))
             elif type_ == "dict":
                 for ref in value.of(Container):
-                    for name, inner in list(ref.looked_into().items()):
+                    for name, inner in list(ref.looked_into(wholly=True).items()):
                         engine.run.store.set(made, name, inner)
             else:
                 put(engine.run, made, element(engine.run, value, node))

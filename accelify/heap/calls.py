@@ -434,7 +434,7 @@ class Calls:
     def emptied(self, value: Value) -> None:
         """All elements of a container are taken out."""
         for ref in value.of(Container):
-            for name in [name for name in ref.looked_into() if name.startswith(("[", "#"))]:
+            for name in [name for name in ref.looked_into(wholly=True) if name.startswith(("[", "#"))]:
                 self.run.store.set(ref, name, None)
 
 

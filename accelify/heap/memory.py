@@ -13,7 +13,7 @@ from accelify.heap.values import Bound, Function, Library, Ref, Value
 
 Call = tuple[Hashable, ...]
 Known = dict[Call, list[Piece]]
-_MOST_OF_ONE = 4
+_MOST_OF_ONE = 8
 
 
 class Memory:

@@ -11,6 +11,7 @@ from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.containers import array_of
 from accelify.heap.values import (
     Bound,
+    FILLING,
     Class,
     Container,
     Function,
@@ -137,6 +138,9 @@ class Attributes:
             return value if value is not None else Value(refs=(Bound(base, name),))
         if isinstance(ref, Instance):
             return self._of_instance(ref, name, node)
+        if isinstance(ref, Container) and name in FILLING:
+            # What is in it does not matter to the method.
+            return Value(refs=(Bound(base, name),))
         if isinstance(ref, Container | Bound | Function | Super):
             return Value(array_of(base), base.why, refs=(Bound(base, name),))
         return None

@@ -75,7 +75,7 @@ class Store:
                 piece.reads[key] = owner.fields.get(name), self._since(serial, last, piece.round, piece.shared)
 
     def look(self, owner: Ref) -> None:
-        """A read of all that stands in an object."""
+        """A read of all elements, or all fields, of an object."""
         new = self._levels.get((owner, MADE))
         made = new[-1] if new else -1
         for number, piece in enumerate(reversed(self.pieces)):
@@ -83,9 +83,10 @@ class Store:
                 if not number:
                     return
                 break
-            piece.seen[owner] = frozenset(owner.fields)
+            piece.seen[owner] = _parts(owner)
         for name in owner.fields:
-            self.note(owner, name)
+            if name[0] != "#":
+                self.note(owner, name)
 
     def _since(self, serial: int, last: int, round_: int, shared: int) -> int:
         """Whether something was written since a round and a shared round began, as a number."""
@@ -129,7 +130,7 @@ class Store:
                 levels = all_levels.get(key)
                 if since != self._since(owner.serial, levels[-1] if levels else -1, round_, shared):
                     return False
-        return all(owner.fields.keys() == names for owner, names in piece.seen.items())
+        return all(_parts(owner) == names for owner, names in piece.seen.items())
 
     def repeat(self, piece: Piece, depth: int) -> None:
         """Write what a piece wrote, which reads what it read, now within `depth` calls."""
@@ -246,6 +247,11 @@ class Store:
             # A length that is known on the one way alone is not known.
             together[key] = None if key[1] == "#known" and left != right else join(left, right, under)
         return together
+
+
+def _parts(owner: Ref) -> frozenset[str]:
+    """The names of the elements or fields of an object."""
+    return frozenset([name for name in owner.fields if name[0] != "#"])
 
 
 def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:

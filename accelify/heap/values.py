@@ -33,6 +33,11 @@ SOME_FLAG = "#some"
 # The type of a number of rounds that begins with 0: one more is the number of those that are done.
 COUNTER = "builtins.counter"
 
+# Methods that only put something into a container.
+FILLING = frozenset(
+    {"append", "add", "appendleft", "insert", "put", "extend", "update", "extendleft", "remove", "discard", "clear"}
+)
+
 
 class Ref:
     """Something that a value may be: an object, a function, a class, a module, a name of a library."""
@@ -185,10 +190,12 @@ class Container(Ref):
         self.serial = next(_serials)
         self.loops = loops
 
-    def looked_into(self) -> dict[str, Value]:
-        """All that stands in it."""
+    def looked_into(self, *, wholly: bool = False) -> dict[str, Value]:
+        """All that stands in it, with its size and what filled it where `wholly` says so."""
         if self.store.pieces:
             self.store.look(self)
+            for name in ("#known", "#fill") if wholly else ():
+                self.store.note(self, name)
         return self.fields
 
     def slot(self, name: str) -> Value | None:
