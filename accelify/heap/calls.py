@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, Placement, own
@@ -15,6 +16,7 @@ from accelify.heap.statements import Frame
 from accelify.heap.store import join
 from accelify.heap.values import (
     NONE,
+    UNSET,
     Bound,
     Class,
     Container,
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 _DEEPEST = 24
 _MOST_OF_ONE = 2
+# At how many places objects of one class of models are told apart.
+_MOST_OBJECTS = 6
 MODULE = "torch.nn.Module"
 
 
@@ -47,6 +51,8 @@ class Calls:
         self.libraries = LibraryCalls(engine)
         self._yields: dict[ast.AST, bool] = {}
         self.memory = engine.memory
+        # The places at which objects of each class of models are made.
+        self._places: dict[Class, set[tuple[ast.AST, ast.AST | None]]] = {}
 
     # From the syntax
 
@@ -214,6 +220,10 @@ class Calls:
         self, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         base, kind = self._library_base(cls)
+        if kind == "module" and self._are_many(cls, node):
+            # One object stands for all others of the class, and one call for all that make one.
+            node = cls.node
+            args, keywords = list(map(_widened, args)), {name: _widened(v) for name, v in keywords.items()}
         ref = self.run.allocate((node, cls), lambda: Instance(cls, base, kind))
         self.run.place(ref, self.run.shared_loops())
         made = Value(refs=(ref,))
@@ -226,6 +236,17 @@ class Calls:
         else:
             self._without_init(ref, cls, args, keywords)
         return made
+
+    def _are_many(self, cls: Class, node: ast.AST) -> bool:
+        """Whether objects of a class are made at more places than are told apart."""
+        places = self._places.setdefault(cls, set())
+        place = node, self.run.calls[-1][1] if self.run.calls else None
+        if place in places:
+            return False
+        if len(places) < _MOST_OBJECTS:
+            places.add(place)
+            return False
+        return True
 
     def _without_init(
         self, ref: Instance, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value]
@@ -436,6 +457,12 @@ class Calls:
         for ref in value.of(Container):
             for name in [name for name in ref.looked_into(wholly=True) if name.startswith(("[", "#"))]:
                 self.run.store.set(ref, name, None)
+
+
+def _widened(value: Value) -> Value:
+    """A value of which no number and no text is known."""
+    plain = value.const is UNSET or value.const is None or isinstance(value.const, bool)
+    return value if plain else replace(value, const=UNSET)
 
 
 def _yields(node: ast.AST) -> bool:

@@ -254,10 +254,14 @@ class Run:
     def allocate(self, site: object, make: Callable[[], R]) -> R:
         """The object that is made at a place of the script, called from the last two places: one for all rounds of a
         loop. Its fields are taken away, as it is a new one each time."""
-        key = (site, *[call for _, call in self.calls[-2:]])
+        around = [call for _, call in self.calls[-2:]]
+        if around and isinstance(around[-1], ast.ClassDef):
+            # A call that stands for many: it is one wherever it is made.
+            around = around[-1:]
+        key = (site, *around)
         if self.store.pieces:
             piece = self.store.pieces[-1]
-            piece.first_call = min(piece.first_call, len(self.calls) - 2)
+            piece.first_call = min(piece.first_call, len(self.calls) - len(around))
         found = self._objects.get(key)
         if found is None:
             made = make()
