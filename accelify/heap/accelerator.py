@@ -129,6 +129,7 @@ def accelerator_method(
     if name in ("clip_grad_norm_", "clip_grad_value_"):
         run.meet("collective", node, f"accelerator.{name}")
         return Value(type="torch.Tensor")
+    run.depends()
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":

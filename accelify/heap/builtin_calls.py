@@ -46,6 +46,7 @@ def _next(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
     if not args:
         return None
     over = engine.iteration.over(args[0], node)
+    engine.run.depends()
     if over.shared and engine.run.loops and not engine.run.in_shared_loop():
         engine.run.meet("draw", node, "next", [over.item])
     return over.item
@@ -287,6 +288,7 @@ def container_method(
         if name == "setdefault" and default is not None:
             for inner in default.of(Container):
                 # It lasts as long as the dictionary.
+                run.depends()
                 run.place(inner, ref.loops)
             put(run, ref, default, args[0].const)
         return engine.together([found, default]) if default is not None else found

@@ -52,7 +52,7 @@ class Calls:
         self._yields: dict[ast.AST, bool] = {}
         self.memory = engine.memory
         # The places at which objects of each class of models are made.
-        self._places: dict[Class, set[tuple[ast.AST, ast.AST | None]]] = {}
+        self._places: dict[Class, set[tuple[ast.AST, ...]]] = {}
 
     # From the syntax
 
@@ -240,7 +240,7 @@ class Calls:
     def _are_many(self, cls: Class, node: ast.AST) -> bool:
         """Whether objects of a class are made at more places than are told apart."""
         places = self._places.setdefault(cls, set())
-        place = node, self.run.calls[-1][1] if self.run.calls else None
+        place = node, *[call for _, call in self.run.calls[-2:]]
         if place in places:
             return False
         if len(places) < _MOST_OBJECTS:
@@ -274,6 +274,7 @@ class Calls:
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         if ref.prepared and ref.wrapped is not None:
+            self.run.depends()
             if ref.kind == "module" and self.run.guards:
                 self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
             result = self.call(ref.wrapped, args, keywords, node)

@@ -63,6 +63,7 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
     if run.store.pieces:
         run.store.note(into, "[]", softly=True)
     before = into.fields.get("[]")
+    run.depends()
     guard = next((one for one in run.guards if one.parts_ranks), None)
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
     if filling:

@@ -100,7 +100,10 @@ class Interpreter:
         if test.place.kind is Kind.SAME and test.place.degree != 0 and self.run.in_shared_loop():
             text = f"`{self.run.segment(node)}`"
             return Guard("counted", self.run.reason(node, text, test))
-        if test.place.is_uniform or any(guard.kind == "main" for guard in self.run.guards):
+        if test.place.is_uniform:
+            return None
+        self.run.depends()
+        if any(guard.kind == "main" for guard in self.run.guards):
             return None
         text = f"`{self.run.segment(node)}` can be true on one rank only"
         return Guard("divergent", self.run.reason(node, text, test), test.place)

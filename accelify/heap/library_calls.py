@@ -194,6 +194,8 @@ class LibraryCalls:
         return Value(refs=(made,))
 
     def _silenced(self, name: str) -> None:
+        if name in _SILENCING:
+            self.run.depends()
         if name in _SILENCING and any(guard.kind == "others" for guard in self.run.guards):
             self.run.logs_once = True
 

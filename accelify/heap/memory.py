@@ -26,13 +26,22 @@ class Memory:
     def begin(self) -> None:
         """A piece begins."""
         run = self.run
-        run.store.start(Piece(len(run.guards), len(run.loops), len(run.calls), len(run.events)))
+        piece = Piece(len(run.guards), len(run.loops), len(run.calls), len(run.events))
+        piece.before = self._around()
+        piece.within = run.shared_loops()
+        run.store.start(piece)
 
     # Calls
 
     def of_call(self, key: Call, node: ast.AST) -> Piece | None:
         """A call that was gone through and reads what it read, done again; None where there is none."""
-        for piece in reversed(self._calls.get(key, ())):
+        found = self._calls.get(key)
+        if found is None:
+            return None
+        around = self._around()
+        for piece in reversed(found):
+            if piece.around and piece.before != around:
+                continue
             if piece.sites == self._sites(len(piece.sites), node) and self.run.store.is_as_read(piece):
                 self._repeat(piece)
                 return piece
@@ -61,14 +70,14 @@ class Memory:
             tuple(map(_content, function.defaults.values())) if function.defaults else (),
             tuple(map(_content, args)),
             tuple((name, _content(value)) for name, value in keywords.items()) if keywords else (),
-            self._around(),
+            *self._always(),
         )
 
     # Statements
 
     def statement(self, stmt: ast.stmt, scope: Ref) -> Call:
         """What a statement depends on besides what it reads."""
-        return stmt, scope, self._around()
+        return stmt, scope, self._around(), self._always()
 
     def of_statement(self, known: Known, key: Call) -> Piece | None:
         """A statement that was gone through in the same call and reads what it read, done again."""
@@ -88,13 +97,19 @@ class Memory:
     # Both
 
     def _around(self) -> tuple[Hashable, ...]:
-        """What is around, and decides what something gives."""
+        """The guards and loops around."""
         run = self.run
         return (
             tuple([(guard.kind, guard.place) for guard in run.guards]),
             tuple(
                 [(loop.number, loop.shared, loop.parted, loop.whole is None, loop.samples) for loop in run.loops]
             ),
+        )
+
+    def _always(self) -> Call:
+        """What is so from some place of the script on, and decides what something gives."""
+        run = self.run
+        return (
             run.recording,
             run.seeded is None,
             run.seeded_apart,
@@ -117,7 +132,7 @@ class Memory:
 
     def _repeat(self, piece: Piece) -> None:
         run = self.run
-        run.store.repeat(piece, len(run.calls))
+        run.store.repeat(piece, len(run.calls), run.shared_loops())
         if piece.meets:
             run.ranks_meet()
         if piece.trains:

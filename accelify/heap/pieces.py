@@ -20,6 +20,8 @@ class Piece:
 
     __slots__ = (
         "alone",
+        "around",
+        "before",
         "born",
         "depth",
         "events",
@@ -40,6 +42,7 @@ class Piece:
         "shared",
         "sites",
         "trains",
+        "within",
         "writes",
     )
 
@@ -63,6 +66,10 @@ class Piece:
         # In how many calls it began.
         self.depth = depth
         self.first_event = first_event
+        # Whether what it gives depends on the guards and loops around, and those; the shared ones among the loops.
+        self.around = False
+        self.before: Any = None
+        self.within: tuple[int, ...] = ()
         # Whether ranks meet in it, whether a backward stands right in the loop around, whether it shares out a batch.
         self.meets = self.trains = self.parts = False
         # The first of the calls around on which it depends, by the objects that it makes; those calls.
@@ -76,6 +83,7 @@ class Piece:
         """Take over what a piece in it did that ends, or that is done again within `depth` calls."""
         self.born += inner.born
         self.placed.update(inner.placed)
+        self.around = self.around or inner.around
         self.first_call = min(self.first_call, inner.first_call + depth - inner.depth)
 
 

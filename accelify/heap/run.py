@@ -173,8 +173,14 @@ class Run:
             if guard is not None:
                 self.guards.pop()
 
+    def depends(self) -> None:
+        """What is gone through now depends on the guards or loops around."""
+        if self.store.pieces:
+            self.store.pieces[-1].around = True
+
     def in_shared_loop(self) -> bool:
         """Whether the rounds of a loop around are shared out."""
+        self.depends()
         return any(loop.shared for loop in self.loops)
 
     def shared_loops(self) -> tuple[int, ...]:
@@ -278,6 +284,7 @@ class Run:
         made = Container(type_, self.store, loops)
         if self.store.pieces:
             self.store.pieces[-1].born.append((made, made.fields))
+            self.store.pieces[-1].placed[made] = loops
         return made
 
     def place(self, ref: Container | Instance, loops: tuple[int, ...]) -> None:
@@ -293,7 +300,7 @@ class Run:
         value = owner.fields.get(name)
         if self.store.pieces:
             self.store.note(owner, name)
-        if value is None or not self.loops or self.store.touched_in_round(owner, name):
+        if value is None or self.store.touched_in_round(owner, name):
             return value
         token: Key = (owner, name)
         return value if value.token == token and value.delta is None else _with_token(value, token)

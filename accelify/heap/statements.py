@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 
-# What costs less to be gone through than to be remembered.
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+_OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
+# What makes a statement cost more to be gone through than to be remembered.
+_DEAR = (ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class Frame:
@@ -61,6 +63,7 @@ class Statements:
         self.run = engine.run
         self.frames: list[Frame] = []
         self._outermost = Frame(0, 0)
+        self._dear: dict[ast.stmt, bool] = {}
         # For each loop around: the writes on the ways out of its rounds.
         self.rounds: list[list[tuple[Written, Guard | None]]] = []
         self._handlers: dict[type[ast.stmt], Callable[[Any, Ref], Flow | None]] = {
@@ -96,7 +99,7 @@ class Statements:
         if handler is None:
             return Flow()
         frame = self.frames[-1] if self.frames else self._outermost
-        if len(self.rounds) == frame.rounds or isinstance(stmt, _PLAIN):
+        if len(self.rounds) == frame.rounds or not self._is_dear(stmt):
             return handler(stmt, scope) or Flow()
         memory, left = self.engine.memory, self.rounds[-1]
         key = memory.statement(stmt, scope)
@@ -113,6 +116,15 @@ class Statements:
         result = flow, frame.returned[before[0] :], frame.left[before[1] :], left[before[2] :]
         memory.end_statement(frame.known, key, result)
         return cast(Flow, flow)
+
+    def _is_dear(self, stmt: ast.stmt) -> bool:
+        """Whether it costs more to go through a statement than to remember it."""
+        found = self._dear.get(stmt)
+        if found is None:
+            found = self._dear[stmt] = not isinstance(stmt, _PLAIN) and (
+                isinstance(stmt, _OF_STATEMENTS) or any(isinstance(part, _DEAR) for part in ast.walk(stmt))
+            )
+        return found
 
     # Binding
 
@@ -350,6 +362,7 @@ class Statements:
             return self.block(handler.body, scope)
 
         guard = None
+        self.run.depends()
         if stmt.handlers and any(loop.shared or loop.parted for loop in self.run.loops):
             why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
             guard = Guard("divergent", why, ROUND)

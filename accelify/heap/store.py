@@ -58,14 +58,23 @@ class Store:
     def note(self, owner: Ref, name: str, *, softly: bool = False) -> None:
         """A read by the pieces that did not write there themselves before; `softly` where what is read is only joined
         with what is then written."""
-        key = (owner, name)
+        pieces = self.pieces
+        newest = pieces[-1]
         serial = owner.serial
+        if serial > newest.made:
+            return
+        key = (owner, name)
+        if key in newest.reads:
+            return
         levels = self._levels.get(key)
         last = levels[-1] if levels else -1
-        new = self._levels.get((owner, MADE))
-        made = new[-1] if new else -1
-        for piece in reversed(self.pieces):
-            if serial > piece.made or last >= piece.level or made >= piece.level or key in piece.reads:
+        # Of an object that was made anew nothing is left.
+        new = self._levels.get((owner, MADE)) if not serial else None
+        newly = max(last, new[-1]) if new else last
+        if newly >= newest.level:
+            return
+        for piece in reversed(pieces):
+            if serial > piece.made or newly >= piece.level or key in piece.reads:
                 break
             if softly:
                 if key in piece.joins:
@@ -90,9 +99,7 @@ class Store:
 
     def _since(self, serial: int, last: int, round_: int, shared: int) -> int:
         """Whether something was written since a round and a shared round began, as a number."""
-        found = 0
-        if round_ >= 0 and (last >= round_ or serial > self._made[round_]):
-            found = 1
+        found = int(round_ < 0 or last >= round_ or serial > self._made[round_])
         if shared >= 0 and (last >= shared or serial > self._made[shared]):
             found += 2
         return found
@@ -132,8 +139,8 @@ class Store:
                     return False
         return all(_parts(owner) == names for owner, names in piece.seen.items())
 
-    def repeat(self, piece: Piece, depth: int) -> None:
-        """Write what a piece wrote, which reads what it read, now within `depth` calls."""
+    def repeat(self, piece: Piece, depth: int, within: tuple[int, ...]) -> None:
+        """Write what a piece wrote, which reads what it read, now within `depth` calls and these shared loops."""
         if self.pieces:
             for key in piece.reads:
                 self.note(*key)
@@ -145,10 +152,14 @@ class Store:
                         break
                     outer.seen[owner] = names
             self.pieces[-1].take(piece, depth)
+            if within != piece.within:
+                self.pieces[-1].placed.update(
+                    {ref: within + loops[len(piece.within) :] for ref, loops in piece.placed.items()}
+                )
         for ref, fields in piece.born:
             ref.fields = dict(fields)
         for ref, loops in piece.placed.items():
-            ref.loops = loops
+            ref.loops = loops if within == piece.within else within + loops[len(piece.within) :]
         for (owner, name), value in piece.writes.items():
             self.set(owner, name, value)
 

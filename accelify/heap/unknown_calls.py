@@ -85,6 +85,7 @@ class UnknownCalls:
             refs = bag.of(Container) if bag is not None else []
             taken = [value for value, place in zip(operands, places, strict=True) if not place.is_same]
             if taken and not refs and instance.kind in ("object", "metric", "table"):
+                self.run.depends()
                 refs = [self.run.passing("bag", instance.loops)]
                 self.run.store.set(instance, "#bag", Value(refs=(refs[0],)))
             for value in taken:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -254,7 +254,8 @@ class Iterable(Ref):
 Key = tuple[Ref, str]
 
 
-@dataclass(frozen=True, slots=True)
+# Never changed once it is made, and not frozen: that would make it three times as dear.
+@dataclass(slots=True)
 class Value:
     """What is known of a value at one place of the script.
 
@@ -276,11 +277,13 @@ class Value:
 
     def placed(self, place: Placement, why: Reason | None = None) -> Value:
         """The same value elsewhere: no constant, no token."""
-        return replace(self, place=place, why=why or self.why, const=UNSET, token=None, delta=None)
+        return Value(place, why or self.why, self.refs, self.type, UNSET, None, None, self.optional)
 
     def plain(self) -> Value:
         """Without what only a loop's head asks."""
-        return self if self.token is None else replace(self, token=None, delta=None)
+        if self.token is None:
+            return self
+        return Value(self.place, self.why, self.refs, self.type, self.const, None, None, self.optional)
 
     def of(self, cls: builtins.type[Any]) -> list[Any]:
         """The objects of one class that it may be."""
