@@ -257,6 +257,8 @@ _ADDING = frozenset({"append", "add", "appendleft", "insert", "put"})
 _EXTENDING = frozenset({"extend", "update", "extendleft"})
 _TAKING = frozenset({"pop", "popleft", "popitem", "get", "setdefault"})
 _QUIET = frozenset({"remove", "discard", "sort", "reverse", "move_to_end"})
+# Methods to which it does not matter what is in the container.
+FILLING = _ADDING | _EXTENDING | _QUIET | {"clear"}
 
 
 def container_method(

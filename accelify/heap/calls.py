@@ -364,7 +364,7 @@ class Calls:
             self.run.modules.pop()
             self.run.calls.pop()
             statements.frames.pop()
-        if frame.yielded is not None or self._is_generator(function.node):
+        if frame.yielded is not None or self._is_generator(function):
             item = frame.yielded or NONE
             return Value(refs=(Iterable(item, frame.yielded_shared),))
         return self._result(frame, flow.reached)
@@ -423,10 +423,12 @@ class Calls:
             elif before is None:
                 store.set(scope, name, Value())
 
-    def _is_generator(self, node: ast.AST) -> bool:
+    def _is_generator(self, function: Function) -> bool:
+        node = function.node
         found = self._yields.get(node)
         if found is None:
-            body = node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else []
+            of_statements = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            body = node.body if of_statements and "yield" in function.module.text else []
             found = self._yields[node] = any(_yields(stmt) for stmt in body)
         return found
 

@@ -308,7 +308,9 @@ class Expressions:
         for key, value in parts:
             if key is None:
                 put(self.run, made, element(self.run, value, node))
-                for name, inner in [item for ref in value.of(Container) for item in ref.looked_into().items()]:
+                for name, inner in [
+                    item for ref in value.of(Container) for item in ref.looked_into().items()
+                ]:
                     if name.startswith("["):
                         self.run.store.set(made, name, inner)
             else:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import BEFORE, Kind, accumulated, added, carried, own, settled
 from accelify.heap.containers import array_of
-from accelify.heap.run import Loop
 from accelify.heap.pieces import Piece, Written
+from accelify.heap.run import Loop
 from accelify.heap.store import join
 from accelify.heap.values import (
     COUNTER,
@@ -131,11 +131,14 @@ class Loops:
     def _head(self, key: Key, value: Value | None, loop: Loop, node: ast.AST) -> Value | None:
         """What a slot holds at the head of a round, after those before it."""
         owner, name = key
+        if name[0] == "#":
+            stood = owner.fields.get(name)
+            if name == "#known" and value != stood:
+                return None
+            return value if value is not None else stood
         before = self.run.peek(owner, name)
-        if name == "#known" and value != before:
-            return None
-        if value is None or name.startswith("#"):
-            return value if value is not None else before
+        if value is None:
+            return before
         if value.token == key:
             if value.delta is None:
                 return before

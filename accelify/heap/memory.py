@@ -102,7 +102,10 @@ class Memory:
         return (
             tuple([(guard.kind, guard.place) for guard in run.guards]),
             tuple(
-                [(loop.number, loop.shared, loop.parted, loop.whole is None, loop.samples) for loop in run.loops]
+                [
+                    (loop.number, loop.shared, loop.parted, loop.whole is None, loop.samples)
+                    for loop in run.loops
+                ]
             ),
         )
 

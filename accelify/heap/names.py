@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import SAME, Kind, Placement, function, turned_over
 from accelify.heap.accelerator import accelerator_attribute
+from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
 from accelify.heap.values import (
     Bound,
-    FILLING,
     Class,
     Container,
     Function,

@@ -1,8 +1,7 @@
-"""Pieces of a script (a call, a statement in a loop) that are not gone through again where all that they read is as it was."""
+"""Pieces of a script: a call, a statement in a loop. One that reads what it read before is not gone through again."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from accelify.heap.values import Bound, Container, Instance, Key, Library, Ref, Value

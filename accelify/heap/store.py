@@ -10,9 +10,12 @@ from accelify.domains.reasons import Reason
 from accelify.heap.pieces import Piece, Written, is_alike
 from accelify.heap.values import (
     UNSET,
+    Class,
+    Function,
     Guard,
     Key,
     Library,
+    ModuleRef,
     Ref,
     Value,
     is_zero,
@@ -21,6 +24,7 @@ from accelify.heap.values import (
 
 # The slot that is written when an object is made at its place of the script.
 MADE = "#made"
+_FIXED = (Function, Class, ModuleRef, Library)
 
 
 class Store:
@@ -73,15 +77,16 @@ class Store:
         newly = max(last, new[-1]) if new else last
         if newly >= newest.level:
             return
+        value = owner.fields.get(name)
         for piece in reversed(pieces):
             if serial > piece.made or newly >= piece.level or key in piece.reads:
                 break
             if softly:
                 if key in piece.joins:
                     break
-                piece.joins[key] = owner.fields.get(name), self._since(serial, last, piece.round, piece.shared)
+                piece.joins[key] = value, self._since(value, serial, last, piece.round, piece.shared)
             else:
-                piece.reads[key] = owner.fields.get(name), self._since(serial, last, piece.round, piece.shared)
+                piece.reads[key] = value, self._since(value, serial, last, piece.round, piece.shared)
 
     def look(self, owner: Ref) -> None:
         """A read of all elements, or all fields, of an object."""
@@ -97,8 +102,11 @@ class Store:
             if name[0] != "#":
                 self.note(owner, name)
 
-    def _since(self, serial: int, last: int, round_: int, shared: int) -> int:
-        """Whether something was written since a round and a shared round began, as a number."""
+    def _since(self, value: Value | None, serial: int, last: int, round_: int, shared: int) -> int:
+        """Whether a value was written since a round and a shared round began, as a number; -1 where it adds nothing
+        up, so that this does not matter."""
+        if value is None or (value.refs and isinstance(value.refs[0], _FIXED)):
+            return -1
         found = int(round_ < 0 or last >= round_ or serial > self._made[round_])
         if shared >= 0 and (last >= shared or serial > self._made[shared]):
             found += 2
@@ -134,9 +142,10 @@ class Store:
                 now = owner.fields.get(name)
                 if now is not value and not is_alike(now, value):
                     return False
-                levels = all_levels.get(key)
-                if since != self._since(owner.serial, levels[-1] if levels else -1, round_, shared):
-                    return False
+                if since >= 0:
+                    levels = all_levels.get(key)
+                    if since != self._since(now, owner.serial, levels[-1] if levels else -1, round_, shared):
+                        return False
         return all(_parts(owner) == names for owner, names in piece.seen.items())
 
     def repeat(self, piece: Piece, depth: int, within: tuple[int, ...]) -> None:
@@ -236,7 +245,14 @@ class Store:
     def outside(self) -> Iterator[None]:
         """Write for good, whatever way through the script is gone now: what a module does when it is imported."""
         outer = self._journals, self._rounds, self._shared, self._made, self._levels, self.pieces
-        self._journals, self._rounds, self._shared, self._made, self._levels, self.pieces = [], [], [], [], {}, []
+        self._journals, self._rounds, self._shared, self._made, self._levels, self.pieces = (
+            [],
+            [],
+            [],
+            [],
+            {},
+            [],
+        )
         try:
             yield
         finally:

@@ -33,11 +33,6 @@ SOME_FLAG = "#some"
 # The type of a number of rounds that begins with 0: one more is the number of those that are done.
 COUNTER = "builtins.counter"
 
-# Methods that only put something into a container.
-FILLING = frozenset(
-    {"append", "add", "appendleft", "insert", "put", "extend", "update", "extendleft", "remove", "discard", "clear"}
-)
-
 
 class Ref:
     """Something that a value may be: an object, a function, a class, a module, a name of a library."""
