@@ -427,9 +427,10 @@ class Calls:
         node = function.node
         found = self._yields.get(node)
         if found is None:
-            of_statements = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            body = node.body if of_statements and "yield" in function.module.text else []
-            found = self._yields[node] = any(_yields(stmt) for stmt in body)
+            found = False
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and "yield" in function.module.text:
+                found = any(_yields(stmt) for stmt in node.body)
+            self._yields[node] = found
         return found
 
     def give(self, value: Value, shared: bool = False) -> None:

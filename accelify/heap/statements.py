@@ -115,7 +115,7 @@ class Statements:
         flow = handler(stmt, scope) or Flow()
         result = flow, frame.returned[before[0] :], frame.left[before[1] :], left[before[2] :]
         memory.end_statement(frame.known, key, result)
-        return cast(Flow, flow)
+        return flow
 
     def _is_dear(self, stmt: ast.stmt) -> bool:
         """Whether it costs more to go through a statement than to remember it."""

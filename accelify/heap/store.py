@@ -167,8 +167,8 @@ class Store:
                 )
         for ref, fields in piece.born:
             ref.fields = dict(fields)
-        for ref, loops in piece.placed.items():
-            ref.loops = loops if within == piece.within else within + loops[len(piece.within) :]
+        for made, loops in piece.placed.items():
+            made.loops = loops if within == piece.within else within + loops[len(piece.within) :]
         for (owner, name), value in piece.writes.items():
             self.set(owner, name, value)
 
@@ -196,7 +196,7 @@ class Store:
         if owner.serial > self._made[first]:
             return True
         levels = self._levels.get((owner, name))
-        return bool(levels) and levels[-1] >= first
+        return levels is not None and bool(levels) and levels[-1] >= first
 
     def undo(self) -> Written:
         """Take back all writes since the last `begin`, and give what they had left."""
