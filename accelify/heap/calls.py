@@ -39,6 +39,8 @@ _DEEPEST = 24
 _MOST_OF_ONE = 2
 # At how many places objects of one class of models are told apart.
 _MOST_OBJECTS = 6
+# After how many times that a function was gone through its calls are no longer told apart by their places.
+_MOST_CONTEXTS = 48
 MODULE = "torch.nn.Module"
 
 
@@ -51,6 +53,8 @@ class Calls:
         self.libraries = LibraryCalls(engine)
         self._yields: dict[ast.AST, bool] = {}
         self.memory = engine.memory
+        # How often each function was gone through.
+        self._gone: dict[ast.AST, int] = {}
         # The places at which objects of each class of models are made.
         self._places: dict[Class, set[tuple[ast.AST, ...]]] = {}
 
@@ -332,6 +336,10 @@ class Calls:
                 if all(place.is_same for place in places)
                 else Value(own(), self.run.reason(node, text, *args))
             )
+        if self._gone.get(function.node, 0) >= _MOST_CONTEXTS:
+            # One call stands for all others: wherever it is made, whatever numbers and texts it gets.
+            node = function.node
+            args, keywords = list(map(_widened, args)), {name: _widened(v) for name, v in keywords.items()}
         key = self.memory.call(function, args, keywords)
         known = self.memory.of_call(key, node)
         if known is not None:
@@ -346,6 +354,7 @@ class Calls:
         self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         self.run.reached.add(function.node)
+        self._gone[function.node] = self._gone.get(function.node, 0) + 1
         scope = Scope(function.module, function.outer)
         self._bind_parameters(function, args, keywords, scope)
         statements = self.engine.statements

@@ -60,11 +60,12 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
         run.store.set(into, slot, value if value.token == (into, slot) else value.plain())
         return
     value = value.plain()
-    if run.store.pieces:
-        run.store.note(into, "[]", softly=True)
-    before = into.fields.get("[]")
     run.depends()
     guard = next((one for one in run.guards if one.parts_ranks), None)
+    if run.store.pieces:
+        # Where ranks part it matters whether something is there already.
+        run.store.note(into, "[]", softly=guard is None)
+    before = into.fields.get("[]")
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
     if filling:
         run.store.set(into, "#known", None)

@@ -113,6 +113,7 @@ class Memory:
         """What is so from some place of the script on, and decides what something gives."""
         run = self.run
         return (
+            run.store.redefined,
             run.recording,
             run.seeded is None,
             run.seeded_apart,

@@ -15,6 +15,7 @@ from accelify.heap.values import NONE, Container, Guard, Instance, Key, ModuleRe
 from accelify.knowledge import Knowledge
 
 _LONGEST_SEGMENT = 48
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 R = TypeVar("R", bound=Ref)
 
 
@@ -261,7 +262,7 @@ class Run:
         """The object that is made at a place of the script, called from the last two places: one for all rounds of a
         loop. Its fields are taken away, as it is a new one each time."""
         around = [call for _, call in self.calls[-2:]]
-        if around and isinstance(around[-1], ast.ClassDef):
+        if around and isinstance(around[-1], _DEFINITIONS):
             # A call that stands for many: it is one wherever it is made.
             around = around[-1:]
         key = (site, *around)

@@ -25,6 +25,7 @@ from accelify.heap.values import (
 # The slot that is written when an object is made at its place of the script.
 MADE = "#made"
 _FIXED = (Function, Class, ModuleRef, Library)
+_OF_DEFINITIONS = (ModuleRef, Class)
 
 
 class Store:
@@ -42,6 +43,8 @@ class Store:
         self._shared: list[int] = []
         # The pieces of the script that are being gone through and take down what they read, outer ones first.
         self.pieces: list[Piece] = []
+        # How often a function, a class or an import was replaced.
+        self.redefined = 0
 
     def set(self, owner: Ref, name: str, value: Value | None) -> None:
         """Write, or with None take away."""
@@ -52,6 +55,10 @@ class Store:
             if key not in journal:
                 journal[key] = fields.get(name)
                 self._levels.setdefault(key, []).append(len(self._journals) - 1)
+        if isinstance(owner, _OF_DEFINITIONS):
+            before = fields.get(name)
+            if before is not None and _is_fixed(before) and not (value is not None and is_alike(before, value)):
+                self.redefined += 1
         if value is None:
             fields.pop(name, None)
         else:
@@ -67,6 +74,10 @@ class Store:
         serial = owner.serial
         if serial > newest.made:
             return
+        value = owner.fields.get(name)
+        if isinstance(owner, _OF_DEFINITIONS) and value is not None and _is_fixed(value):
+            # Should it be written after all, that counts.
+            return
         key = (owner, name)
         if key in newest.reads:
             return
@@ -77,7 +88,6 @@ class Store:
         newly = max(last, new[-1]) if new else last
         if newly >= newest.level:
             return
-        value = owner.fields.get(name)
         for piece in reversed(pieces):
             if serial > piece.made or newly >= piece.level or key in piece.reads:
                 break
@@ -105,7 +115,7 @@ class Store:
     def _since(self, value: Value | None, serial: int, last: int, round_: int, shared: int) -> int:
         """Whether a value was written since a round and a shared round began, as a number; -1 where it adds nothing
         up, so that this does not matter."""
-        if value is None or (value.refs and isinstance(value.refs[0], _FIXED)):
+        if value is None or _is_fixed(value):
             return -1
         found = int(round_ < 0 or last >= round_ or serial > self._made[round_])
         if shared >= 0 and (last >= shared or serial > self._made[shared]):
@@ -210,7 +220,9 @@ class Store:
         for key, value in journal.items():
             owner, name = key
             self._levels[key].pop()
-            left[key] = owner.fields.get(name)
+            after = left[key] = owner.fields.get(name)
+            if value is not after and isinstance(owner, _OF_DEFINITIONS) and value is not None and _is_fixed(value):
+                self.redefined += 1
             if value is None:
                 owner.fields.pop(name, None)
             else:
@@ -274,6 +286,11 @@ class Store:
             # A length that is known on the one way alone is not known.
             together[key] = None if key[1] == "#known" and left != right else join(left, right, under)
         return together
+
+
+def _is_fixed(value: Value) -> bool:
+    """Whether it is a function, a class or an import."""
+    return bool(value.refs) and isinstance(value.refs[0], _FIXED)
 
 
 def _parts(owner: Ref) -> frozenset[str]:
