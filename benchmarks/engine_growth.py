@@ -49,7 +49,11 @@ def nested(depth: int) -> str:
         body += f"{indent}total_{level} += {inner}\n"
         body += f"{indent}print('total', part_{level}, total_{level})\n"
         indent = indent[:-4]
-    return HEAD + BLOCK.replace("{n}", "0") + TAIL.replace("        if step % 10 == 0:\n", f"        if True:\n{body}", 1)
+    return (
+        HEAD
+        + BLOCK.replace("{n}", "0")
+        + TAIL.replace("        if step % 10 == 0:\n", f"        if True:\n{body}", 1)
+    )
 
 
 def library(folder: Path, modules: int) -> Path:
@@ -59,7 +63,9 @@ def library(folder: Path, modules: int) -> Path:
         inside.mkdir(parents=True)
         numbers = range(package, modules, 4)
         # As libraries do, so that whoever imports one name imports all modules.
-        (inside / "__init__.py").write_text("".join(f"from .module{n} import Block{n}, evaluate_{n}\n" for n in numbers))
+        (inside / "__init__.py").write_text(
+            "".join(f"from .module{n} import Block{n}, evaluate_{n}\n" for n in numbers)
+        )
         for n in numbers:
             others = f"from library.package{package} import module{n - 4}\n" if n >= 4 else ""
             (inside / f"module{n}.py").write_text(HEAD + others + "\n\n" + BLOCK.replace("{n}", str(n)))
@@ -126,7 +132,10 @@ def in_library(repeats: int, modules: int) -> tuple[float, float]:
                 proved(entry, group)
 
         times = cpu_seconds(
-            {name: lambda entry=entry: convert(entry) for name, entry in zip(("alone", "within"), entries, strict=True)},
+            {
+                name: lambda entry=entry: convert(entry)
+                for name, entry in zip(("alone", "within"), entries, strict=True)
+            },
             repeats,
         )
     print(f"\nalone {times['alone']:.3f} s, beside {modules} modules {times['within']:.3f} s")
@@ -157,7 +166,9 @@ def main() -> None:
     options = parser.parse_args()
     sys.setrecursionlimit(10_000)
     lengths = by_script(
-        {length: reached(length) for length in LENGTHS if length <= options.longest}, options.repeats, "length"
+        {length: reached(length) for length in LENGTHS if length <= options.longest},
+        options.repeats,
+        "length",
     )
     print()
     depths = by_script({depth: nested(depth) for depth in DEPTHS}, options.repeats, "depth")

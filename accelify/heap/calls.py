@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _DEEPEST = 24
 _MOST_OF_ONE = 2
 # At how many places objects of one class of models are told apart.
-_MOST_OBJECTS = 6
+_MOST_OBJECTS = 10
 # After how many times that a function was gone through its calls are no longer told apart by their places.
 _MOST_CONTEXTS = 48
 MODULE = "torch.nn.Module"

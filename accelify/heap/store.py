@@ -57,7 +57,11 @@ class Store:
                 self._levels.setdefault(key, []).append(len(self._journals) - 1)
         if isinstance(owner, _OF_DEFINITIONS):
             before = fields.get(name)
-            if before is not None and _is_fixed(before) and not (value is not None and is_alike(before, value)):
+            if (
+                before is not None
+                and _is_fixed(before)
+                and not (value is not None and is_alike(before, value))
+            ):
                 self.redefined += 1
         if value is None:
             fields.pop(name, None)
@@ -221,7 +225,12 @@ class Store:
             owner, name = key
             self._levels[key].pop()
             after = left[key] = owner.fields.get(name)
-            if value is not after and isinstance(owner, _OF_DEFINITIONS) and value is not None and _is_fixed(value):
+            if (
+                value is not after
+                and isinstance(owner, _OF_DEFINITIONS)
+                and value is not None
+                and _is_fixed(value)
+            ):
                 self.redefined += 1
             if value is None:
                 owner.fields.pop(name, None)
