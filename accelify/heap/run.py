@@ -81,7 +81,7 @@ class Run:
 
     knowledge: Knowledge
     split: bool = False
-    budget: int = 200_000
+    budget: int = 60_000
     store: Store = field(default_factory=Store)
     events: list[Event] = field(default_factory=list)
     # What modules do when they are imported, before all.

@@ -54,6 +54,15 @@ def test_calls_in_each_other_cost_as_much_as_their_lines() -> None:
     assert found(text(16)).steps < 2 * found(text(8)).steps
 
 
+def test_a_helper_that_many_places_call() -> None:
+    def text(places: int) -> str:
+        helper = "".join(f"    out.append(x * {n} + number)\n" for n in range(20))
+        calls = "".join(f"    z = helper(x, {n})\n" for n in range(places))
+        return f"def helper(x, number):\n    out = []\n{helper}    return out\nfor x, y in loader:\n{calls}"
+
+    assert found(text(300)).steps - found(text(150)).steps < 2 * 150
+
+
 @pytest.mark.parametrize(("after", "expected"), [("", Status.PROVED), ("show()\n", Status.NAMED)])
 def test_a_call_reads_an_object_that_changed(after: str, expected: Status) -> None:
     text = f"""
