@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 from accelify.domains.placement import SAME, Placement
 from accelify.domains.reasons import Reason
-from accelify.heap.store import MADE, Store
+from accelify.heap.store import MADE, Store, is_fixed
 from accelify.heap.values import NONE, Container, Guard, Instance, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
@@ -299,9 +299,10 @@ class Run:
     def read(self, owner: Ref, name: str) -> Value | None:
         """What stands in a slot; within a loop with a token, where nothing was written to it in this round yet."""
         value = owner.fields.get(name)
-        if self.store.pieces:
+        pieces = self.store.pieces
+        if pieces and owner.serial <= pieces[-1].made:
             self.store.note(owner, name)
-        if value is None or self.store.touched_in_round(owner, name):
+        if value is None or is_fixed(value) or self.store.touched_in_round(owner, name):
             return value
         token: Key = (owner, name)
         return value if value.token == token and value.delta is None else _with_token(value, token)

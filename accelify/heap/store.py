@@ -59,7 +59,7 @@ class Store:
             before = fields.get(name)
             if (
                 before is not None
-                and _is_fixed(before)
+                and is_fixed(before)
                 and not (value is not None and is_alike(before, value))
             ):
                 self.redefined += 1
@@ -79,7 +79,7 @@ class Store:
         if serial > newest.made:
             return
         value = owner.fields.get(name)
-        if isinstance(owner, _OF_DEFINITIONS) and value is not None and _is_fixed(value):
+        if isinstance(owner, _OF_DEFINITIONS) and value is not None and is_fixed(value):
             # Should it be written after all, that counts.
             return
         key = (owner, name)
@@ -119,7 +119,7 @@ class Store:
     def _since(self, value: Value | None, serial: int, last: int, round_: int, shared: int) -> int:
         """Whether a value was written since a round and a shared round began, as a number; -1 where it adds nothing
         up, so that this does not matter."""
-        if value is None or _is_fixed(value):
+        if value is None or is_fixed(value):
             return -1
         found = int(round_ < 0 or last >= round_ or serial > self._made[round_])
         if shared >= 0 and (last >= shared or serial > self._made[shared]):
@@ -229,7 +229,7 @@ class Store:
                 value is not after
                 and isinstance(owner, _OF_DEFINITIONS)
                 and value is not None
-                and _is_fixed(value)
+                and is_fixed(value)
             ):
                 self.redefined += 1
             if value is None:
@@ -297,7 +297,7 @@ class Store:
         return together
 
 
-def _is_fixed(value: Value) -> bool:
+def is_fixed(value: Value) -> bool:
     """Whether it is a function, a class or an import."""
     return bool(value.refs) and isinstance(value.refs[0], _FIXED)
 
