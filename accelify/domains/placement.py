@@ -53,7 +53,8 @@ class Kind(StrEnum):
     OWN = "own"
 
 
-@dataclass(frozen=True, slots=True)
+# Never changed once it is made, and not frozen: that would make it three times as dear.
+@dataclass(unsafe_hash=True, slots=True)
 class Placement:
     """One answer; `needs` says for OWN what would have made it right further up, `turned` that rows lie along another
     axis than the first."""

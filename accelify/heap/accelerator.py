@@ -130,6 +130,7 @@ def accelerator_method(
     if name in ("clip_grad_norm_", "clip_grad_value_"):
         run.meet("collective", node, f"accelerator.{name}")
         return Value(type="torch.Tensor")
+    run.depends()
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":
@@ -141,8 +142,7 @@ def accelerator_method(
         return unwrapped(first)
     if name == "shard_batch":
         run.meet("collective", node, "accelerator.shard_batch")
-        for loop in run.loops[-1:]:
-            loop.parted = True
+        run.part_loop()
         place = SHARD
         why = run.reason(node, "this rank's share of the batch")
         made = [value.placed(place, why) for value in args]
@@ -193,7 +193,7 @@ def prepared(run: Run, value: Value, node: ast.AST) -> Value:
             refs.append(made)
         elif isinstance(ref, Container):
             inside = container(run, ref.type)
-            for name, inner in list(ref.fields.items()):
+            for name, inner in list(ref.looked_into(wholly=True).items()):
                 run.store.set(inside, name, prepared(run, inner, node) if name.startswith("[") else inner)
             refs.append(inside)
         else:
@@ -228,7 +228,7 @@ def _over_tensors(
     for ref in containers:
         made_ref = container(run, ref.type)
         fill = fill_of(ref)
-        for name, inner in list(ref.fields.items()):
+        for name, inner in list(ref.looked_into(wholly=True).items()):
             if name.startswith("["):
                 changed = _over_tensors(run, inner, change, node, text)
                 if fill == "samples" and text == "gathered":

@@ -47,6 +47,7 @@ def _next(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
     if not args:
         return None
     over = engine.iteration.over(args[0], node)
+    engine.run.depends()
     if over.shared and engine.run.loops and not engine.run.in_shared_loop():
         engine.run.meet("draw", node, "next", [over.item])
     return over.item
@@ -110,7 +111,7 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
                 engine.run.store.set(made, "#known", constant(len(known)))
             elif type_ == "dict":
                 for ref in value.of(Container):
-                    for name, inner in list(ref.fields.items()):
+                    for name, inner in list(ref.looked_into(wholly=True).items()):
                         engine.run.store.set(made, name, inner)
             else:
                 put(engine.run, made, element(engine.run, value, node))
@@ -258,6 +259,8 @@ _ADDING = frozenset({"append", "add", "appendleft", "insert", "put"})
 _EXTENDING = frozenset({"extend", "update", "extendleft"})
 _TAKING = frozenset({"pop", "popleft", "popitem", "get", "setdefault"})
 _QUIET = frozenset({"remove", "discard", "sort", "reverse", "move_to_end"})
+# Methods to which it does not matter what is in the container.
+FILLING = _ADDING | _EXTENDING | _QUIET | {"clear"}
 
 
 def container_method(
@@ -289,7 +292,8 @@ def container_method(
         if name == "setdefault" and default is not None:
             for inner in default.of(Container):
                 # It lasts as long as the dictionary.
-                inner.loops = ref.loops
+                run.depends()
+                run.place(inner, ref.loops)
             put(run, ref, default, args[0].const)
         return engine.together([found, default]) if default is not None else found
     if name == "clear":
@@ -320,7 +324,7 @@ def container_method(
 
 def _update(engine: Interpreter, ref: Container, value: Value, node: ast.AST) -> None:
     for other in value.of(Container):
-        for name, inner in list(other.fields.items()):
+        for name, inner in list(other.looked_into().items()):
             if name.startswith("["):
                 engine.run.store.set(ref, name, inner)
     if not value.of(Container) and not value.place.is_same:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, Placement, own
@@ -16,6 +16,7 @@ from accelify.heap.statements import Frame
 from accelify.heap.store import join
 from accelify.heap.values import (
     NONE,
+    UNSET,
     Bound,
     Class,
     Container,
@@ -36,16 +37,11 @@ if TYPE_CHECKING:
 
 _DEEPEST = 24
 _MOST_OF_ONE = 2
+# At how many places objects of one class of models are told apart.
+_MOST_OBJECTS = 10
+# After how many times that a function was gone through its calls are no longer told apart by their places.
+_MOST_CONTEXTS = 48
 MODULE = "torch.nn.Module"
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What a call gave, the objects that it read, and the store's clock then."""
-
-    result: Value
-    reads: frozenset[Ref]
-    clock: int
 
 
 class Calls:
@@ -56,8 +52,11 @@ class Calls:
         self.run = engine.run
         self.libraries = LibraryCalls(engine)
         self._yields: dict[ast.AST, bool] = {}
-        # Results of calls that wrote nothing which others see and met nothing, by what they depend on.
-        self._memory: dict[tuple[object, ...], _Known] = {}
+        self.memory = engine.memory
+        # How often each function was gone through.
+        self._gone: dict[ast.AST, int] = {}
+        # The places at which objects of each class of models are made.
+        self._places: dict[Class, set[tuple[ast.AST, ...]]] = {}
 
     # From the syntax
 
@@ -98,7 +97,7 @@ class Calls:
     def _spread(self, value: Value, node: ast.AST) -> dict[str, Value]:
         found: dict[str, Value] = {}
         for ref in value.of(Container):
-            for name, inner in ref.fields.items():
+            for name, inner in ref.looked_into().items():
                 if name.startswith("['"):
                     found[name[2:-2]] = inner
         if not value.place.is_same or any("[]" in ref.fields for ref in value.of(Container)):
@@ -108,6 +107,8 @@ class Calls:
     def _super(self, scope: Ref) -> Value:
         place: Ref | None = scope
         while isinstance(place, Scope):
+            if self.run.store.pieces:
+                self.run.store.note(place, "#self")
             receiver = place.fields.get("#self")
             if receiver is not None:
                 body = place.outer
@@ -223,8 +224,12 @@ class Calls:
         self, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         base, kind = self._library_base(cls)
+        if kind == "module" and self._are_many(cls, node):
+            # One object stands for all others of the class, and one call for all that make one.
+            node = cls.node
+            args, keywords = list(map(_widened, args)), {name: _widened(v) for name, v in keywords.items()}
         ref = self.run.allocate((node, cls), lambda: Instance(cls, base, kind))
-        ref.loops = self.run.shared_loops()
+        self.run.place(ref, self.run.shared_loops())
         made = Value(refs=(ref,))
         for one in cls.line_up():
             if isinstance(one, Class):
@@ -235,6 +240,17 @@ class Calls:
         else:
             self._without_init(ref, cls, args, keywords)
         return made
+
+    def _are_many(self, cls: Class, node: ast.AST) -> bool:
+        """Whether objects of a class are made at more places than are told apart."""
+        places = self._places.setdefault(cls, set())
+        place = node, *[call for _, call in self.run.calls[-2:]]
+        if place in places:
+            return False
+        if len(places) < _MOST_OBJECTS:
+            places.add(place)
+            return False
+        return True
 
     def _without_init(
         self, ref: Instance, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value]
@@ -262,6 +278,7 @@ class Calls:
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         if ref.prepared and ref.wrapped is not None:
+            self.run.depends()
             if ref.kind == "module" and self.run.guards:
                 self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
             result = self.call(ref.wrapped, args, keywords, node)
@@ -311,59 +328,37 @@ class Calls:
                 else "calls lie too deep in each other"
             )
             self.run.leave_unread(text, node)
+            cut = next((n for n, (called, _) in enumerate(self.run.calls) if called is function.node), 0)
+            self.run.leave_pieces(cut if depth >= _MOST_OF_ONE else 0)
             places = [array_of(value) for value in [*args, *keywords.values()]]
             return (
                 Value()
                 if all(place.is_same for place in places)
                 else Value(own(), self.run.reason(node, text, *args))
             )
-        key = self._memory_key(function, args, keywords)
-        store, met = self.run.store, self.run.met
-        known = self._memory.get(key) if key is not None else None
-        if known is not None and all(ref.version <= known.clock for ref in known.reads):
-            if store.reads:
-                store.reads[-1].update(known.reads)
-            return known.result
-        clock = store.clock
-        store.reads.append(set())
-        try:
-            result = self._gone_through(function, args, keywords, node)
-        finally:
-            reads = store.reads.pop()
-            if store.reads:
-                store.reads[-1].update(reads)
-        # A container that the call made is another one in each round: what is written to it goes with the round.
-        if key is not None and clock == store.clock and met == self.run.met and not result.of(Container):
-            self._memory[key] = _Known(result, frozenset(reads), clock)
+        if self._gone.get(function.node, 0) >= _MOST_CONTEXTS:
+            # One call stands for all others: wherever it is made, whatever numbers and texts it gets.
+            node = function.node
+            args, keywords = list(map(_widened, args)), {name: _widened(v) for name, v in keywords.items()}
+        key = self.memory.call(function, args, keywords)
+        known = self.memory.of_call(key, node)
+        if known is not None:
+            result: Value = known.result
+            return result
+        self.memory.begin()
+        result = self._gone_through(function, args, keywords, node)
+        self.memory.end_call(key, node, result)
         return result
-
-    def _memory_key(
-        self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value]
-    ) -> tuple[object, ...] | None:
-        """What the result of a call depends on beside the objects that it reads, None for a closure."""
-        outer: Ref | None = function.outer
-        while isinstance(outer, Scope):
-            if not outer.is_class:
-                return None
-            outer = outer.outer
-        parts = [_content(value) for value in args]
-        named = [(name, _content(value)) for name, value in keywords.items()]
-        guards = tuple(guard.kind for guard in self.run.guards)
-        key = (function.node, guards, self.run.shared_loops(), tuple(parts), tuple(named))
-        try:
-            hash(key)
-        except TypeError:
-            return None
-        return key
 
     def _gone_through(
         self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         self.run.reached.add(function.node)
+        self._gone[function.node] = self._gone.get(function.node, 0) + 1
         scope = Scope(function.module, function.outer)
         self._bind_parameters(function, args, keywords, scope)
-        frame = Frame(len(self.run.guards))
         statements = self.engine.statements
+        frame = Frame(len(self.run.guards), len(statements.rounds))
         statements.frames.append(frame)
         self.run.calls.append((function.node, node))
         self.run.modules.append(function.module)
@@ -378,7 +373,7 @@ class Calls:
             self.run.modules.pop()
             self.run.calls.pop()
             statements.frames.pop()
-        if frame.yielded is not None or self._is_generator(function.node):
+        if frame.yielded is not None or self._is_generator(function):
             item = frame.yielded or NONE
             return Value(refs=(Iterable(item, frame.yielded_shared),))
         return self._result(frame, flow.reached)
@@ -437,16 +432,20 @@ class Calls:
             elif before is None:
                 store.set(scope, name, Value())
 
-    def _is_generator(self, node: ast.AST) -> bool:
+    def _is_generator(self, function: Function) -> bool:
+        node = function.node
         found = self._yields.get(node)
         if found is None:
-            body = node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else []
-            found = self._yields[node] = any(_yields(stmt) for stmt in body)
+            found = False
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and "yield" in function.module.text:
+                found = any(_yields(stmt) for stmt in node.body)
+            self._yields[node] = found
         return found
 
     def give(self, value: Value, shared: bool = False) -> None:
         """A generator gives a value; `shared` says that it does so in rounds that are shared out."""
         if self.engine.statements.frames:
+            self.run.leave_pieces(len(self.run.calls) - 1)
             frame = self.engine.statements.frames[-1]
             frame.yielded = value.plain() if frame.yielded is None else join(frame.yielded, value.plain())
             frame.yielded_shared = frame.yielded_shared or shared or self.run.in_shared_loop()
@@ -469,19 +468,14 @@ class Calls:
     def emptied(self, value: Value) -> None:
         """All elements of a container are taken out."""
         for ref in value.of(Container):
-            for name in [name for name in ref.fields if name.startswith(("[", "#"))]:
+            for name in [name for name in ref.looked_into(wholly=True) if name.startswith(("[", "#"))]:
                 self.run.store.set(ref, name, None)
 
 
-def _content(value: Value, depth: int = 0) -> tuple[object, ...]:
-    """A value as a part of a key; containers with what is in them."""
-    inside = [
-        (name, _content(inner, depth + 1))
-        for ref in value.refs
-        if isinstance(ref, Container) and depth < 4
-        for name, inner in ref.fields.items()
-    ]
-    return value.place, value.refs, value.type, value.const, value.optional, value.text, tuple(inside)
+def _widened(value: Value) -> Value:
+    """A value of which no number and no text is known."""
+    plain = value.const is UNSET or value.const is None or isinstance(value.const, bool)
+    return value if plain else replace(value, const=UNSET)
 
 
 def _yields(node: ast.AST) -> bool:

@@ -45,10 +45,10 @@ _DISTANCE = (
 def container(run: Run, type_: str, site: object = None) -> Container:
     """An empty list, tuple, set, dictionary or bag, made at a place of the script or in passing."""
     if site is None:
-        return Container(type_, run.shared_loops())
-    made = run.allocate((site, type_), lambda: Container(type_))
-    made.loops = run.shared_loops()
-    made.passing = False
+        return run.passing(type_, run.shared_loops())
+    made = run.allocate((site, type_), lambda: Container(type_, run.store))
+    run.place(made, run.shared_loops())
+    made.passing, made.serial = False, 0
     return made
 
 
@@ -62,8 +62,12 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
         run.store.set(into, slot, value if value.token == (into, slot) else value.plain())
         return
     value = value.plain()
-    before = into.fields.get("[]")
+    run.depends()
     guard = next((one for one in run.guards if one.parts_ranks), None)
+    if run.store.pieces:
+        # Where ranks part it matters whether something is there already.
+        run.store.note(into, "[]", softly=guard is None)
+    before = into.fields.get("[]")
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
     if filling:
         run.store.set(into, "#known", None)
@@ -76,7 +80,7 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
 
 def fill_of(ref: Container) -> str:
     """What filled it in a shared loop that it outlives: rounds, samples, or nothing."""
-    value = ref.fields.get("#fill")
+    value = ref.slot("#fill")
     return value.const if value is not None and isinstance(value.const, str) else ""
 
 
@@ -84,7 +88,7 @@ def elements(run: Run, value: Value) -> list[Value] | None:
     """The elements of a container of known length, None where that is not known."""
     found: list[Value] | None = None
     for ref in value.of(Container):
-        size = ref.fields.get("#known")
+        size = ref.slot("#known")
         if size is None or not isinstance(size.const, int) or found is not None:
             return None
         read = [run.read(ref, f"[{number}]") for number in range(size.const)]
@@ -105,7 +109,7 @@ def element(run: Run, value: Value, node: ast.AST, key: Any = UNSET) -> Value:
         if key is not UNSET:
             exact = run.read(ref, f"[{key!r}]")
             if exact is None and isinstance(key, int) and key < 0:
-                size = ref.fields.get("#known")
+                size = ref.slot("#known")
                 if size is not None and isinstance(size.const, int):
                     exact = run.read(ref, f"[{size.const + key}]")
             if exact is not None:
@@ -118,7 +122,7 @@ def element(run: Run, value: Value, node: ast.AST, key: Any = UNSET) -> Value:
             if other is not None:
                 found = join(found, other) if found is not None else other
             continue
-        for name in list(ref.fields):
+        for name in list(ref.looked_into()):
             if name.startswith("["):
                 inner = run.read(ref, name)
                 if inner is not None:
@@ -138,7 +142,7 @@ def array_of(value: Value, depth: int = 0) -> Placement:
     for ref in value.refs:
         if isinstance(ref, Container) and depth < _DEEPEST:
             fill = fill_of(ref)
-            for name, inner in ref.fields.items():
+            for name, inner in ref.looked_into().items():
                 if name.startswith("["):
                     place = function((place, _together(inner, fill, depth)), rowwise=True)
     return place
@@ -163,7 +167,7 @@ def reduced_value(value: Value, operation: str, over_rows: bool = True) -> Place
     """A reduction over a value; over a container filled in a shared loop by what each round put in."""
     for ref in value.of(Container):
         fill = fill_of(ref)
-        inner = ref.fields.get("[]")
+        inner = ref.slot("[]")
         if not fill or inner is None:
             continue
         place = array_of(inner)

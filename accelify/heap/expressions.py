@@ -302,6 +302,7 @@ class Expressions:
                     found.append(self.engine.calls.call_function(function_, args, {}, node))
                     break
             else:
+                self.run.store.look(ref)
                 found += shown_fields(ref)
         return found
 
@@ -331,7 +332,9 @@ class Expressions:
         for key, value in parts:
             if key is None:
                 put(self.run, made, element(self.run, value, node))
-                for name, inner in [item for ref in value.of(Container) for item in ref.fields.items()]:
+                for name, inner in [
+                    item for ref in value.of(Container) for item in ref.looked_into().items()
+                ]:
                     if name.startswith("["):
                         self.run.store.set(made, name, inner)
             else:

@@ -12,6 +12,7 @@ from accelify.heap.calls import Calls
 from accelify.heap.expressions import Expressions
 from accelify.heap.iteration import Iteration
 from accelify.heap.loops import Loops
+from accelify.heap.memory import Memory
 from accelify.heap.modules import Modules
 from accelify.heap.names import Attributes, Names
 from accelify.heap.run import Run
@@ -46,6 +47,7 @@ class Interpreter:
         self, path: Path | None, knowledge: Knowledge, read: Callable[[Path], str | None] | None = None
     ) -> None:
         self.run = Run(knowledge)
+        self.memory = Memory(self.run)
         self.modules = Modules(self, path, read)
         self.names = Names(self)
         self.attributes = Attributes(self)
@@ -102,7 +104,10 @@ class Interpreter:
         if counted and self.run.in_shared_loop():
             text = f"`{self.run.segment(node)}`"
             return Guard("counted", self.run.reason(node, text, test))
-        if test.place.is_uniform or any(guard.kind == "main" for guard in self.run.guards):
+        if test.place.is_uniform:
+            return None
+        self.run.depends()
+        if any(guard.kind == "main" for guard in self.run.guards):
             return None
         text = f"`{self.run.segment(node)}` can be true on one rank only"
         return Guard("divergent", self.run.reason(node, text, test), test.place)

@@ -213,6 +213,8 @@ class LibraryCalls:
         return Value(refs=(made,))
 
     def _silenced(self, name: str) -> None:
+        if name in _SILENCING:
+            self.run.depends()
         if name in _SILENCING and any(guard.kind == "others" for guard in self.run.guards):
             self.run.logs_once = True
 
@@ -573,7 +575,7 @@ class LibraryCalls:
         type_ = row.returns or (row.name if "*" not in row.name else "")
         type_name = type_ or self.run.segment(getattr(node, "func", node))
         made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
-        made.loops = self.run.shared_loops()
+        self.run.place(made, self.run.shared_loops())
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             word = keywords.get("reduction", constant(_by_flags(keywords)))
@@ -634,7 +636,7 @@ def _draws_rows(row: Row, args: Args, keywords: Keywords) -> bool:
 def _parts(value: Value) -> list[Value]:
     containers = value.of(Container)
     return (
-        [inner for ref in containers for name, inner in ref.fields.items() if name.startswith("[")]
+        [inner for ref in containers for name, inner in ref.looked_into().items() if name.startswith("[")]
         if containers
         else [value]
     )

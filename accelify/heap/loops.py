@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import BEFORE, Kind, accumulated, added, carried, own, settled
 from accelify.heap.containers import array_of
+from accelify.heap.pieces import Piece, Written
 from accelify.heap.run import Event, Loop
-from accelify.heap.store import Written, join
+from accelify.heap.store import join
 from accelify.heap.values import (
     COUNTER,
     UNSET,
@@ -70,10 +71,12 @@ class Loops:
                 for key, value in head.items():
                     run.store.set(key[0], key[1], value)
                 run.store.begin(of_round=True, shared=loop.shared)
+                run.store.start(Piece(len(run.guards), len(run.loops), len(run.calls)), own_level=False)
                 statements.rounds.append([])
                 with run.under(guard):
                     flow = once(over.item) or Flow()
                 statements.take_back(statements.rounds.pop())
+                piece = run.store.finish(own_level=False)
                 written = run.store.undo()
                 run.store.undo()
                 deltas = {key: self._head(key, value, loop, node) for key, value in written.items()}
@@ -82,7 +85,8 @@ class Loops:
                     for key, value in deltas.items()
                     if not _is_passing(key[0]) and _differs(value, head.get(key, key[0].fields.get(key[1])))
                 }
-                if not changed:
+                if not any(key in piece.reads or key[0] in piece.seen for key in changed):
+                    # A further round would read what this one read.
                     break
                 if number == _MOST_PASSES - 1:
                     why = run.reason(
@@ -136,11 +140,14 @@ class Loops:
     def _head(self, key: Key, value: Value | None, loop: Loop, node: ast.AST) -> Value | None:
         """What a slot holds at the head of a round, after those before it."""
         owner, name = key
-        before = self.run.read(owner, name)
-        if name == "#known" and value != before:
-            return None
-        if value is None or name.startswith("#"):
-            return value if value is not None else before
+        if name[0] == "#":
+            stood = owner.fields.get(name)
+            if name == "#known" and value != stood:
+                return None
+            return value if value is not None else stood
+        before = self.run.peek(owner, name)
+        if value is None:
+            return before
         if value.token == key:
             if value.delta is None:
                 return before

@@ -33,6 +33,8 @@ class Modules:
         self._roots: list[Path] = []
         self._known: dict[Path, ModuleRef] = {}
         self._places: dict[str, Path | None] = {}
+        # The names of modules that were imported and not looked for yet, in their order.
+        self._later: dict[str, None] = {}
 
     def start(self, text: str) -> ModuleRef:
         """Run the script's own module, and give it."""
@@ -52,11 +54,21 @@ class Modules:
         """Run what was imported and never asked for anything: what it does at its import, it does all the same."""
         read = 0
         for _ in range(_MOST_IMPORTED):
-            module = next((one for one in self._known.values() if one.state == "new"), None)
+            module = self._new()
             if module is None or read > _LARGEST:
                 break
             self.ready(module)
             read += len(module.text)
+
+    def _new(self) -> ModuleRef | None:
+        """The first module that was imported and not run yet."""
+        while self._later:
+            name = next(iter(self._later))
+            del self._later[name]
+            module = self._module(name)
+            if module is not None and module.state == "new":
+                return module
+        return next((one for one in self._known.values() if one.state == "new"), None)
 
     @contextmanager
     def within(self, module: ModuleRef) -> Iterator[None]:
@@ -117,9 +129,13 @@ class Modules:
     def import_from(self, stmt: ast.ImportFrom, scope: Ref) -> None:
         """`from base import names`."""
         base = self._absolute(stmt)
-        module = self._module(base)
+        # Within a package of the project nothing is looked for before it is asked for: it may import hundreds.
+        in_project = self._place(base.split(".")[0]) is not None or self._place(base) is not None
+        if in_project:
+            self._later[base] = None
         for alias in stmt.names:
             if alias.name == "*":
+                module = self._module(base) if in_project else None
                 if module is not None:
                     self.ready(module)
                     for name, value in list(module.fields.items()):
@@ -127,10 +143,10 @@ class Modules:
                             self.engine.names.write(name, value, scope)
                 continue
             bound = alias.asname or alias.name
-            if module is None:
-                value = Value(refs=(Library(f"{base}.{alias.name}" if base else alias.name),))
+            if in_project:
+                value = Value(refs=(_Later(base, alias.name),))
             else:
-                value = Value(refs=(_Later(module, alias.name),))
+                value = Value(refs=(Library(f"{base}.{alias.name}" if base else alias.name),))
             self.engine.names.write(bound, value, scope)
 
     def loaded(self, value: Value, node: ast.AST) -> Value:
@@ -138,10 +154,13 @@ class Modules:
         if len(value.refs) != 1 or not isinstance(value.refs[0], _Later):
             return value
         later = value.refs[0]
-        self.ready(later.module)
-        found = self.run.read(later.module, later.name)
+        module = self._module(later.base)
+        if module is None:
+            return Value(refs=(Library(f"{later.base}.{later.name}"),))
+        self.ready(module)
+        found = self.run.read(module, later.name)
         if found is None:
-            return self.part(later.module, later.name)
+            return self.part(module, later.name)
         return self.loaded(found, node) if found is not value else found
 
     def part(self, module: ModuleRef, name: str) -> Value:
@@ -181,13 +200,13 @@ class Modules:
 
 
 class _Later(Ref):
-    """A name that was imported from a module which has not been run yet."""
+    """A name that was imported from a module which has not been looked for yet."""
 
-    __slots__ = ("module", "name")
+    __slots__ = ("base", "name")
 
-    def __init__(self, module: ModuleRef, name: str) -> None:
+    def __init__(self, base: str, name: str) -> None:
         super().__init__()
-        self.module = module
+        self.base = base
         self.name = name
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import SAME, Kind, Placement, function, turned_over
 from accelify.heap.accelerator import accelerator_attribute
+from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
 from accelify.heap.state import kept
 from accelify.heap.values import (
@@ -81,9 +82,15 @@ class Names:
                 return place.module
             if name in place.fields:
                 return place
+            if self.run.store.pieces:
+                self.run.store.note(place, name)
             place = place.outer
         module = place if isinstance(place, ModuleRef) else self.run.module
-        return module if name in module.fields else None
+        if name in module.fields:
+            return module
+        if self.run.store.pieces:
+            self.run.store.note(module, name)
+        return None
 
     def write(self, name: str, value: Value, scope: Ref) -> None:
         """Bind a name."""
@@ -132,6 +139,9 @@ class Attributes:
             return value if value is not None else Value(refs=(Bound(base, name),))
         if isinstance(ref, Instance):
             return self._of_instance(ref, base, name, node)
+        if isinstance(ref, Container) and name in FILLING:
+            # What is in it does not matter to the method.
+            return Value(refs=(Bound(base, name),))
         if isinstance(ref, Container | Bound | Function | Super):
             return Value(array_of(base), base.why, refs=(Bound(base, name),))
         return None

@@ -10,11 +10,12 @@ from typing import TypeVar, cast
 
 from accelify.domains.placement import SAME, Placement
 from accelify.domains.reasons import Reason
-from accelify.heap.store import Store
-from accelify.heap.values import Container, Guard, Key, ModuleRef, Ref, Value
+from accelify.heap.store import MADE, Store, is_fixed
+from accelify.heap.values import NONE, Container, Guard, Instance, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
 _LONGEST_SEGMENT = 48
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 R = TypeVar("R", bound=Ref)
 
 
@@ -84,7 +85,7 @@ class Run:
 
     knowledge: Knowledge
     split: bool = False
-    budget: int = 200_000
+    budget: int = 60_000
     store: Store = field(default_factory=Store)
     events: list[Event] = field(default_factory=list)
     # What modules do when they are imported, before all.
@@ -110,8 +111,6 @@ class Run:
     # Whether any seed differs between ranks, a generator's too.
     seeded_apart: bool = False
     steps: int = 0
-    # How many events were met, recorded or not.
-    met: int = 0
     _objects: dict[tuple[object, ...], Ref] = field(default_factory=dict)
     _lines: dict[ModuleRef, list[str]] = field(default_factory=dict)
 
@@ -181,8 +180,14 @@ class Run:
             if guard is not None:
                 self.guards.pop()
 
+    def depends(self) -> None:
+        """What is gone through now depends on the guards or loops around."""
+        if self.store.pieces:
+            self.store.pieces[-1].around = True
+
     def in_shared_loop(self) -> bool:
         """Whether the rounds of a loop around are shared out."""
+        self.depends()
         return any(loop.shared for loop in self.loops)
 
     def shared_loops(self) -> tuple[int, ...]:
@@ -220,43 +225,101 @@ class Run:
         detail: str = "",
     ) -> None:
         """Record an event at a node."""
-        self.met += 1
         if kind in ("collective", "backward", "step"):
-            for loop in self.loops:
-                loop.meets = True
-        if kind == "backward" and self.loops:
-            self.loops[-1].trains = True
+            self.ranks_meet()
+        if kind == "backward":
+            self.trains()
         if self.recording:
             found = (*self.guards, *guards)
             self.events.append(
                 Event(kind, self.module, node, name, tuple(shown), path, found, tuple(self.loops), detail)
             )
 
+    def ranks_meet(self) -> None:
+        """Ranks meet in all loops around."""
+        for loop in self.loops:
+            loop.meets = True
+        for piece in self.store.pieces:
+            piece.meets = True
+
+    def trains(self) -> None:
+        """A backward stands right in the innermost loop."""
+        for loop in self.loops[-1:]:
+            loop.trains = True
+        for piece in self.store.pieces:
+            piece.trains = piece.trains or piece.loops == len(self.loops)
+
+    def part_loop(self) -> None:
+        """Each rank has its share of what the innermost loop goes over."""
+        for loop in self.loops[-1:]:
+            loop.parted = True
+        for piece in self.store.pieces:
+            piece.parts = piece.parts or piece.loops == len(self.loops)
+
+    def leave_pieces(self, call: int) -> None:
+        """What the pieces give that began within a call (its number, from 0) depends on what is around it."""
+        for piece in self.store.pieces:
+            if piece.depth > call:
+                piece.alone = False
+
     # Objects
 
     def allocate(self, site: object, make: Callable[[], R]) -> R:
         """The object that is made at a place of the script, called from the last two places: one for all rounds of a
         loop. Its fields are taken away, as it is a new one each time."""
-        key = (site, *[call for _, call in self.calls[-2:]])
+        around = [call for _, call in self.calls[-2:]]
+        if around and isinstance(around[-1], _DEFINITIONS):
+            # A call that stands for many: it is one wherever it is made.
+            around = around[-1:]
+        key = (site, *around)
+        if self.store.pieces:
+            piece = self.store.pieces[-1]
+            piece.first_call = min(piece.first_call, len(self.calls) - len(around))
         found = self._objects.get(key)
         if found is None:
             made = make()
             self._objects[key] = made
+            self.store.set(made, MADE, NONE)
             return made
         for name in list(found.fields):
             self.store.set(found, name, None)
+        self.store.set(found, MADE, NONE)
         return cast(R, found)
+
+    def passing(self, type_: str, loops: tuple[int, ...]) -> Container:
+        """A container that is made in passing, another one each time."""
+        made = Container(type_, self.store, loops)
+        if self.store.pieces:
+            self.store.pieces[-1].born.append((made, made.fields))
+            self.store.pieces[-1].placed[made] = loops
+        return made
+
+    def place(self, ref: Container | Instance, loops: tuple[int, ...]) -> None:
+        """Say in which shared loops an object is made."""
+        ref.loops = loops
+        if self.store.pieces:
+            self.store.pieces[-1].placed[ref] = loops
 
     # Variables and fields
 
     def read(self, owner: Ref, name: str) -> Value | None:
         """What stands in a slot; within a loop with a token, where nothing was written to it in this round yet."""
         value = owner.fields.get(name)
-        self.store.note(owner, value)
-        if value is None or not self.loops or self.store.touched_in_round(owner, name):
+        pieces = self.store.pieces
+        if pieces and owner.serial <= pieces[-1].made:
+            self.store.note(owner, name)
+        if value is None or is_fixed(value) or self.store.touched_in_round(owner, name):
             return value
         token: Key = (owner, name)
         return value if value.token == token and value.delta is None else _with_token(value, token)
+
+    def peek(self, owner: Ref, name: str) -> Value | None:
+        """What `read` gives, where that decides nothing."""
+        pieces, self.store.pieces = self.store.pieces, []
+        try:
+            return self.read(owner, name)
+        finally:
+            self.store.pieces = pieces
 
 
 def _with_token(value: Value, token: Key) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from accelify.domains.placement import (
     ROUND,
@@ -13,8 +13,9 @@ from accelify.domains.placement import (
 )
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.expressions import IN_PLACE
+from accelify.heap.memory import Known
+from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
-from accelify.heap.store import Written
 from accelify.heap.values import (
     UNSET,
     Class,
@@ -34,11 +35,21 @@ if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 
+_PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+_OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
+# What makes a statement cost more to be gone through than to be remembered.
+_DEAR = (ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
 class Frame:
     """One call that is being gone through: what it returns and yields, and the writes on the ways that leave early."""
 
-    def __init__(self, guards: int) -> None:
+    def __init__(self, guards: int, rounds: int) -> None:
         self.guards = guards
+        # In how many loops it was begun.
+        self.rounds = rounds
+        # What the statements in its loops did that were gone through.
+        self.known: Known = {}
         self.returned: list[tuple[Value, Guard | None]] = []
         self.yielded: Value | None = None
         self.yielded_shared = False
@@ -52,6 +63,8 @@ class Statements:
         self.engine = engine
         self.run = engine.run
         self.frames: list[Frame] = []
+        self._outermost = Frame(0, 0)
+        self._dear: dict[ast.stmt, bool] = {}
         # For each loop around: the writes on the ways out of its rounds.
         self.rounds: list[list[tuple[Written, Guard | None]]] = []
         self._handlers: dict[type[ast.stmt], Callable[[Any, Ref], Flow | None]] = {
@@ -69,8 +82,7 @@ class Statements:
             if not self.run.spend():
                 self.run.leave_unread("the budget of the analysis is used up", stmt)
                 break
-            handler = self._handlers.get(type(stmt))
-            flow = (handler(stmt, scope) if handler is not None else None) or Flow()
+            flow = self._step(stmt, scope)
             exits.update(flow.exits)
             if not flow.reached:
                 break
@@ -81,6 +93,39 @@ class Statements:
         if pushed:
             del self.run.guards[-pushed:]
         return Flow(flow.reached, exits)
+
+    def _step(self, stmt: ast.stmt, scope: Ref) -> Flow:
+        """Go through a statement; in a loop not where it is known and reads what it read."""
+        handler = self._handlers.get(type(stmt))
+        if handler is None:
+            return Flow()
+        frame = self.frames[-1] if self.frames else self._outermost
+        if len(self.rounds) == frame.rounds or not self._is_dear(stmt):
+            return handler(stmt, scope) or Flow()
+        memory, left = self.engine.memory, self.rounds[-1]
+        key = memory.statement(stmt, scope)
+        known = memory.of_statement(frame.known, key)
+        if known is not None:
+            flow, returned, ways, broken = known.result
+            frame.returned += returned
+            frame.left += ways
+            left += broken
+            return cast(Flow, flow)
+        before = len(frame.returned), len(frame.left), len(left)
+        memory.begin()
+        flow = handler(stmt, scope) or Flow()
+        result = flow, frame.returned[before[0] :], frame.left[before[1] :], left[before[2] :]
+        memory.end_statement(frame.known, key, result)
+        return flow
+
+    def _is_dear(self, stmt: ast.stmt) -> bool:
+        """Whether it costs more to go through a statement than to remember it."""
+        found = self._dear.get(stmt)
+        if found is None:
+            found = self._dear[stmt] = not isinstance(stmt, _PLAIN) and (
+                isinstance(stmt, _OF_STATEMENTS) or any(isinstance(part, _DEAR) for part in ast.walk(stmt))
+            )
+        return found
 
     # Binding
 
@@ -99,7 +144,7 @@ class Statements:
         elif isinstance(target, ast.Tuple | ast.List):
             self._unpack(target.elts, value, scope)
         elif isinstance(target, ast.Starred):
-            made = Container("list", self.run.shared_loops())
+            made = self.run.passing("list", self.run.shared_loops())
             put(self.run, made, value)
             self.bind(target.value, Value(refs=(made,), type="list"), scope)
 
@@ -323,6 +368,7 @@ class Statements:
             return self.block(handler.body, scope)
 
         guard = None
+        self.run.depends()
         if stmt.handlers and any(loop.shared or loop.parted for loop in self.run.loops):
             why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
             guard = Guard("divergent", why, ROUND)

@@ -8,20 +8,25 @@ from dataclasses import replace
 
 from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
 from accelify.domains.reasons import Reason
+from accelify.heap.pieces import Piece, Written, is_alike
 from accelify.heap.values import (
     UNSET,
-    Container,
+    Class,
+    Function,
     Guard,
     Key,
     Library,
+    ModuleRef,
     Ref,
-    Scope,
     Value,
     is_zero,
     newest_scope,
 )
 
-Written = dict[Key, Value | None]
+# The slot that is written when an object is made at its place of the script.
+MADE = "#made"
+_FIXED = (Function, Class, ModuleRef, Library)
+_OF_DEFINITIONS = (ModuleRef, Class)
 
 
 class Store:
@@ -30,57 +35,159 @@ class Store:
     def __init__(self) -> None:
         # Each level has what stood in a slot before the first write to it on that level.
         self._journals: list[Written] = []
-        # Grows with every write that a later call of a function could see.
-        self.clock = 0
-        # For each call that is being gone through: the objects that it has read.
-        self.reads: list[set[Ref]] = []
+        # The levels on which each slot was written, outer ones first.
+        self._levels: dict[Key, list[int]] = {}
         # The newest scope when each level began.
         self._made: list[int] = []
         # The levels at which the rounds of loops began.
         self._rounds: list[int] = []
         self._shared: list[int] = []
-
-    def get(self, owner: Ref, name: str) -> Value | None:
-        """What stands there, None where nothing was written."""
-        return owner.fields.get(name)
+        # The pieces of the script that are being gone through and take down what they read, outer ones first.
+        self.pieces: list[Piece] = []
+        # How often a function, a class or an import was replaced.
+        self.redefined = 0
 
     def set(self, owner: Ref, name: str, value: Value | None) -> None:
         """Write, or with None take away."""
-        if isinstance(owner, Scope):
-            if self._journals and owner.serial <= self._made[-1]:
-                self._journals[-1].setdefault((owner, name), owner.fields.get(name))
-        else:
-            before = owner.fields.get(name)
-            if self._journals:
-                self._journals[-1].setdefault((owner, name), before)
-            if before != value:
-                self._seen(owner, value)
+        fields = owner.fields
+        if self._journals and owner.serial <= self._made[-1]:
+            journal = self._journals[-1]
+            key = (owner, name)
+            if key not in journal:
+                journal[key] = fields.get(name)
+                self._levels.setdefault(key, []).append(len(self._journals) - 1)
+        if isinstance(owner, _OF_DEFINITIONS):
+            before = fields.get(name)
+            if (
+                before is not None
+                and is_fixed(before)
+                and not (value is not None and is_alike(before, value))
+            ):
+                self.redefined += 1
         if value is None:
-            owner.fields.pop(name, None)
+            fields.pop(name, None)
         else:
-            owner.fields[name] = value
+            fields[name] = value
 
-    def _seen(self, owner: Ref, value: Value | None) -> None:
-        """A write to an object: others see it, but for one to a container that only the call knows which made it."""
-        if _is_seen(owner):
-            self.clock += 1
-            owner.version = self.clock
-            for ref in value.refs if value is not None else ():
-                if isinstance(ref, Container):
-                    ref.escaped = True
+    # What pieces read
 
-    def note(self, owner: Ref, value: Value | None) -> None:
-        """A read: of the object, and of the containers that are found there."""
-        if not self.reads or isinstance(owner, Scope):
+    def note(self, owner: Ref, name: str, *, softly: bool = False) -> None:
+        """A read by the pieces that did not write there themselves before; `softly` where what is read is only joined
+        with what is then written."""
+        pieces = self.pieces
+        newest = pieces[-1]
+        serial = owner.serial
+        if serial > newest.made:
             return
-        reads = self.reads[-1]
-        reads.add(owner)
-        for ref in value.refs if value is not None else ():
-            if isinstance(ref, Container) and ref not in reads:
-                for name, inner in ref.fields.items():
-                    if name.startswith("["):
-                        self.note(ref, inner)
-                reads.add(ref)
+        value = owner.fields.get(name)
+        if isinstance(owner, _OF_DEFINITIONS) and value is not None and is_fixed(value):
+            # Should it be written after all, that counts.
+            return
+        key = (owner, name)
+        if key in newest.reads:
+            return
+        levels = self._levels.get(key)
+        last = levels[-1] if levels else -1
+        # Of an object that was made anew nothing is left.
+        new = self._levels.get((owner, MADE)) if not serial else None
+        newly = max(last, new[-1]) if new else last
+        if newly >= newest.level:
+            return
+        for piece in reversed(pieces):
+            if serial > piece.made or newly >= piece.level or key in piece.reads:
+                break
+            if softly:
+                if key in piece.joins:
+                    break
+                piece.joins[key] = value, self._since(value, serial, last, piece.round, piece.shared)
+            else:
+                piece.reads[key] = value, self._since(value, serial, last, piece.round, piece.shared)
+
+    def look(self, owner: Ref) -> None:
+        """A read of all elements, or all fields, of an object."""
+        new = self._levels.get((owner, MADE))
+        made = new[-1] if new else -1
+        for number, piece in enumerate(reversed(self.pieces)):
+            if owner.serial > piece.made or made >= piece.level or owner in piece.seen:
+                if not number:
+                    return
+                break
+            piece.seen[owner] = _parts(owner)
+        for name in owner.fields:
+            if name[0] != "#":
+                self.note(owner, name)
+
+    def _since(self, value: Value | None, serial: int, last: int, round_: int, shared: int) -> int:
+        """Whether a value was written since a round and a shared round began, as a number; -1 where it adds nothing
+        up, so that this does not matter."""
+        if value is None or is_fixed(value):
+            return -1
+        found = int(round_ < 0 or last >= round_ or serial > self._made[round_])
+        if shared >= 0 and (last >= shared or serial > self._made[shared]):
+            found += 2
+        return found
+
+    def start(self, piece: Piece, *, own_level: bool = True) -> None:
+        """Begin to take down what a piece reads, with `own_level` also what it writes."""
+        piece.round = self._rounds[-1] if self._rounds else -1
+        piece.shared = self._shared[-1] if self._shared else -1
+        if own_level:
+            self.begin()
+        piece.level = len(self._journals) - 1
+        piece.made = self._made[-1]
+        self.pieces.append(piece)
+
+    def finish(self, *, own_level: bool = True) -> Piece:
+        """The end of the newest piece."""
+        piece = self.pieces.pop()
+        if own_level:
+            piece.writes = self._commit()
+        if self.pieces:
+            self.pieces[-1].take(piece, piece.depth)
+        return piece
+
+    def is_as_read(self, piece: Piece) -> bool:
+        """Whether all that a piece read is as it was."""
+        round_ = self._rounds[-1] if self._rounds else -1
+        shared = self._shared[-1] if self._shared else -1
+        all_levels = self._levels
+        for reads in (piece.reads, piece.joins):
+            for key, (value, since) in reads.items():
+                owner, name = key
+                now = owner.fields.get(name)
+                if now is not value and not is_alike(now, value):
+                    return False
+                if since >= 0:
+                    levels = all_levels.get(key)
+                    if since != self._since(now, owner.serial, levels[-1] if levels else -1, round_, shared):
+                        return False
+        return all(_parts(owner) == names for owner, names in piece.seen.items())
+
+    def repeat(self, piece: Piece, depth: int, within: tuple[int, ...]) -> None:
+        """Write what a piece wrote, which reads what it read, now within `depth` calls and these shared loops."""
+        if self.pieces:
+            for key in piece.reads:
+                self.note(*key)
+            for key in piece.joins:
+                self.note(*key, softly=True)
+            for owner, names in piece.seen.items():
+                for outer in reversed(self.pieces):
+                    if owner.serial > outer.made or owner in outer.seen:
+                        break
+                    outer.seen[owner] = names
+            self.pieces[-1].take(piece, depth)
+            if within != piece.within:
+                self.pieces[-1].placed.update(
+                    {ref: within + loops[len(piece.within) :] for ref, loops in piece.placed.items()}
+                )
+        for ref, fields in piece.born:
+            ref.fields = dict(fields)
+        for made, loops in piece.placed.items():
+            made.loops = loops if within == piece.within else within + loops[len(piece.within) :]
+        for (owner, name), value in piece.writes.items():
+            self.set(owner, name, value)
+
+    # Ways
 
     def begin(self, of_round: bool = False, shared: bool = False) -> None:
         """From here on writes can be undone; `of_round` says that a round of a loop begins, `shared` that the loop's
@@ -101,29 +208,54 @@ class Store:
         return bool(self._shared) and self._touched_since(self._shared[-1], owner, name)
 
     def _touched_since(self, first: int, owner: Ref, name: str) -> bool:
-        if isinstance(owner, Scope) and owner.serial > self._made[first]:
+        if owner.serial > self._made[first]:
             return True
-        key = (owner, name)
-        return any(key in journal for journal in self._journals[first:])
+        levels = self._levels.get((owner, name))
+        return levels is not None and bool(levels) and levels[-1] >= first
 
     def undo(self) -> Written:
         """Take back all writes since the last `begin`, and give what they had left."""
         journal = self._journals.pop()
         self._made.pop()
-        for owner, _ in journal:
-            if not isinstance(owner, Scope) and _is_seen(owner):
-                self.clock += 1
-                owner.version = self.clock
         if self._rounds and self._rounds[-1] == len(self._journals):
             self._rounds.pop()
             if self._shared and self._shared[-1] == len(self._journals):
                 self._shared.pop()
-        left = {key: key[0].fields.get(key[1]) for key in journal}
-        for (owner, name), value in journal.items():
+        left: Written = {}
+        for key, value in journal.items():
+            owner, name = key
+            self._levels[key].pop()
+            after = left[key] = owner.fields.get(name)
+            if (
+                value is not after
+                and isinstance(owner, _OF_DEFINITIONS)
+                and value is not None
+                and is_fixed(value)
+            ):
+                self.redefined += 1
             if value is None:
                 owner.fields.pop(name, None)
             else:
                 owner.fields[name] = value
+        return left
+
+    def _commit(self) -> Written:
+        """Make the writes since the last `begin` those of the level around, and give what they left."""
+        journal = self._journals.pop()
+        self._made.pop()
+        left: Written = {}
+        outer = self._journals[-1] if self._journals else None
+        made = self._made[-1] if self._made else 0
+        level = len(self._journals) - 1
+        for key, before in journal.items():
+            owner, name = key
+            left[key] = owner.fields.get(name)
+            levels = self._levels[key]
+            if outer is not None and owner.serial <= made and key not in outer:
+                outer[key] = before
+                levels[-1] = level
+            else:
+                levels.pop()
         return left
 
     def write_all(self, written: Written) -> None:
@@ -134,18 +266,27 @@ class Store:
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Write for good, whatever way through the script is gone now: what a module does when it is imported."""
-        outer = self._journals, self._rounds, self._shared, self._made
-        self._journals, self._rounds, self._shared, self._made = [], [], [], []
+        outer = self._journals, self._rounds, self._shared, self._made, self._levels, self.pieces
+        self._journals, self._rounds, self._shared, self._made, self._levels, self.pieces = (
+            [],
+            [],
+            [],
+            [],
+            {},
+            [],
+        )
         try:
             yield
         finally:
-            self._journals, self._rounds, self._shared, self._made = outer
+            self._journals, self._rounds, self._shared, self._made, self._levels, self.pieces = outer
 
     def merged(self, one: Written, other: Written, guard: Guard | None) -> Written:
         """What two ways from here leave together; `guard` is what ranks that may go different ones stand under."""
         together: Written = {}
         for key in dict.fromkeys([*one, *other]):
             now = key[0].fields.get(key[1])
+            if self.pieces and (key not in one or key not in other):
+                self.note(*key)
             under = guard
             if guard is not None and guard.place.kind is Kind.ROUND and (key not in one or key not in other):
                 if not self.is_of_shared_round(*key):
@@ -157,8 +298,14 @@ class Store:
         return together
 
 
-def _is_seen(owner: Ref) -> bool:
-    return not isinstance(owner, Container) or owner.escaped
+def is_fixed(value: Value) -> bool:
+    """Whether it is a function, a class or an import."""
+    return bool(value.refs) and isinstance(value.refs[0], _FIXED)
+
+
+def _parts(owner: Ref) -> frozenset[str]:
+    """The names of the elements or fields of an object."""
+    return frozenset([name for name in owner.fields if name[0] != "#"])
 
 
 def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:

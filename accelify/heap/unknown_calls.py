@@ -36,7 +36,9 @@ class UnknownCalls:
         for value in [*args, *keywords.values()]:
             for ref in value.refs:
                 method = ref.method if isinstance(ref, Bound) else ref
-                if isinstance(method, Function) and method.node not in self._calling:
+                if isinstance(method, Function) and method.node in self._calling:
+                    self.run.leave_pieces(0)
+                elif isinstance(method, Function):
                     self._calling.append(method.node)
                     self.engine.calls.call(Value(refs=(ref,)), known or [], {}, node)
                     self._calling.pop()
@@ -51,8 +53,8 @@ class UnknownCalls:
         if place.is_same:
             self.run.assume(f"{name} gives the same on every rank", node)
             # It may be an object that takes in what its methods get.
-            taking = Instance(None, name)
-            taking.loops = self.run.shared_loops()
+            taking = self.run.allocate((node, name), lambda: Instance(None, name))
+            self.run.place(taking, self.run.shared_loops())
             return Value(refs=(taking,))
         text = f"`{name}`, of which nothing is known"
         for value in operands:
@@ -83,7 +85,8 @@ class UnknownCalls:
             refs = bag.of(Container) if bag is not None else []
             taken = [value for value, place in zip(operands, places, strict=True) if not place.is_same]
             if taken and not refs and instance.kind in ("object", "metric", "table"):
-                refs = [Container("bag", instance.loops)]
+                self.run.depends()
+                refs = [self.run.passing("bag", instance.loops)]
                 self.run.store.set(instance, "#bag", Value(refs=(refs[0],)))
             for value in taken:
                 for ref in refs[:1]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import builtins
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import OWN, SAME, Placement
 from accelify.domains.reasons import Reason
+
+if TYPE_CHECKING:
+    from accelify.heap.store import Store
 
 
 class _Unset(Enum):
@@ -40,11 +43,12 @@ LAST = "#last"
 class Ref:
     """Something that a value may be: an object, a function, a class, a module, a name of a library."""
 
-    __slots__ = ("fields", "version")
+    __slots__ = ("fields",)
+    # Scopes, and containers made in passing, are numbered as they are made: what was made after a way began is of that
+    # way alone.
+    serial = 0
 
     def __init__(self) -> None:
-        # The store's clock at the last write to it.
-        self.version = 0
         # What the abstract run wrote to it, by name; written through the store alone, which can undo it.
         self.fields: dict[str, Value] = {}
 
@@ -83,7 +87,6 @@ class Scope(Ref):
 
     def __init__(self, module: ModuleRef, outer: Ref | None, is_class: bool = False) -> None:
         super().__init__()
-        # Scopes are numbered as they are made: what was made after a way began is of that way alone.
         self.serial = next(_serials)
         self.is_class = is_class
         # Of a class's body: the class.
@@ -176,16 +179,31 @@ class Container(Ref):
     loop that it outlives: "rounds" (one element a round) or "samples" (the elements of rows).
     """
 
-    __slots__ = ("escaped", "loops", "passing", "type")
+    __slots__ = ("loops", "passing", "serial", "store", "type")
 
-    def __init__(self, type_: str, loops: tuple[int, ...] = ()) -> None:
+    def __init__(self, type_: str, store: Store, loops: tuple[int, ...] = ()) -> None:
         super().__init__()
         self.type = type_
+        # Takes down that it is read.
+        self.store = store
         # Whether it is made in passing, another one each time.
         self.passing = True
-        # Whether something else than the call that made it can reach it.
-        self.escaped = False
+        self.serial = next(_serials)
         self.loops = loops
+
+    def looked_into(self, *, wholly: bool = False) -> dict[str, Value]:
+        """All that stands in it, with its size and what filled it where `wholly` says so."""
+        if self.store.pieces:
+            self.store.look(self)
+            for name in ("#known", "#fill") if wholly else ():
+                self.store.note(self, name)
+        return self.fields
+
+    def slot(self, name: str) -> Value | None:
+        """What stands in one slot of it."""
+        if self.store.pieces:
+            self.store.note(self, name)
+        return self.fields.get(name)
 
 
 class Bound(Ref):
@@ -245,7 +263,8 @@ class Iterable(Ref):
 Key = tuple[Ref, str]
 
 
-@dataclass(frozen=True, slots=True)
+# Never changed once it is made, and not frozen: that would make it three times as dear.
+@dataclass(slots=True)
 class Value:
     """What is known of a value at one place of the script.
 
@@ -269,11 +288,13 @@ class Value:
 
     def placed(self, place: Placement, why: Reason | None = None) -> Value:
         """The same value elsewhere: no constant, no token."""
-        return replace(self, place=place, why=why or self.why, const=UNSET, token=None, delta=None)
+        return Value(place, why or self.why, self.refs, self.type, UNSET, None, None, self.optional)
 
     def plain(self) -> Value:
         """Without what only a loop's head asks."""
-        return self if self.token is None else replace(self, token=None, delta=None)
+        if self.token is None:
+            return self
+        return Value(self.place, self.why, self.refs, self.type, self.const, None, None, self.optional)
 
     def of(self, cls: builtins.type[Any]) -> list[Any]:
         """The objects of one class that it may be."""

@@ -1,0 +1,117 @@
+"""Pieces of a script: a call, a statement in a loop. One that reads what it read before is not gone through again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from accelify.heap.values import Bound, Container, Instance, Key, Library, Ref, Value
+
+if TYPE_CHECKING:
+    from accelify.heap.run import Event
+
+Written = dict[Key, Value | None]
+Read = dict[Key, tuple[Value | None, int]]
+_NO_CALL = 1 << 30
+
+
+class Piece:
+    """What a piece reads and writes, and what else it does."""
+
+    __slots__ = (
+        "alone",
+        "around",
+        "before",
+        "born",
+        "depth",
+        "events",
+        "first_call",
+        "first_event",
+        "guards",
+        "joins",
+        "level",
+        "loops",
+        "made",
+        "meets",
+        "parts",
+        "placed",
+        "reads",
+        "result",
+        "round",
+        "seen",
+        "shared",
+        "sites",
+        "trains",
+        "within",
+        "writes",
+    )
+
+    def __init__(self, guards: int, loops: int, depth: int, first_event: int = 0) -> None:
+        # Where it began: the level of the store, the newest scope, and the rounds of loops around.
+        self.level = self.made = 0
+        self.round = self.shared = -1
+        # What stood in each slot that it read before it wrote there, and whether that was of the round; what it only
+        # joined with what it wrote; the names in objects that it read as a whole.
+        self.reads: Read = {}
+        self.joins: Read = {}
+        self.seen: dict[Ref, frozenset[str]] = {}
+        self.writes: Written = {}
+        # Containers that it made in passing, with what it left in them; objects and the loops that they are made in.
+        self.born: list[tuple[Container, dict[str, Value]]] = []
+        self.placed: dict[Container | Instance, tuple[int, ...]] = {}
+        # What it met, under how many guards and in how many loops it began itself.
+        self.events: list[Event] = []
+        self.guards = guards
+        self.loops = loops
+        # In how many calls it began.
+        self.depth = depth
+        self.first_event = first_event
+        # Whether what it gives depends on the guards and loops around, and those; the shared ones among the loops.
+        self.around = False
+        self.before: Any = None
+        self.within: tuple[int, ...] = ()
+        # Whether ranks meet in it, whether a backward stands right in the loop around, whether it shares out a batch.
+        self.meets = self.trains = self.parts = False
+        # The first of the calls around on which it depends, by the objects that it makes; those calls.
+        self.first_call = _NO_CALL
+        self.sites: tuple[object, ...] = ()
+        # Whether what it gives depends on nothing else.
+        self.alone = True
+        self.result: Any = None
+
+    def take(self, inner: Piece, depth: int) -> None:
+        """Take over what a piece in it did that ends, or that is done again within `depth` calls."""
+        self.born += inner.born
+        self.placed.update(inner.placed)
+        self.around = self.around or inner.around
+        self.first_call = min(self.first_call, inner.first_call + depth - inner.depth)
+
+
+def is_alike(one: Value | None, other: Value | None) -> bool:
+    """Whether two values are the same in all but the reasons for it."""
+    if one is None or other is None:
+        return one is other
+    return (
+        (one.place is other.place or one.place == other.place)
+        and one.type == other.type
+        and one.optional == other.optional
+        and one.text == other.text
+        and (one.const is other.const or (type(one.const) is type(other.const) and one.const == other.const))
+        and (one.refs == other.refs or _are_alike(one.refs, other.refs))
+        and one.token == other.token
+        and one.delta == other.delta
+    )
+
+
+def _are_alike(one: tuple[Ref, ...], other: tuple[Ref, ...]) -> bool:
+    return len(one) == len(other) and all(
+        left is right or (type(left) is type(right) and _is_alike_ref(left, right))
+        for left, right in zip(one, other, strict=True)
+    )
+
+
+def _is_alike_ref(one: Ref, other: Ref) -> bool:
+    if isinstance(one, Library) and isinstance(other, Library):
+        return one.name == other.name
+    if isinstance(one, Bound) and isinstance(other, Bound):
+        return one.method == other.method and is_alike(one.receiver, other.receiver)
+    return False
