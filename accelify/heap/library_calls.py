@@ -72,6 +72,8 @@ _REDUCING = frozenset({"reduction", "size_average", "reduce"})
 
 
 # What may call a function that it is given.
+# What gives rows in another order: the places of rows, and no rows.
+_ORDERS = ("randperm", "permutation")
 _ALIKE = (
     "what is drawn at random before the Accelerator is made, and before a seed is set, is the same on every rank, as "
     "where `accelify launch` starts all of them on one machine"
@@ -508,7 +510,7 @@ class LibraryCalls:
         if place.is_same and not self.run.begun_alike:
             self.run.assume(_ALIKE, node)
         if self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND):
-            rows = place.rows or _draws_rows(row, args, keywords)
+            rows = not row.name.endswith(_ORDERS) and (place.rows or _draws_rows(row, args, keywords))
             place = Placement(Kind.ROUND, rows=rows, samples=0 if rows else None)
         return self.run.made(node, place, *args, *keywords.values(), type_=row.returns, text=text)
 

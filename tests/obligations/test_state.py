@@ -211,6 +211,11 @@ def test_a_loss_of_a_share_is_not_that_of_the_batch(loss: str) -> None:
         assert named(checked(accelerator, loss=loss), "loss"), accelerator
 
 
+def test_samples_that_are_mixed_in_another_order_are_not_compared() -> None:
+    loss = "order = torch.randperm(x.size(0))\nloss = F.cross_entropy(model(0.5 * x + 0.5 * x[order]), y)"
+    assert not named(checked(loss=loss), "loss")
+
+
 def test_a_plain_loss_is_proved() -> None:
     for accelerator in ("", "split_batches=True"):
         assert {one.status for one in checked(accelerator).obligations} == {Status.PROVED}
