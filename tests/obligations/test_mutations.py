@@ -70,7 +70,6 @@ NOT_OF_THE_ENGINE = {
     "clipping of the first parameter only": "another number, the same on every process",
     "last window scaled by its own length": "another option of the runtime",
     "stop by a share of the error": "another number, the same on every process",
-    "another environment on every process": "in a class of the script's, which nothing says is random",
     "learning rate multiplied by the number of processes": "a choice that a script may make",
     "shard_batch left out": "every process trains the same batches: the numbers stay right",
 }
