@@ -19,7 +19,16 @@ from accelify.analysis.models.early_use import is_needed_before_prepare
 from accelify.analysis.models.filled_from_host import filled_from_host
 from accelify.analysis.models.grown import grown_models
 from accelify.analysis.models.shared_factories import is_told_device
-from accelify.analysis.syntax import call_argument, calls_in, dotted, is_constant, target_names, text_of, walk
+from accelify.analysis.syntax import (
+    call_argument,
+    calls_in,
+    dotted,
+    is_constant,
+    stores_in,
+    target_names,
+    text_of,
+    walk,
+)
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.writer import edits as verbs
@@ -51,6 +60,7 @@ class _Moves:
         self.tree = context.tree
         self.fate: dict[ast.Call, str] = {}
         self._needed_early: dict[v.Thing, bool] = {}
+        self._loaders: dict[ast.stmt, set[v.Thing]] = dict(self.script.loader_loops)
         self._scripts = any(module.tree.mentions("jit") for module in self.script.modules)
         for call in self.script.calls():
             if not context.is_claimed(call):
@@ -255,19 +265,18 @@ class _Moves:
         """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound anew."""
         if not isinstance(node, ast.Name):
             return self.script.things(node)
-        known = {id(loop): loaders for loop, loaders in self.script.loader_loops}
         for loop in self.script.enclosing_loops(node):
             if not isinstance(loop, (ast.For, ast.AsyncFor)):
                 return self.script.things(node)
+            stmt = self.tree.statement(node)
             stores = [
                 n
-                for n in self.tree.writes(node.id)
-                if isinstance(n.ctx, ast.Store)
-                and self.tree.is_within(n, {loop})
-                and self.tree.is_before(n, self.tree.statement(node))
+                for n in stores_in(loop).get(node.id, ())
+                if isinstance(n.ctx, ast.Store) and self.tree.is_before(n, stmt)
             ]
-            if id(loop) in known and stores and all(self._takes_of_batch(loop, n) for n in stores):
-                return {self.script.interpreter.batch(loader) for loader in known[id(loop)]}
+            loaders = self._loaders.get(loop)
+            if loaders is not None and stores and all(self._takes_of_batch(loop, n) for n in stores):
+                return {self.script.interpreter.batch(loader) for loader in loaders}
             if stores:
                 break
         return self.script.things(node)

@@ -13,7 +13,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.reaching import made_of
-from accelify.analysis.syntax import dotted, names_in, stored_in, target_names
+from accelify.analysis.syntax import dotted, names_in, stores_in, target_names
 from accelify.analysis.values import Imported, Thing
 
 # How many assignments and calls are followed back.
@@ -89,7 +89,7 @@ class Chosen:
     def is_of_one_sample(self, part: ast.expr, scope: Scope) -> bool:
         """Whether a part within such a loop is made of the sample at hand: `mask[i].sum()`, and not `mask.sum()`."""
         loop = self._loop_over_samples(part, scope)
-        return loop is not None and bool(names_in(part) & stored_in(loop))
+        return loop is not None and bool(names_in(part) & stores_in(loop).keys())
 
     def _loop_over_samples(self, part: ast.expr, scope: Scope) -> ast.For | None:
         for node in self.script.interpreter.module_of(scope).tree.ancestors(part):
