@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import libcst as cst
 
@@ -24,14 +23,8 @@ from accelify.writer.simple import SimpleStatements
 
 _FIELDS = ("body", "orelse", "finalbody")
 _MORE = "more than one statement"
-
-
-@dataclass
-class _Inserted:
-    """The rows that go before and after one row of a block."""
-
-    before: list[tuple[int, int, list[Row]]]
-    after: list[tuple[int, int, list[Row]]]
+# Rows that go in beside one of a block, with their order among those of the same place.
+_Inserted: TypeAlias = list[tuple[int, list[Row]]]
 
 
 class Blocks(SimpleStatements):
@@ -170,67 +163,64 @@ class Blocks(SimpleStatements):
     def rows(self, block: list[ast.stmt], rows: list[Row]) -> list[Row]:
         """The rows of a block, or of a part of it, with everything that happens in them."""
         places = {stmt: index for index, row in enumerate(rows) for stmt in row.statements}
-        inserted = [_Inserted([], []) for _ in rows]
+        before, after = ([list[_Inserted]() for _ in rows] for _ in range(2))
         for stmt in places:
-            self._insert(stmt, places, rows, inserted)
+            self._insert(stmt, places, rows, before, after)
         removed = self._removed(block, places, rows)
         made = [
-            row.many if index in removed or not row.statements else self._row(row)
+            [] if index in removed else self._row(row) if row.statements else [row]
             for index, row in enumerate(rows)
         ]
-        under = sorted(
-            (
-                (places[e.first], places[e.last], e)
-                for e in self.under.get(id(block), ())
-                if e.first in places
-            ),
-            key=lambda one: (one[0], -one[1]),
-        )
+        # What goes before the first row under a header, or after the last one, stands outside of it.
+        for first, last, edit in reversed(self._nested(block, places)):
+            inside = made[first]
+            for index in range(first + 1, last + 1):
+                inside = [*inside, *_in_order(after[index - 1]), *_in_order(before[index]), *made[index]]
+                made[index], before[index], after[index - 1] = [], [], []
+            made[first] = self._header(edit, inside)
+            self.done.add(id(edit))
+        parts = zip(map(_in_order, before), made, map(_in_order, after), strict=True)
+        return with_joined_imports([row for three in parts for part in three for row in part])
 
-        def emitted(low: int, high: int, headers: list[tuple[int, int, PutUnder]], inner: bool) -> list[Row]:
-            found: list[Row] = []
-            index = low
-            while index <= high:
-                if not (inner and index == low):
-                    found += _in_order(inserted[index].before)
-                first = next((one for one in headers if one[0] == index), None)
-                end = index
-                if first is not None:
-                    _, end, edit = first
-                    if end > high:
-                        raise EditError(f"two edits meet in line {self.line(edit.first)}", (edit,))
-                    rest = [one for one in headers if one is not first and one[1] <= end and one[0] >= index]
-                    headers = [one for one in headers if one is not first and one not in rest]
-                    found += self._header(edit, emitted(index, end, rest, True))
-                    self.done.add(id(edit))
-                elif index not in removed:
-                    found += made[index]
-                if not (inner and end == high):
-                    found += _in_order(inserted[end].after)
-                index = end + 1
-            if headers:
-                raise EditError(f"two edits meet in line {self.line(headers[0][2].first)}", (headers[0][2],))
-            return found
+    def _nested(self, block: list[ast.stmt], places: dict[ast.stmt, int]) -> list[tuple[int, int, PutUnder]]:
+        """The headers of a block with their first and last rows, outer ones before those inside.
 
-        return with_joined_imports(emitted(0, len(rows) - 1, under, False))
+        Raises:
+            EditError: when one begins inside another and ends after it.
+        """
+        headers = [(places[e.first], places[e.last], e) for e in self.under[id(block)] if e.first in places]
+        headers.sort(key=lambda one: (one[0], -one[1]))
+        ends: list[int] = []
+        for first, last, edit in headers:
+            while ends and ends[-1] < first:
+                ends.pop()
+            if ends and last > ends[-1]:
+                raise EditError(f"two edits meet in line {self.line(edit.first)}", (edit,))
+            ends.append(last)
+        return headers
 
     def _insert(
-        self, stmt: ast.stmt, places: dict[ast.stmt, int], rows: list[Row], inserted: list[_Inserted]
+        self,
+        stmt: ast.stmt,
+        places: dict[ast.stmt, int],
+        rows: list[Row],
+        above: list[_Inserted],
+        below: list[_Inserted],
     ) -> None:
-        for number, before in enumerate(self.before.get(stmt, ())):
+        for before in self.before.get(stmt, ()):
             place, lines = places[stmt], before.lines
             if before.above_comment:
                 start = self.tree.line_start(self.tree.start(stmt))
-                above = heading(self.tree, start)
-                count = sum(above <= line < start for line in self.tree.line_starts)
+                head = heading(self.tree, start)
+                count = sum(head <= line < start for line in self.tree.line_starts)
                 while count and place and not rows[place - 1].statements:
                     place, count = place - 1, count - 1
-                if above < start and lines[-1]:
+                if head < start and lines[-1]:
                     lines = (*lines, "")
-            inserted[place].before.append((before.order, number, self._lines(stmt, lines)))
+            above[place].append((before.order, self._lines(stmt, lines)))
             self.done.add(id(before))
-        for number, after in enumerate(self.after.get(stmt, ())):
-            inserted[places[stmt]].after.append((after.order, number, self._lines(stmt, after.lines)))
+        for after in self.after.get(stmt, ()):
+            below[places[stmt]].append((after.order, self._lines(stmt, after.lines)))
             self.done.add(id(after))
 
     def _lines(self, stmt: ast.stmt, lines: tuple[str, ...]) -> list[Row]:
@@ -326,8 +316,8 @@ class Blocks(SimpleStatements):
         return frozenset(found)
 
 
-def _in_order(inserted: list[tuple[int, int, list[Row]]]) -> list[Row]:
-    return [row for _, _, rows in sorted(inserted, key=lambda one: one[:2]) for row in rows]
+def _in_order(inserted: _Inserted) -> list[Row]:
+    return [row for _, rows in sorted(inserted, key=lambda one: one[0]) for row in rows]
 
 
 def _suite(around: Any, name: str) -> Any:
