@@ -211,6 +211,3 @@ def _touches(tree: Tree, edit: Edit, stmt: ast.stmt) -> bool:
     if isinstance(edit, (InsertBefore, InsertAfter)):
         return node is not stmt and tree.is_within(node, {stmt})
     return tree.is_within(node, {stmt})
-
-
-__all__ = ["Emptied", "Run", "emptied"]

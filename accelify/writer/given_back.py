@@ -69,6 +69,3 @@ class _Blanks(cst.CSTTransformer):
         self, original_node: cst.ExceptStarHandler, updated_node: cst.ExceptStarHandler
     ) -> Any:
         return self._restored(original_node, updated_node)
-
-
-__all__ = ["with_lost_blanks"]
