@@ -6,6 +6,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import libcst as cst
@@ -176,7 +177,8 @@ class Blocks(ABC):
     def rows(self, block: list[ast.stmt], rows: list[Row]) -> list[Row]:
         """The rows of a block, or of a part of it, with everything that happens in them."""
         places = {stmt: index for index, row in enumerate(rows) for stmt in row.statements}
-        before, after = ([list[_Inserted]() for _ in rows] for _ in range(2))
+        before: list[_Inserted] = [[] for _ in rows]
+        after: list[_Inserted] = [[] for _ in rows]
         for stmt in places:
             self._insert(stmt, places, rows, before, after)
         removed = self._removed(block, places, rows)
@@ -318,16 +320,15 @@ class Blocks(ABC):
     def inline(self, block: list[ast.stmt], suite: cst.SimpleStatementSuite) -> cst.SimpleStatementSuite:
         """What becomes of a block on the line of its header."""
         body = self._small(block, list(suite.body))
-        for edit in sorted(self.before.get(block[0], ()), key=lambda e: -e.order):
-            self.done.add(id(edit))
-            body = [self._one(edit).with_changes(semicolon=_NEXT), *body]
-        for edit in sorted(self.after.get(block[-1], ()), key=lambda e: e.order):
-            self.done.add(id(edit))
-            new = self._one(edit).with_changes(semicolon=body[-1].semicolon)
+        for before in sorted(self.before.get(block[0], ()), key=lambda e: -e.order):
+            body = [self._one(before).with_changes(semicolon=_NEXT), *body]
+        for after in sorted(self.after.get(block[-1], ()), key=lambda e: e.order):
+            new = self._one(after).with_changes(semicolon=body[-1].semicolon)
             body = [*body[:-1], body[-1].with_changes(semicolon=_NEXT), new]
         return suite.with_changes(body=body)
 
     def _one(self, edit: InsertBefore | InsertAfter) -> Any:
+        self.done.add(id(edit))
         (line,) = templates.statements(edit.lines)
         if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
             raise EditError(f"line {self.line(edit.statement)} holds {_MORE}")
@@ -351,8 +352,7 @@ class Blocks(ABC):
             for edit in self.joined.get(stmt, ()):
                 self.done.add(id(edit))
                 test = edit.header[3:-1] + " and "
-                value = templates.expression((test, stmt), lambda _, value=new.value: value)
-                new = new.with_changes(value=value)
+                new = new.with_changes(value=templates.expression((test, stmt), partial(_same, new.value)))
             found.append(new)
         return found
 
@@ -439,3 +439,7 @@ def _strings(node: Any) -> list[Any]:
     if isinstance(node, cst.ConcatenatedString):
         return [*_strings(node.left), *_strings(node.right)]
     return [node] if isinstance(node, cst.FormattedString) else []
+
+
+def _same(value: Any, _: ast.AST) -> Any:
+    return value
