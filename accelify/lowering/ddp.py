@@ -339,8 +339,7 @@ class _Lowering:
                 return any(
                     isinstance(s, ast.If)
                     and isinstance(s.body[-1], ast.Return)
-                    and s.end_lineno is not None
-                    and s.end_lineno < node.lineno  # type: ignore[attr-defined]
+                    and self.tree.is_after(node, s)
                     and self._asks(s.test, by_size)
                     for s in ancestor.body
                 )
