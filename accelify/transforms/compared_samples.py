@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from accelify.analysis import values as v
 from accelify.analysis.devices.filled_matrices import counts_samples, fills_by_pairs
 from accelify.analysis.losses.ranked_samples import ranks_losses
-from accelify.analysis.losses.reductions import sums_samples
+from accelify.analysis.losses.sum_calls import sums_samples
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, text_of, walk

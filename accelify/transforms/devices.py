@@ -21,12 +21,12 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.asked_helpers import choice_of
 from accelify.analysis.devices.bound_later import bound_later
 from accelify.analysis.devices.defaults import calls_without
+from accelify.analysis.devices.device_names import DeviceAssignment, names_cpu
 from accelify.analysis.devices.named import device_for
 from accelify.analysis.devices.numbered import NumberedDevices
 from accelify.analysis.devices.parts_on_cpu import parts_on_cpu
 from accelify.analysis.devices.seen_options import place_of
 from accelify.analysis.devices.texts import is_numbered_gpu
-from accelify.analysis.devices.wishes import DeviceAssignment, names_cpu
 from accelify.analysis.planning.anchors import NAME
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.handed_options import holders, reads

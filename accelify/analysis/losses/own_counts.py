@@ -15,7 +15,8 @@ from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.chosen import Chosen
 from accelify.analysis.losses.curved_means import Curve, CurvedMeans
 from accelify.analysis.losses.moved_samples import MovedSamples
-from accelify.analysis.losses.reductions import LossReductions, sums_samples
+from accelify.analysis.losses.reductions import LossReductions
+from accelify.analysis.losses.sum_calls import sums_samples
 from accelify.analysis.losses.sum_ratios import SumRatios
 from accelify.analysis.metrics.figures import Figures
 from accelify.analysis.scopes import Scope

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -31,6 +30,17 @@ from accelify.analysis.losses.reduction_kinds import (
     together,
 )
 from accelify.analysis.losses.running_sums import adds_samples
+from accelify.analysis.losses.sum_calls import (
+    BATCH_SIZE,
+    CLASSES,
+    CURVES,
+    PASSING,
+    averages_all,
+    divides_by,
+    keeps_samples,
+    stands_beside,
+    sums_samples,
+)
 from accelify.analysis.losses.zero_terms import is_nothing
 from accelify.analysis.metrics.counts import size_given
 from accelify.analysis.models.alternatives import classes_of, run_by
@@ -40,17 +50,10 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.branches import constants_of, constants_of_object, returned
 from accelify.analysis.statements.given_parts import parts_of
 from accelify.analysis.statements.reaching import made_of
-from accelify.analysis.syntax import Tree, dotted, is_constant, walk
+from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.analysis.values import Function, Imported, Thing
 
-_BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
-# Divided by so many, a sum over the batch stays one.
-_CLASSES = re.compile(r"(?:^|[._])(?:n|num)_?class(?:es)?$|(?:^|\.)classes$", re.I)
 _DEEPEST = 16
-_PASSING = frozenset(
-    "sum squeeze view float double to cuda clone clamp requires_grad_ item detach cpu numpy".split()
-)
-_CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
 _FARTHEST_FACTOR = 6
 
 
@@ -150,7 +153,7 @@ class LossReductions:
             # Of several, the last one before it, where that is sure to be made.
             before = [stmt for stmt in given if tree.is_after(node, stmt)]
             last = tree.last(before)
-            given = [last] if last is not None and _stands_beside(tree, last, node) else []
+            given = [last] if last is not None and stands_beside(tree, last, node) else []
         one = given[0] if len(given) == 1 else None
         plain = isinstance(one, ast.Assign) and dotted(one.targets[0]) == name
         return (
@@ -203,7 +206,7 @@ class LossReductions:
             for target in stmt.targets:
                 one: str | None = None
                 if isinstance(target, ast.Name) and target.id == name:
-                    divided = _divides(stmt.value, name)
+                    divided = divides_by(stmt.value, name)
                     if divided and isinstance(stmt.value, ast.BinOp):
                         self._here.divisors[stmt.value.right] = place.scope
                     one = "divided" if divided else self._of(stmt.value, place, depth)
@@ -324,7 +327,7 @@ class LossReductions:
 
     def _divided(self, reduction: str, divisor: ast.expr, place: _Place) -> str:
         """A sum over a count is an average: of the batch at hand, or of the configured batch."""
-        if reduction != SUM or isinstance(divisor, ast.Constant) or _CLASSES.search(dotted(divisor) or ""):
+        if reduction != SUM or isinstance(divisor, ast.Constant) or CLASSES.search(dotted(divisor) or ""):
             return reduction
         if self._is_own_batch_size(divisor, place):
             return MEAN
@@ -333,7 +336,7 @@ class LossReductions:
             for n in walk(divisor)
             if isinstance(n, (ast.Name, ast.Attribute))
         ]
-        return self._configured if any(_BATCH_SIZE.search(n) for n in names) else MEAN
+        return self._configured if any(BATCH_SIZE.search(n) for n in names) else MEAN
 
     def _is_own_batch_size(self, node: ast.expr, place: _Place) -> bool:
         """Whether a divisor is the size of the batch at hand (and not one written into the configuration)."""
@@ -342,7 +345,7 @@ class LossReductions:
                 return True
             if isinstance(inner, ast.Call) and dotted(inner.func) == "len":
                 return True
-            if isinstance(inner, ast.Name) and _BATCH_SIZE.search(inner.id):
+            if isinstance(inner, ast.Name) and BATCH_SIZE.search(inner.id):
                 trees = {place.module.tree, self.script.tree}
                 stmts = [tree.statement(write) for tree in trees for write in tree.writes(inner.id)]
                 made = [size_given(stmt, inner.id) for stmt in stmts if isinstance(stmt, ast.Assign)]
@@ -388,16 +391,16 @@ class LossReductions:
             if name == "mean":
                 self._here.averages[node] = place.scope
                 # Over the positions of each sample: how the samples are put together comes later.
-                return self._of(node.func.value, place, depth) if _keeps_samples(node) else MEAN
+                return self._of(node.func.value, place, depth) if keeps_samples(node) else MEAN
             summed = whole or sums_samples(node.args, node.keywords) or self._moved.sums(node, place.scope)
             if name == "sum" and summed:
                 averaged = self._is_averaged(node.func.value, place)
                 return UNCLEAR if averaged else self._summed(node.func.value, place)
-            if name in _PASSING:
+            if name in PASSING:
                 return self._of(node.func.value, place, depth)
             if name == "scale" and node.args:
                 return self._of(node.args[0], place, depth)
-            if name in _CURVES:
+            if name in CURVES:
                 # The root of a mean is none, but what it averages counts.
                 for inside in (node.func.value, *node.args):
                     self._of(inside, place, depth)
@@ -461,7 +464,7 @@ class LossReductions:
             body = owner.node.body if owner is not None else []
             assigned = [one for stmt in body for one in place.module.tree.assigned_in(stmt, name.id)]
             parts += [stmt.value for stmt in assigned if isinstance(stmt, ast.Assign)]
-        return any(isinstance(n, ast.Call) and _averages(n) for part in parts for n in walk(part))
+        return any(isinstance(n, ast.Call) and averages_all(n) for part in parts for n in walk(part))
 
     def _at_hand(self, call: ast.Call, place: _Place, criteria: list[Thing]) -> list[Thing]:
         """The criterion at a call, of several that cells of a notebook make one after the other under one name."""
@@ -518,43 +521,3 @@ class LossReductions:
                     constants |= constants_of_object(cls, value.site)
                 found.append((function, list(returned(function.scope.node.body, constants))))
         return found
-
-
-def _stands_beside(tree: Tree, stmt: ast.stmt, node: ast.AST) -> bool:
-    """Whether a statement stands in a block around a node, so that it runs whenever the node is come to."""
-    block = tree.block_of(stmt)[2]
-    return any(ancestor in block for ancestor in tree.ancestors(node))
-
-
-def _keeps_samples(call: ast.Call) -> bool:
-    """`x.mean(dim=1)`: over another dimension than the first."""
-    dims = [*call.args, *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
-    one = dims[0].value if len(dims) == 1 and isinstance(dims[0], ast.Constant) else None
-    return isinstance(one, int) and one >= 1
-
-
-def sums_samples(given: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bool:
-    """Whether a sum goes over the first dimension, which is that of the samples: `sum(0)`, `sum(dim=(0, 2))`."""
-    dims = [*given, *[kw.value for kw in keywords if kw.arg in ("dim", "axis")]]
-    if len(dims) == 1 and isinstance(dims[0], (ast.Tuple, ast.List)):
-        return any(is_constant(dim, 0) for dim in dims[0].elts)
-    return len(dims) == 1 and is_constant(dims[0], 0)
-
-
-def _averages(call: ast.Call) -> bool:
-    """`x.mean(0)`, `torch.mean(x, dim=0)`: over the samples, which are the first dimension."""
-    name = str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
-    if name != "mean":
-        return False
-    dims = [*call.args[-1:], *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
-    return any(isinstance(one, ast.Constant) and one.value == 0 for one in dims)
-
-
-def _divides(value: ast.expr, name: str) -> bool:
-    """`loss = loss / n` for an n that is no literal."""
-    return (
-        isinstance(value, ast.BinOp)
-        and isinstance(value.op, ast.Div)
-        and dotted(value.left) == name
-        and not isinstance(value.right, ast.Constant)
-    )
