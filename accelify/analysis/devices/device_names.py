@@ -105,3 +105,26 @@ def has_else(node: ast.If) -> bool:
     if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
         return has_else(node.orelse[0])
     return True
+
+
+def chain(node: ast.IfExp) -> list[ast.expr]:
+    if names_cpu(node.body):
+        return [ast.UnaryOp(ast.Not(), node.test)]
+    tests = [node.test]
+    if isinstance(node.orelse, ast.IfExp):
+        tests += chain(node.orelse)
+    elif (
+        isinstance(node.orelse, ast.Call) and node.orelse.args and isinstance(node.orelse.args[0], ast.IfExp)
+    ):
+        tests += chain(node.orelse.args[0])
+    return tests
+
+
+def if_chain(node: ast.If) -> list[ast.expr]:
+    values = [s.value for s in node.body if isinstance(s, ast.Assign)]
+    if any(names_cpu(w) for w in values):
+        return [ast.UnaryOp(ast.Not(), node.test)]
+    tests = [node.test]
+    if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If) and not only_cpu(node.orelse):
+        tests += if_chain(node.orelse[0])
+    return tests

@@ -27,8 +27,13 @@ from accelify.analysis.devices.tensor_makers import (
     NUMBERS,
     OF_ARRAYS,
     Place,
+    comprehension_of,
+    given_back,
     is_display,
+    is_list_of_numbers,
     is_text,
+    moves_to_a_device,
+    returned_by,
     together,
     union,
 )
@@ -97,7 +102,7 @@ class Locations:
         # Of `prepared`, the models that have to be moved to go with it, each with the call that makes it.
         self.following: dict[Thing, ast.Call] = {}
         self.placed = placed
-        self.moves = placed or any(self._moves(call) for call in script.calls())
+        self.moves = placed or any(moves_to_a_device(self.script, call) for call in script.calls())
         self._defaults = bool(script.calls_to(_SETTING_DEFAULTS))
         self._loops = {id(loop): loaders for loop, loaders in script.loader_loops}
         self._on_host: dict[Thing, bool] = {}
@@ -148,13 +153,6 @@ class Locations:
         """The qualified name of a library's function; of `Tensor = torch.cuda.FloatTensor if cuda else ...` none."""
         names = {w.name for w in self.script.values(func) if isinstance(w, Imported)}
         return ".several" if len(names) > 1 else self.script.qualname(func)
-
-    def _moves(self, call: ast.Call) -> bool:
-        if not isinstance(call.func, ast.Attribute):
-            return False
-        if call.func.attr == "cuda":
-            return True
-        return call.func.attr == "to" and bool(call.args) and self.script.is_a(call.args[0], v.DEVICE)
 
     # -- expressions
 
@@ -228,33 +226,12 @@ class Locations:
             return together([self.of(a) for a in given])
         callees = self.script.callees(node)
         if callees:
-            return union(self.of(value) for value in [*self._returned(node), *self._given_back(node)])
+            return union(
+                self.of(value) for value in [*returned_by(self.script, node), *given_back(self.script, node)]
+            )
         if isinstance(node.func, ast.Attribute):
             return self._method(node, node.func)
         return NOWHERE
-
-    def _returned(self, node: ast.Call) -> list[ast.expr]:
-        """What the functions of these modules that a call can run give back."""
-        return [
-            n.value
-            for scope in self.script.callees(node)
-            if self.tree.parent(scope.node) is not None
-            for n in scope.of_type(ast.Return)
-            if n.value is not None
-        ]
-
-    def _given_back(self, node: ast.Call) -> list[ast.expr]:
-        """The arguments that functions of modules which stay as they are give back, by the names they have there."""
-        found = []
-        for scope in self.script.callees(node):
-            names = scope.positional() if self.tree.parent(scope.node) is None else []
-            values = [n.value for n in scope.of_type(ast.Return)]
-            given = {value.id if isinstance(value, ast.Name) else "" for value in values}
-            bound = {n.id for n in scope.of_type(ast.Name) if isinstance(n.ctx, ast.Store)}
-            for name in sorted(given) if given <= set(names) - bound else ():
-                place = names.index(name) - (scope.self_name() is not None)
-                found.append(call_argument(node, place, name) if place >= 0 else None)
-        return [argument for argument in found if argument is not None]
 
     def _forwards(self, node: ast.Call) -> set[object]:
         return {s for s in self.script.callees(node) if getattr(s.node, "name", "") == "forward"}
@@ -342,23 +319,13 @@ class Locations:
         made = node.args[0]
         if self.of(made) & {HOST, DEVICE}:
             return True  # of a tensor it makes another one beside it
-        if isinstance(made, ast.Name) and self._is_list(made):
+        if isinstance(made, ast.Name) and is_list_of_numbers(self.script, made):
             return False
         while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute):
             if made.func.attr in OF_ARRAYS or self.of(made) == {ARRAY}:
                 return False
             made = made.func.value
         return True
-
-    def _is_list(self, name: ast.Name) -> bool:
-        """Whether a variable of a function only ever is a list that the function makes itself."""
-        owner = self.script.scope_of(name).resolve(name.id)
-        if owner is None or owner.takes(name.id):
-            return False
-        stored = [n for n in owner.of_type(ast.Name) if n.id == name.id]
-        made = [s for s in self.tree.assigns(name.id) if self.script.scope_of(s).resolve(name.id) is owner]
-        written = [n for n in stored if isinstance(n.ctx, ast.Store)]
-        return len(written) == len(made) > 0 and all(is_display(s.value) for s in made)
 
     # -- batches
 
@@ -405,7 +372,7 @@ class Locations:
         owner = scope.resolve(node.id)
         if owner is None or (owner, node.id) in self._moved_in_place:
             return NOWHERE
-        target = self._comprehension(node)
+        target = comprehension_of(self.script, node)
         if target is not None:
             return self._element(target.target, target.iter, node.id)
         if owner is not scope:
@@ -432,18 +399,6 @@ class Locations:
             and stmt.value.func.attr in ("to", "cuda")
             and isinstance(stmt.value.func.value, ast.Name)
         }
-
-    def _comprehension(self, node: ast.Name) -> ast.comprehension | None:
-        child: ast.AST = node
-        for ancestor in self.tree.ancestors(node):
-            if isinstance(ancestor, ast.stmt):
-                return None
-            if isinstance(ancestor, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
-                for generator in ancestor.generators:
-                    if node.id in target_names(generator.target) and child is not generator:
-                        return generator
-            child = ancestor
-        return None
 
     def _parameter(self, name: str, scope: Scope) -> Place:
         return union(self.of(given) for given in self.given(name, scope))
@@ -494,7 +449,7 @@ class Locations:
             drawn = self._of_next(value, index)
             if drawn is not None:
                 return drawn
-            returned = self._returned(value) if isinstance(value, ast.Call) else []
+            returned = returned_by(self.script, value) if isinstance(value, ast.Call) else []
             if returned and not starred and not self.script.models_of(value.func):  # type: ignore[attr-defined]
                 return union(
                     self.of(r.elts[index]) if isinstance(r, ast.Tuple) and index < len(r.elts) else self.of(r)

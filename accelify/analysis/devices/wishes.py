@@ -11,12 +11,13 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.asked_helpers import as_given, choice_of
 from accelify.analysis.devices.device_names import (
     DeviceAssignment,
+    chain,
     compares_to,
     has_else,
+    if_chain,
     is_field,
     is_option_for_gpu,
     names_cpu,
-    only_cpu,
     option_name,
 )
 from accelify.analysis.devices.fallbacks import named_before
@@ -205,7 +206,7 @@ class Devices:
                 continue
             if parent is self.script.main_guard:
                 continue
-            cpu, names = self._cpu(self._if_chain(parent), stmt)
+            cpu, names = self._cpu(if_chain(parent), stmt)
             return assignment._replace(cpu=cpu, names=names)
         return assignment
 
@@ -242,19 +243,19 @@ class Devices:
             value = value.args[0]
         if isinstance(value, ast.IfExp):
             named = self._named_device(value)
-            tests = self._chain(value)
+            tests = chain(value)
             if named is None and all(self.wish(test) is None for test in tests):
                 named = self._named_option(value)
             return named if named is not None else tests
         parent = self.tree.parent(stmt)
         if isinstance(parent, ast.If) and parent is not self.script.main_guard and self._chooses(parent):
-            return self._if_chain(whole or parent)
+            return if_chain(whole or parent)
         if isinstance(value, ast.Constant) and value.value == "cpu":
             return ast.Constant(True)
         if isinstance(value, ast.Subscript) and k.DEVICE_NAME.search(option_name(value) or ""):
             return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
         if isinstance(value, ast.Call) and (asked := choice_of(self.script, value)) is not None:
-            given = [as_given(self.script, test, asked[0], value) for test in self._chain(asked[1])]
+            given = [as_given(self.script, test, asked[0], value) for test in chain(asked[1])]
             known = [test for test in given if test is not None]
             return list[ast.expr](known) if len(known) == len(given) else None
         if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):
@@ -309,29 +310,6 @@ class Devices:
                 if k.DEVICE_NAME.search((dotted(branch) or "").rsplit(".", 1)[-1]):
                     return ast.Compare(branch, [ast.Eq()], [ast.Constant("cpu")])
         return None
-
-    def _chain(self, node: ast.IfExp) -> list[ast.expr]:
-        if names_cpu(node.body):
-            return [ast.UnaryOp(ast.Not(), node.test)]
-        tests = [node.test]
-        if isinstance(node.orelse, ast.IfExp):
-            tests += self._chain(node.orelse)
-        elif (
-            isinstance(node.orelse, ast.Call)
-            and node.orelse.args
-            and isinstance(node.orelse.args[0], ast.IfExp)
-        ):
-            tests += self._chain(node.orelse.args[0])
-        return tests
-
-    def _if_chain(self, node: ast.If) -> list[ast.expr]:
-        values = [s.value for s in node.body if isinstance(s, ast.Assign)]
-        if any(names_cpu(w) for w in values):
-            return [ast.UnaryOp(ast.Not(), node.test)]
-        tests = [node.test]
-        if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If) and not only_cpu(node.orelse):
-            tests += self._if_chain(node.orelse[0])
-        return tests
 
     def _cpu(
         self, test: list[ast.expr] | ast.expr | None, stmt: ast.stmt
