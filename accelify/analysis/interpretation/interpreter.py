@@ -75,16 +75,13 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         self._memo: dict[ast.Call, tuple[Values, Reads]] = {}
         self.reads: ReadsOfNodes = ReadsOfNodes()
         self.kept: dict[ast.AST | None, Values] | None = None
-        self._module_of: dict[Scope, Module] = {}
         self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
         self._own_names: dict[ast.Name, str] = {}
         self._star_libraries: dict[Module, list[str]] = {}
         self._work: list[tuple[Module, Scope, list[ast.AST]]] = []
         modules = list(dict.fromkeys(program.modules.values()))
-        for module in modules:
-            for scope in module.scopes.all():
-                self._module_of[scope] = module
+        self._module_of = {scope: module for module in modules for scope in module.scopes.all()}
         for module in modules:
             self._prepare(module)
         # Imports and classes first: a class whose bases are not known yet would leave stray values behind.
