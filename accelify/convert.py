@@ -76,7 +76,7 @@ def convert_source(
         source: the script.
         options: what the user chose.
         imports: where to look whether a script without a training loop starts one of its project; None: nowhere.
-        models: takes the script's model, for who goes on to ask it.
+        models: takes the script's model, for who goes on to ask it and releases it then.
 
     Raises:
         SourceError: when it is not Python.
@@ -96,8 +96,9 @@ def convert_source(
         tree = Tree(source.text, name, source.tree)
     except RecursionError:
         return left_alone(source, FAILED, "it nests too deeply to be read")
+    done: list[ScriptModel] = []
     try:
-        return _convert(source, tree, name, options, models if models is not None else [], imports)
+        return _convert(source, tree, name, options, models if models is not None else done, imports)
     except Exception as error:  # one odd script must not keep the others from being converted
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
@@ -109,6 +110,9 @@ def convert_source(
         )
         reason = f"accelify itself failed on it ({type(error).__name__}: {error}{place}); please report this script"
         return left_alone(source, FAILED, reason)
+    finally:
+        for model in done:
+            model.release()
 
 
 def _convert(

@@ -70,6 +70,7 @@ class Tree(Ordered):
         self._assigned_in: dict[ast.stmt, dict[str, list[ast.stmt]]] = {}
         self._statements: dict[Node, ast.stmt] = {}
         self._named: dict[str, list[Any]] | None = None
+        self._mentions: dict[str | bytes | re.Pattern[bytes], bool] = {}
 
     def _index(self, root: Node) -> None:
         self._assigns = self._writes = self._named = None
@@ -162,9 +163,12 @@ class Tree(Ordered):
 
     def mentions(self, word: str | bytes | re.Pattern[bytes]) -> bool:
         """Whether a word occurs in the text at all: a quick no before a question that takes longer."""
-        if isinstance(word, re.Pattern):
-            return word.search(self.data) is not None
-        return (word.encode("utf-8") if isinstance(word, str) else word) in self.data
+        found = self._mentions.get(word)
+        if found is None:
+            text = word.encode("utf-8") if isinstance(word, str) else word
+            found = text.search(self.data) is not None if isinstance(text, re.Pattern) else text in self.data
+            self._mentions[word] = found
+        return found
 
     def parent(self, node: Node) -> Node | None:
         """The node that holds this one; None for the module."""
@@ -218,13 +222,6 @@ class Tree(Ordered):
             node = self._with_place(node)
         offset: int = self.line_starts[node.end_lineno - 1] + node.end_col_offset
         return offset
-
-    def receiver_end(self, func: ast.Attribute) -> int:
-        """Byte offset after what an attribute is read of, the parentheses around it too: `(a)` of `(a).x`."""
-        begin = self.end(func.value)
-        between = self.data[begin : self.end(func) - len(func.attr.encode("utf-8"))]
-        code = re.sub(rb"#[^\n]*", lambda comment: b" " * len(comment[0]), between)
-        return begin + code.rfind(b")") + 1
 
     def segment(self, node: Any) -> str:
         """The source of a node."""
@@ -320,18 +317,15 @@ class Tree(Ordered):
 
     def has_multiline_string(self, stmt: Node) -> bool:
         """Whether a string literal inside spans lines, so that indenting the lines would change it."""
-        return next(self.multiline_strings(stmt), None) is not None
-
-    def multiline_strings(self, stmt: Node) -> Iterator[tuple[int, int]]:
-        """Where the string literals inside begin and end that span lines, which then are not for indenting."""
         for node in walk(stmt):
-            if isinstance(node, (ast.Constant, ast.JoinedStr)):
-                if isinstance(node, ast.Constant) and not isinstance(node.value, (str, bytes)):
-                    continue
+            if isinstance(node, ast.JoinedStr) or (
+                isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
+            ):
                 if node.end_lineno is not None and node.end_lineno > node.lineno:
                     segment = self.segment(node)
                     if '"""' in segment or "'''" in segment or "\\\n" in segment or "\\\r" in segment:
-                        yield self.start(node), self.end(node)
+                        return True
+        return False
 
 
 def dotted(node: Node | None) -> str | None:
@@ -403,12 +397,13 @@ def calls_in(node: Node) -> Sequence[ast.Call]:
     return found
 
 
-def stored_in(node: Node) -> frozenset[str]:
-    """Every plain name that is bound or deleted inside a node. Kept on it as well."""
-    found: frozenset[str] | None = getattr(node, "_stored", None)
+def stores_in(node: Node) -> dict[str, list[ast.Name]]:
+    """Where the plain names are bound or deleted inside a node. Kept on it as well."""
+    found: dict[str, list[ast.Name]] | None = getattr(node, "_stores", None)
     if found is None:
-        names = [n.id for n in walk(node) if type(n) is ast.Name and type(n.ctx) is not ast.Load]
-        found = node._stored = frozenset(names)  # type: ignore[attr-defined]
+        found = node._stores = {}  # type: ignore[attr-defined]
+        for name in [n for n in walk(node) if type(n) is ast.Name and type(n.ctx) is not ast.Load]:
+            found.setdefault(name.id, []).append(name)
     return found
 
 

@@ -15,7 +15,7 @@ from accelify.analysis.models.batch_fits import BatchFits
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_argument, dotted
-from accelify.analysis.values import Class, Mapping, Sequence, Thing, Values
+from accelify.analysis.values import Class, Mapping, Sequence, Thing, Value, Values
 
 if TYPE_CHECKING:
     from accelify.analysis.script import Backward, ScriptModel
@@ -221,16 +221,14 @@ class TrainedModels:
         return found
 
     @cached_property
-    def _models(self) -> list[Thing]:
+    def _models(self) -> _Keepers:
         """Every model of the program."""
-        things = self.interpreter.things.values()
-        return [t for t in things if isinstance(t, Thing) and t.kind == v.MODEL]
+        return _Keepers(self.interpreter.things.values(), v.MODEL)
 
     @cached_property
-    def _losses(self) -> list[Thing]:
+    def _losses(self) -> _Keepers:
         """Every criterion of the program."""
-        things = self.interpreter.things.values()
-        return [t for t in things if isinstance(t, Thing) and t.kind == v.CRITERION]
+        return _Keepers(self.interpreter.things.values(), v.CRITERION)
 
     def owners_of(self, model: Thing) -> Set[Thing]:
         """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
@@ -246,14 +244,12 @@ class TrainedModels:
     def _owners_of(self, model: Thing) -> Set[Thing]:
         if isinstance(model.site, ast.ClassDef):
             # `self` of a model that makes its own optimizer: every instance of the class.
-            instances = {
-                t for t in self._models if t.cls is model.cls and not isinstance(t.site, ast.ClassDef)
-            }
+            instances = self._models.of_class.get(model.cls, ())
             return {owner for instance in instances for owner in self.owners_of(instance)}
         if chosen := self._chosen_from(model):
             return chosen
         losses = self._losses_around(model)
-        outer = {t for part in (model, *losses) for t in _keepers_of(part, self._models)}
+        outer = {t for part in (model, *losses) for t in self._models.of(part)}
         outer |= {t for t in model.link("whole") if t.kind == v.MODEL}
         # Objects of a class share its attributes here: those that other files make are none of this script's, and a
         # copy trains parts of its own.
@@ -284,9 +280,9 @@ class TrainedModels:
 
     def _losses_around(self, model: Thing) -> list[Thing]:
         """The losses that a module is a part of, where models keep all of them: `net.adversarial_loss.critic`."""
-        found = list(_keepers_of(model, self._losses))
+        found = list(self._losses.of(model))
         for loss in found:  # which grows
-            found += _keepers_of(loss, self._losses) - set(found)
+            found += self._losses.of(loss) - set(found)
         within = {loss.cls for loss in found}
         if None in within or any(h.cls not in within for o in found for h in self.holders_outside_modules(o)):
             return []
@@ -346,16 +342,29 @@ class TrainedModels:
         ]
 
 
-def _keepers_of(part: Thing, candidates: list[Thing]) -> set[Thing]:
-    """Those that keep a module in an attribute."""
-    found: set[Thing] = set()
-    for thing in candidates:
-        if thing is part or isinstance(thing.site, ast.ClassDef):
-            continue
-        held = thing.cls.attributes if thing.cls is not None else thing.attributes
-        if any(part in values for values in held.values()):
-            found.add(thing)
-    return found
+class _Keepers:
+    """Models, or criteria, by their class and by what they keep in an attribute.
+
+    Args:
+        values: all of a program.
+        kind: which of them are meant.
+    """
+
+    def __init__(self, values: Iterable[Value], kind: str) -> None:
+        # Those of a class share its attributes.
+        self.of_class: dict[Class | Thing | None, list[Thing]] = {}
+        self._by_part: dict[Value, list[list[Thing]]] = {}
+        for thing in values:
+            if isinstance(thing, Thing) and thing.kind == kind and not isinstance(thing.site, ast.ClassDef):
+                self.of_class.setdefault(thing.cls or thing, []).append(thing)
+        for owner, things in self.of_class.items():
+            assert owner is not None
+            for part in {part for values in owner.attributes.values() for part in values}:
+                self._by_part.setdefault(part, []).append(things)
+
+    def of(self, part: Thing) -> set[Thing]:
+        """Those that keep a module in an attribute."""
+        return {thing for things in self._by_part.get(part, ()) for thing in things if thing is not part}
 
 
 def _is_tensor(thing: Thing) -> bool:

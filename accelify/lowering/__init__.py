@@ -20,7 +20,7 @@ def lower(script: ScriptModel, *, replace_ddp: bool = False) -> Plain | None:
         script: the script as it stands.
         replace_ddp: also take out DistributedDataParallel and what is around it; otherwise only apex's amp.
 
-    What is not understood stands in the result's `problems`; its text is then the script's own.
+    What is not understood stands in the result's `problems`; it has no text then.
     """
     work = Work(script)
     try:

@@ -11,7 +11,7 @@ import ast
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.lowered import PLACEHOLDER, MainTest
-from accelify.analysis.syntax import call_argument, dotted, is_constant, names_in, walk
+from accelify.analysis.syntax import call_argument, dotted, is_constant, walk
 from accelify.lowering.ranks import (
     ATTRIBUTES,
     CALLS,
@@ -28,6 +28,7 @@ from accelify.lowering.ranks import (
 )
 from accelify.lowering.samplers import Samplers
 from accelify.lowering.work import Work
+from accelify.lowering.wrappers import Wrappers
 from accelify.transforms.replace_ddp import REPLACE as RULE
 from accelify.writer import edits as verbs
 
@@ -42,16 +43,6 @@ _COLLECTIVES = frozenset(
 _MOVES_DATA = _COLLECTIVES | frozenset(
     "broadcast broadcast_object_list scatter scatter_object_list send recv isend irecv all_to_all "
     "all_to_all_single monitored_barrier new_group".split()
-)
-# Options of DistributedDataParallel: those that the Accelerator's wrapper keeps, and those that it settles itself.
-_KEPT = frozenset(
-    "dim broadcast_buffers bucket_cap_mb find_unused_parameters check_reduction gradient_as_bucket_view "
-    "static_graph".split()
-)
-_SETTLED = frozenset(
-    "module device_ids output_device device_mesh delay_allreduce message_size allreduce_always_fp32 "
-    "gradient_average gradient_predivide_factor retain_allreduce_buffers num_allreduce_streams shared_param "
-    "init_sync".split()
 )
 
 
@@ -81,14 +72,15 @@ class _Lowering:
     def run(self) -> None:
         work = self.work
         work.known.distributed = True
+        wrappers = Wrappers(work, RULE)
         self._elsewhere()
         calls = self.tree.in_order(self.script.calls())
         for call in calls:
             name = self.script.qualname(call.func) or ""
             if name in k.DDP_WRAPPERS:
-                self._wrapper(call)
+                wrappers.lower(call)
             elif name in k.PARALLEL_WRAPPERS:
-                self._data_parallel(call)
+                wrappers.lower_data_parallel(call)
             elif name in _GOES:
                 self._goes(call, "the Accelerator makes the process group and leaves it")
                 self._counted_processes(call)
@@ -109,7 +101,7 @@ class _Lowering:
                     work.replace(call, f"{PLACEHOLDER}.no_sync({self.tree.segment(call.func.value)})")
             else:
                 self._device(call)
-        self._unread_wrappers()
+        wrappers.find_unread()
         self._environment()
         Samplers(work, RULE).lower()
         self._sources()
@@ -139,81 +131,6 @@ class _Lowering:
                             f"`{home.name}` (it calls {word.rstrip('(')}); move that into this file",
                         )
                         return
-
-    # -- wrappers
-
-    def _wrapper(self, call: ast.Call) -> None:
-        work = self.work
-        inner = call_argument(call, 0, "module")
-        if inner is None:
-            work.problem(call, f"line {call.lineno} wraps no model that can be seen")
-            return
-        for keyword in call.keywords:
-            name = keyword.arg or "**"
-            if name in _KEPT:
-                self._option(name, keyword.value)
-            elif name not in _SETTLED:
-                work.problem(
-                    keyword,
-                    f"line {call.lineno} gives DistributedDataParallel `{name}`, which is not understood",
-                )
-        self._unwrapped(call, inner)
-        work.found(RULE, call, "prepare wraps the model for several processes")
-
-    def _data_parallel(self, call: ast.Call) -> None:
-        inner = call_argument(call, 0, "module")
-        stmt = self.tree.parent(call)
-        # What stands beside DistributedDataParallel for the other case; the rest is the ordinary conversion's.
-        if (
-            inner is not None
-            and isinstance(stmt, ast.Assign)
-            and dotted(stmt.targets[0]) == dotted(inner) is not None
-        ):
-            self.work.delete(stmt)
-
-    def _unwrapped(self, call: ast.Call, inner: ast.expr) -> None:
-        stmt = self.tree.parent(call)
-        if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1:
-            if dotted(stmt.targets[0]) == dotted(inner) is not None:
-                self.work.delete(stmt)
-                return
-            name = (dotted(stmt.targets[0]) or "").rsplit(".", 1)[-1]
-            self.work.known.wrapped |= {name}
-        self.work.keep_argument(call, inner)
-
-    def _option(self, name: str, value: ast.expr) -> None:
-        known = self.work.known
-        if is_constant(value, False) and name == "find_unused_parameters":
-            return
-        text = f"{name}={self.tree.segment(value)}"
-        old = known.arguments.get("kwargs_handlers", "")
-        inner = old.removeprefix("[DistributedDataParallelKwargs(").removesuffix(")]")
-        options = [o for o in inner.split(", ") if o]
-        if any(o.split("=")[0] == name and o != text for o in options):
-            self.work.problem(
-                value, f"line {value.lineno} gives DistributedDataParallel another `{name}` than before"
-            )
-            return
-        if text not in options:
-            options.append(text)
-        known.arguments["kwargs_handlers"] = f"[DistributedDataParallelKwargs({', '.join(options)})]"
-        known.names |= frozenset(names_in(value))
-
-    def _unread_wrappers(self) -> None:
-        """`class Wrapped(DDP)` and the class handed on as a value are not understood."""
-        for node in [*self.tree.nodes(ast.Name), *self.tree.nodes(ast.Attribute)]:
-            if isinstance(node, ast.Attribute) and node.attr == "require_backward_grad_sync":
-                self.work.problem(node, f"line {node.lineno} switches the reduction of gradients by hand")
-            if not isinstance(node.ctx, ast.Load):
-                continue
-            names = {w.name for w in self.script.values(node) if isinstance(w, v.Imported)}
-            parent = self.tree.parent(node)
-            if names & k.DDP_WRAPPERS and not (isinstance(parent, ast.Call) and parent.func is node):
-                outer = parent if not isinstance(parent, ast.Tuple) else self.tree.parent(parent)
-                if not (isinstance(outer, ast.Call) and dotted(outer.func) == "isinstance"):
-                    self.work.problem(
-                        node, f"line {node.lineno} uses DistributedDataParallel other than by calling it"
-                    )
 
     # -- processes
 
@@ -339,8 +256,7 @@ class _Lowering:
                 return any(
                     isinstance(s, ast.If)
                     and isinstance(s.body[-1], ast.Return)
-                    and s.end_lineno is not None
-                    and s.end_lineno < node.lineno  # type: ignore[attr-defined]
+                    and self.tree.is_after(node, s)
                     and self._asks(s.test, by_size)
                     for s in ancestor.body
                 )

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from accelify.analysis.lowered import PLACEHOLDER, Lowered, MainTest
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Tree, walk
+from accelify.analysis.syntax import walk
 from accelify.findings import Finding
 from accelify.transforms.base import Rule
 from accelify.writer import edits as verbs
@@ -27,47 +26,33 @@ _OURS = ("apex", "torch.distributed", "torch.nn.parallel.Distributed", "torch.ut
 class Plain:
     """A script's plain form.
 
-    `problems` are sentences with their places; where there is one the text is the script's own. `findings` say what
-    was taken out, with places in the script as it was.
+    `problems` are sentences with their places; where there is one nothing is moved. `findings` say what was taken out,
+    with places in the script as it was.
     """
 
-    text: str
     known: Lowered
     findings: list[Finding] = field(default_factory=list)
     problems: list[tuple[ast.AST, str]] = field(default_factory=list)
-    tree: Tree | None = None
     moved: Moved | None = None
 
-    @cached_property
-    def _laid_out(self) -> Tree:
-        """The plain form's lines, without parsing it."""
-        assert self.tree is not None
-        plain = Tree.__new__(Tree)
-        plain.module = self.tree.module
-        plain._lay_out("", self.text.encode("utf-8"))
-        return plain
+    @property
+    def text(self) -> str:
+        """The plain form."""
+        assert self.moved is not None
+        return self.moved.text
 
     def line_of(self, line: int) -> int:
         """The line of the script as it was for a line of its plain form."""
-        assert self.tree is not None
-        return self.tree.position(self._back(self._laid_out, line, 1))[0]
+        assert self.moved is not None
+        return self.moved.origin(line, 1)[0]
 
     def original(self, finding: Finding) -> Finding:
         """A finding in the plain form, at its place in the script as it was."""
-        assert self.tree is not None
-        plain = self._laid_out
-        start = self._back(plain, finding.line, finding.column)
-        end = self._back(plain, finding.end_line or finding.line, finding.end_column or finding.column)
-        line, column = self.tree.position(start)
-        end_line, end_column = self.tree.position(max(start, end))
-        return replace(finding, line=line, column=column, end_line=end_line, end_column=end_column)
-
-    def _back(self, plain: Tree, line: int, column: int) -> int:
         assert self.moved is not None
-        line = min(line, len(plain.line_starts))
-        start = plain.line_starts[line - 1]
-        lead = plain.data[start : plain.line_end(start)].decode("utf-8")[: column - 1]
-        return self.moved.back(start + len(lead.encode("utf-8")))
+        start = self.moved.origin(finding.line, finding.column)
+        end = self.moved.origin(finding.end_line or finding.line, finding.end_column or finding.column)
+        end_line, end_column = max(start, end)
+        return replace(finding, line=start[0], column=start[1], end_line=end_line, end_column=end_column)
 
 
 class Work:
@@ -266,7 +251,7 @@ class Work:
     def finish(self) -> Plain:
         """Close up and put everything together."""
         if self.problems:
-            return Plain(self.tree.text, self.known, problems=self.problems)
+            return Plain(self.known, problems=self.problems)
         self.close_up()
         outer = [s for s in self.deleted if not any(a in self.deleted for a in self.tree.ancestors(s))]
         edits = self._open_elses()
@@ -286,10 +271,7 @@ class Work:
         try:
             written = Written(self.tree, edits)
         except verbs.EditError as error:
-            return Plain(self.tree.text, self.known, problems=[(self.tree.module.body[0], str(error))])
-        text = written.data.decode("utf-8")
-        if self.tree.text.rstrip() + self.tree.newline == self.tree.text:
-            text = text.rstrip() + self.tree.newline
+            return Plain(self.known, problems=[(self.tree.module.body[0], str(error))])
         moved = Moved(written)
         mains = []
         for node, test in self.mains:
@@ -297,7 +279,7 @@ class Work:
             mains.append(test._replace(start=start, end=end))
         sharded = frozenset(moved.place(call)[0] for call in self.sharded)
         known = replace(self.known, sharded=sharded, mains=mains)
-        plain = Plain(text, known, self.findings, [], self.tree, moved)
+        plain = Plain(known, self.findings, [], moved)
         known.line_of = plain.line_of
         return plain
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis.devices.following import Locations
 from accelify.analysis.files.effects import CLOCKS, RANDOM
-from accelify.analysis.metrics.evaluation import EvaluationLoop
+from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.metrics.figures import BatchLoop, Figures, draws, plain
 from accelify.analysis.planning.plan import Plan
 from accelify.analysis.scopes import Scope

@@ -13,7 +13,7 @@ from accelify.analysis.devices.following import Locations, before_and_after
 from accelify.analysis.files.effect_sites import goes_over_files
 from accelify.analysis.files.effects import SideEffects
 from accelify.analysis.metrics.collected import filling_loops
-from accelify.analysis.metrics.evaluation import EvaluationLoop
+from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.metrics.figures import BatchLoop, Figures, Place
 from accelify.analysis.metrics.own_share import OwnShare
 from accelify.analysis.planning.anchors import NAME, node_of

@@ -33,12 +33,11 @@ from accelify.analysis.files.folders import folder_made, makes_folder
 from accelify.analysis.files.free_names import gives_free_name
 from accelify.analysis.files.numbered_folders import gives_numbered
 from accelify.analysis.files.writer_folders import opens_log
-from accelify.analysis.modules.module_variables import is_read_behind_only
 from accelify.analysis.planning.anchors import node_of
 from accelify.analysis.program import Module, absolute_name
-from accelify.analysis.scopes import Scope, handed_to, in_order
-from accelify.analysis.statements.handed_options import holders, is_read_between, reads
+from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import calls_in, dotted, walk
+from accelify.transforms.agreed_names import agreed_for_module, agreed_inside, agreed_later, agreement_import
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.transforms.clock_paths import (
     Naming,
@@ -47,11 +46,10 @@ from accelify.transforms.clock_paths import (
     is_path_of,
     names_path,
     naming_target,
-    option_of_default,
     within_statement,
 )
 from accelify.writer import edits as verbs
-from accelify.writer.edits import Edit, InsertBefore
+from accelify.writer.edits import Edit
 
 CLOCK = Rule(
     "ACC211",
@@ -152,8 +150,8 @@ def _agree(
         edits: list[Edit] = []
         if early and isinstance(stmt, Naming):
             target = naming_target(stmt)
-            edits = _agreed_later(context, stmt) or _agreed_inside(context, target)
-            edits = edits or _agreed_for_module(context, target)
+            edits = agreed_later(context, stmt) or agreed_inside(context, target)
+            edits = edits or agreed_for_module(context, target)
         where = "" if edits else f": behind the Accelerator, {ADVICE}"
         yield context.change(CLOCK, stmt, f"{message}{where}", edits)
         return
@@ -389,100 +387,6 @@ def _is_behind_anchor(context: Context, node: ast.AST) -> bool:
     return context.accelerator(node) is not None
 
 
-def agreement_import(context: Context, stmt: ast.stmt) -> Edit:
-    """The import of what makes the processes agree, for a statement's module."""
-    package = "accelerate.utils" if context.for_accelerate else "accelify.runtime"
-    return context.import_for(stmt, f"from {package} import broadcast_object_list")
-
-
-def _agreed_later(context: Context, stmt: Naming) -> list[Edit]:
-    """Edits that make the processes agree on a name once there is an Accelerator: it, or the option it is the default
-    of. None where it went elsewhere by then."""
-    tree, anchor = context.tree, context.plan.anchor
-    assert anchor is not None
-    place, name = anchor.before, dotted(naming_target(stmt))
-    if place is None or name is None or all(stmt is not s for s in anchor.block):
-        return []
-    between = [
-        node
-        for node in [*tree.nodes(ast.Name), *tree.nodes(ast.Attribute)]
-        if dotted(node) == name and isinstance(node.ctx, ast.Load)
-        if tree.is_after(node, stmt) and anchor.is_after(tree, node)
-    ]
-    options = {option_of_default(node, ancestor) for node in between for ancestor in tree.ancestors(node)} - {
-        None
-    }
-    if options:
-        parsed = [
-            s.targets[0].id
-            for s in anchor.block
-            if isinstance(s, ast.Assign)
-            and isinstance(s.targets[0], ast.Name)
-            and isinstance(s.value, ast.Call)
-            and getattr(s.value.func, "attr", "") == "parse_args"
-            and anchor.is_after(tree, s)
-        ]
-        if len(options) > 1 or len(between) > 1 or len(parsed) != 1:
-            return []
-        name = f"{parsed[0]}.{options.pop()}"
-    elif between:
-        return []
-    line = f"{name} = broadcast_object_list([{name}])[0]"
-    return [InsertBefore(place, (line,), order=-49), agreement_import(context, stmt)]
-
-
-def _agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
-    """Edits that make the processes agree on an attribute in the function, or constructor, that is handed its object
-    and makes the Accelerator. None where it is read by then, or may not be there."""
-    script, tree, anchor = context.script, context.tree, context.plan.anchor
-    place = anchor.before if anchor is not None else None
-    if anchor is None or place is None or not isinstance(target, ast.Attribute):
-        return []
-    home, base = script.scope_of(place), dotted(target.value)
-    calls = script.callers(home)
-    if home.kind != "function" or len(calls) != 1 or script.called_from_elsewhere(home):
-        return []
-    call = calls[0]
-    taken = [name for given, name in handed_to(call, home) if dotted(given) == base]
-    if (
-        len(taken) != 1
-        or script.scope_of(call) is not script.scope_of(target)
-        or not tree.is_after(call, target)
-        or not _is_there(context, target)
-        or not context.runs_everywhere(tree.statement(call))
-        or is_read_between(script, target, call)
-    ):
-        return []
-    name = taken[0]
-    for node in home.nodes:
-        before = isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and anchor.is_after(tree, node)
-        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
-            return []
-        if before and isinstance(node, ast.Attribute) and node.attr == target.attr:
-            return []
-        if (
-            before
-            and isinstance(node, ast.Call)
-            and any(next(reads(one, target.attr), None) for one in holders(script, node, name))
-        ):
-            return []
-    line = f"{name}.{target.attr} = broadcast_object_list([{name}.{target.attr}])[0]"
-    return [InsertBefore(place, (line,), order=-49), agreement_import(context, place)]
-
-
-def _agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
-    """Edits by which the function that makes the Accelerator sets a name of the module anew. None where it is read by
-    then."""
-    anchor = context.plan.anchor
-    place = anchor.before if anchor is not None else None
-    if anchor is None or place is None or not isinstance(target, ast.Name):
-        return []
-    if not is_read_behind_only(context.script, target, context.script.scope_of(place), anchor):
-        return []
-    lines = (f"global {target.id}", f"{target.id} = broadcast_object_list([{target.id}])[0]")
-    return [InsertBefore(place, lines, order=-49), agreement_import(context, place)]
-
-
 def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bool:
     """Whether a log file of that name is opened by every process, in a function that stays as it is, say."""
     script = context.script
@@ -503,26 +407,6 @@ def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bo
             if opens_log(call) or (logs and hands_path_on(context, texts, call, node)):
                 return True
     return False
-
-
-def _is_there(context: Context, target: ast.Attribute) -> bool:
-    """Whether an attribute is there whatever way the script went: set in any case, or an option of its own."""
-    stmt = context.tree.statement(target)
-    if not any(
-        isinstance(a, (ast.If, ast.For, ast.While, ast.Try)) and a is not context.script.main_guard
-        for a in context.tree.ancestors(stmt)
-    ):
-        return True
-    if isinstance(stmt, ast.AugAssign):
-        return True
-    flags = (
-        a.value.lstrip("-").replace("-", "_")
-        for call in context.tree.nodes(ast.Call)
-        if getattr(call.func, "attr", "") == "add_argument"
-        for a in [*call.args, *[kw.value for kw in call.keywords if kw.arg == "dest"]]
-        if isinstance(a, ast.Constant) and isinstance(a.value, str)
-    )
-    return target.attr in flags
 
 
 def _namings(context: Context) -> list[tuple[Naming, ast.expr]]:

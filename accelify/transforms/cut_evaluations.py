@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.metrics.counts import steps_of
-from accelify.analysis.metrics.evaluation import NO_MODEL, EvaluationLoop
+from accelify.analysis.metrics.evaluation_loop import NO_MODEL, EvaluationLoop
 from accelify.analysis.statements.enumerated import counter_of
 from accelify.analysis.syntax import calls_in, dotted, walk
 from accelify.findings import Severity

@@ -27,10 +27,10 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.devices.constants import DeviceConstant, constant_of
+from accelify.analysis.devices.device_names import names_cpu
 from accelify.analysis.devices.handed_numbers import handed_numbers
 from accelify.analysis.devices.on_import import placed_on_import, with_derived
 from accelify.analysis.devices.own_devices import own_devices
-from accelify.analysis.devices.wishes import names_cpu
 from accelify.analysis.program import Module
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import DEVICE, Class

@@ -21,21 +21,19 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.asked_helpers import choice_of
 from accelify.analysis.devices.bound_later import bound_later
 from accelify.analysis.devices.defaults import calls_without
-from accelify.analysis.devices.hidden import hidden_on_import, hides_all, hiding
-from accelify.analysis.devices.named import device_arguments, device_for
+from accelify.analysis.devices.device_names import DeviceAssignment, names_cpu
+from accelify.analysis.devices.named import device_for
 from accelify.analysis.devices.numbered import NumberedDevices
 from accelify.analysis.devices.parts_on_cpu import parts_on_cpu
 from accelify.analysis.devices.seen_options import place_of
-from accelify.analysis.devices.selected import SelectedDevices
 from accelify.analysis.devices.texts import is_numbered_gpu
-from accelify.analysis.devices.wishes import DeviceAssignment, names_cpu
 from accelify.analysis.planning.anchors import NAME
-from accelify.analysis.schedules.steps import sources
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.handed_options import holders, reads
-from accelify.analysis.syntax import Tree, dotted, is_constant, text_of
-from accelify.findings import Safety, Severity
+from accelify.analysis.syntax import Tree, dotted, text_of
+from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
+from accelify.transforms.selected_devices import selections
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Delete, Edit, InsertAfter, InsertBefore
 
@@ -44,9 +42,6 @@ CHOICE = Rule(
     "device-choice",
     "A device chosen by the script is the same one on every process.",
     Severity.ERROR,
-)
-SELECT = Rule(
-    "ACC113", "device-selection", "Every process would select the same GPU.", Severity.ERROR, Safety.REVIEW
 )
 
 
@@ -193,7 +188,7 @@ def written_out(context: Context) -> Iterator[Change]:
     """Yield the changes to devices that are named where they are used. Asked when the moves are known."""
     yield from _copies(context)
     yield from _constants(context)
-    yield from _selections(context)
+    yield from selections(context)
     yield from _of_objects(context)
     yield from _chosen_before(context)
     yield from _bound_anew(context)
@@ -426,133 +421,3 @@ def _is_foreign(context: Context, call: ast.Call) -> bool:
     """Whether a call runs a function of a library that is not torch's."""
     library = (context.script.qualname(call.func) or "torch").split(".")[0]
     return library not in k.TORCH_LIBRARIES
-
-
-def _selections(context: Context) -> Iterator[Change]:
-    tree, script = context.tree, context.script
-    for call in script.calls_to(["torch.cuda.set_device", "torch.cuda.device"]):
-        stmt, selects = tree.parent(call), script.qualname(call.func) == "torch.cuda.set_device"
-        if selects and isinstance(stmt, ast.Expr):
-            yield context.change(
-                SELECT,
-                call,
-                "the Accelerator selects the GPU of each process",
-                [Delete(stmt)],
-                core=True,
-            )
-        held = isinstance(stmt, ast.withitem) and not selects
-        if held and len(call.args) == 1 and _is_told(context, call.args[0]) and not context.is_claimed(call):
-            message = "every process would work on the same GPU in here; the Accelerator has selected its own"
-            edit = verbs.replace(call.args[0], "-1")
-            yield context.change(SELECT, call, message, [edit], core=True)
-    yield from _hidden_by_functions(context)
-    yield from _selected_by_functions(context)
-    for stmt, file in hidden_on_import(context.script):
-        message = (
-            f"{file} sets CUDA_VISIBLE_DEVICES when it is imported, so that all processes see only those GPUs"
-        )
-        mark = "all processes share the GPUs chosen in here; choose them when launching"
-        yield context.todo(SELECT, stmt, message, mark)
-    for loop in tree.nodes(ast.For):
-        if isinstance(loop.iter, (ast.List, ast.Tuple)) and _tries_out(context, loop, loop.iter):
-            yield context.todo(
-                SELECT,
-                loop,
-                "the loop tries out devices by name, the same ones in every process",
-                "every process tries these devices; let the launch choose, or keep this to one process",
-            )
-    for stmt in tree.nodes(ast.Assign):
-        for target in stmt.targets if not hides_all(stmt) else ():
-            if isinstance(target, ast.Subscript) and is_constant(target.slice, "CUDA_VISIBLE_DEVICES"):
-                message = (
-                    "CUDA_VISIBLE_DEVICES is set in the script, so that all processes see only those GPUs"
-                )
-                mark = "all processes share the GPUs named here; choose them when launching"
-                if _is_behind_accelerator(context, stmt):
-                    message = (
-                        "CUDA_VISIBLE_DEVICES is set behind the Accelerator, where it has no effect any more"
-                    )
-                    mark = "this has no effect behind the Accelerator; choose the GPUs when launching"
-                yield context.todo(SELECT, stmt, message, mark)
-
-
-def _is_behind_accelerator(context: Context, stmt: ast.stmt) -> bool:
-    """Whether a statement runs only when the Accelerator is made."""
-    script, anchor, reach = context.script, context.plan.anchor, context.plan.reach
-    if anchor is None or reach is None:
-        return False
-    scope = script.scope_of(stmt)
-    if scope is place_of(script, anchor):
-        return not anchor.is_after(context.tree, stmt)
-    if script.module_of(stmt).scopes.module is anchor.root:
-        return bool(script.callers(scope)) and reach.runs_behind_anchor(stmt)
-    # What every caller can hand the Accelerator runs when it is made.
-    return scope.kind == "function" and context.accelerator(stmt) is not None
-
-
-def _hidden_by_functions(context: Context) -> Iterator[Change]:
-    """Name the calls of functions of modules that stay as they are, and that choose the GPUs that are seen."""
-    script = context.script
-    for call in script.calls():
-        callee = hiding(script, call)
-        module = script.interpreter.module_of(callee) if callee is not None else None
-        if callee is None or module is None or module in script.modules:
-            continue
-        file = module.path.name if module.path is not None else "another module"
-        yield context.todo(
-            SELECT,
-            call,
-            f"`{callee.name}` sets CUDA_VISIBLE_DEVICES in {file}, so that all processes see only those GPUs",
-            "all processes share the GPUs chosen here; choose them when launching",
-        )
-
-
-def _selected_by_functions(context: Context) -> Iterator[Change]:
-    """Name the calls of functions that stay as they are, and that select one GPU for all behind the Accelerator."""
-    selected = SelectedDevices(context.script, context.effects.qualname)
-    for call in context.script.calls() if selected.any else ():
-        found = selected.by(call)
-        if found is None or context.is_claimed(call) or not context.reaches_cheaply(call):
-            continue
-        if context.accelerator(call) is None:
-            continue  # above the Accelerator, which selects each process's own behind it
-        callee, (path, line) = found
-        file = path.replace("\\", "/").rsplit("/", 1)[-1]
-        yield context.todo(
-            SELECT,
-            call,
-            f"`{callee.name}` selects a GPU with torch.cuda.set_device ({file}, line {line}), the same one on every "
-            "process, behind the Accelerator, which had selected its own",
-            "this selects one GPU for all processes; take torch.cuda.set_device out there",
-        )
-
-
-def _is_told(context: Context, device: ast.expr, far: int = 3) -> bool:
-    """Whether a GPU is one that the script names, or that its options do: none that a tensor is on."""
-    if isinstance(device, ast.Constant):
-        return isinstance(device.value, (int, str))
-    if isinstance(device, ast.Attribute) and isinstance(device.value, (ast.Name, ast.Attribute)):
-        if k.OPTIONS_NAME.search((dotted(device.value) or "").rsplit(".", 1)[-1]):
-            return not context.script.is_a(device, v.DEVICE)
-    if isinstance(device, ast.Subscript) and isinstance(device.slice, ast.Constant):
-        listed = (dotted(device.value) or "").rsplit(".", 1)[-1]
-        told = isinstance(device.slice.value, int) and k.GPU_LIST_NAME.search(listed)
-        return bool(told) and not context.script.is_a(device, v.DEVICE)
-    if far == 0 or not isinstance(device, (ast.Name, ast.Attribute)):
-        return False
-    given = list(sources(context.script, device))
-    return bool(given) and all(_is_told(context, one, far - 1) for one in given)
-
-
-def _tries_out(context: Context, loop: ast.For, devices: ast.List | ast.Tuple) -> bool:
-    """Whether a loop goes through devices and moves a model or a batch to each."""
-    if not devices.elts or not all(
-        isinstance(one, ast.Constant) and k.DEVICE_TEXT.match(str(one.value)) for one in devices.elts
-    ):
-        return False
-    return any(
-        dotted(target) == dotted(loop.target)
-        for call in context.script.calls()
-        if any(ancestor is loop for ancestor in context.tree.ancestors(call))
-        for target in device_arguments(call)
-    )

@@ -26,8 +26,8 @@ from accelify.analysis.files.effect_sites import (
     Site,
     is_printed,
 )
-from accelify.analysis.files.effects import Effects
 from accelify.analysis.files.folders import makings
+from accelify.analysis.files.found_effects import Effects
 from accelify.analysis.files.free_names import free_name_of
 from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.log_files import BEGUN_LOGS, begins_log, by_default

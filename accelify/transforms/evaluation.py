@@ -18,7 +18,7 @@ from accelify.analysis.data.handed_on import batches_in
 from accelify.analysis.data.loaders import is_shardable
 from accelify.analysis.metrics.counts import made_once, size_of
 from accelify.analysis.metrics.entry_counts import count_of
-from accelify.analysis.metrics.evaluation import NO_MODEL, EvaluationLoop
+from accelify.analysis.metrics.evaluation_loop import NO_MODEL, EvaluationLoop
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, text_of, walk
 from accelify.analysis.values import Thing

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import collating
-from accelify.analysis.devices.locations import ARRAY, DEVICE, HOST
 from accelify.analysis.devices.read_on_host import (
     HOST_TYPES,
     can_be_mended,
     is_collated_by_torch,
     reads_on_host,
 )
+from accelify.analysis.devices.tensor_makers import ARRAY, DEVICE, HOST
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import call_argument, dotted, names_in, text_of, walk
 from accelify.analysis.values import Sequence, Thing

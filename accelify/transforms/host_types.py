@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from accelify.analysis.devices.locations import DEVICE, HOST
 from accelify.analysis.devices.made_elsewhere import typed_elsewhere
+from accelify.analysis.devices.tensor_makers import DEVICE, HOST
 from accelify.analysis.syntax import Tree
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.locations import ARRAY, DEVICE, DRAWING, HOST, MAKERS
 from accelify.analysis.devices.meeting_elsewhere import meeting_elsewhere
+from accelify.analysis.devices.tensor_makers import ARRAY, DEVICE, DRAWING, HOST, MAKERS
 from accelify.analysis.metrics.collected import (
     Collecting,
     collecting,

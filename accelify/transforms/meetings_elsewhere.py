@@ -12,8 +12,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.devices.locations import DEVICE, DRAWING, HOST, HOST_MAKERS
 from accelify.analysis.devices.made_elsewhere import MadeElsewhere, made_elsewhere
+from accelify.analysis.devices.tensor_makers import DEVICE, DRAWING, HOST, HOST_MAKERS
 from accelify.analysis.syntax import text_of
 from accelify.transforms.base import Change, Context, short
 from accelify.transforms.meetings import MEETING

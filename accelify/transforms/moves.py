@@ -8,20 +8,15 @@ noise = noise.cuda()                         ->  noise = noise.to(accelerator.de
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Iterator
 from typing import Any
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.locations import HOST
-from accelify.analysis.models.early_use import is_needed_before_prepare
-from accelify.analysis.models.filled_from_host import filled_from_host
-from accelify.analysis.models.grown import grown_models
-from accelify.analysis.models.shared_factories import is_told_device
-from accelify.analysis.syntax import call_argument, calls_in, dotted, is_constant, target_names, text_of, walk
+from accelify.analysis.syntax import calls_in, dotted, is_constant, text_of, walk
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
+from accelify.transforms.move_fates import REMOVE, REWRITE, Fates, is_plain_variable
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Delete, Edit
 
@@ -33,8 +28,6 @@ MOVE = Rule(
     effort=1,
 )
 _MOVES = ("to", "cuda", "cpu")
-_SCRIPTING = ("torch.jit.script", "torch.jit.Script")
-_REMOVE, _REWRITE, _KEEP = "remove", "rewrite", "keep"
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -50,11 +43,10 @@ class _Moves:
         self.script = context.script
         self.tree = context.tree
         self.fate: dict[ast.Call, str] = {}
-        self._needed_early: dict[v.Thing, bool] = {}
-        self._scripts = any(module.tree.mentions("jit") for module in self.script.modules)
+        fates = Fates(context)
         for call in self.script.calls():
             if not context.is_claimed(call):
-                fate = self._decide(call)
+                fate = fates.of(call)
                 if fate is not None:
                     self.fate[call] = fate
 
@@ -84,14 +76,12 @@ class _Moves:
             edits = self._edit(call, fate)
             if edits is None:
                 continue
-            assert isinstance(call.func, ast.Attribute) or fate == _REMOVE
+            assert isinstance(call.func, ast.Attribute) or fate == REMOVE
             if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
                 # The device goes with the move: nothing else is done with it.
                 self.context.claim(*call.args, *[kw.value for kw in call.keywords])
             what = (
-                "it is placed by prepare"
-                if fate == _REMOVE
-                else "every process would move it to the same GPU"
+                "it is placed by prepare" if fate == REMOVE else "every process would move it to the same GPU"
             )
             yield self.context.change(
                 MOVE, call, f"`{short(self.tree.segment(call))}`: {what}", edits, core=True
@@ -100,191 +90,11 @@ class _Moves:
     def _is_claimed(self, node: ast.AST) -> bool:
         return self.context.is_claimed(node)
 
-    # -- what becomes of a call
-
-    def _decide(self, call: ast.Call) -> str | None:
-        func = call.func
-        if self._is_the_other_way(call):
-            return _REMOVE
-        if self.script.qualname(func) in k.VARIABLE:
-            return _REMOVE if self._plain_variable(call) and self._is_placed(call.args[0]) else None
-        if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
-            return None
-        if self.script.callees(call):
-            # A method of the script's own that is only named so, or that moves more than prepare does.
-            return None
-        if func.attr == "cuda":
-            if isinstance(func.value, ast.Name) and self.script.qualname(func.value) == "torch":
-                return None
-            if self._scripts and self._is_scripted(call):
-                return None  # TorchScript knows no Accelerator; cuda() is the process's own GPU
-            pure = True
-        else:
-            device = call_argument(call, 0, "device")
-            if device is None or self._is_cpu(device) or not self.script.is_a(device, v.DEVICE):
-                return None
-            if self._is_tried_out(device):
-                return None
-            if (
-                isinstance(device, ast.Attribute)
-                and device.attr == "device"
-                and not self._is_namespace(device.value)
-            ):
-                return None  # x.to(y.device) is right on every process
-            pure = not call_argument(call, 1, "dtype")
-            if pure and is_told_device(self.script, device) and self._is_model(func.value):
-                return None  # other scripts call the function, too, and prepare nothing
-        if pure and self._is_placed(func.value) and not self._comes_back(call):
-            return _REMOVE
-        if func.attr == "cuda":
-            return _REWRITE
-        device = call_argument(call, 0, "device")
-        if pure and isinstance(device, ast.Call) and self.script.callees(device):
-            return _REWRITE  # x.to(get_device())
-        return None
-
-    def _is_scripted(self, node: ast.AST) -> bool:
-        """Whether a node stands in what TorchScript compiles."""
-        for ancestor in self.tree.ancestors(node):
-            marks = getattr(ancestor, "decorator_list", [])
-            marks = marks + ancestor.bases if isinstance(ancestor, ast.ClassDef) else marks
-            if any((self.script.qualname(one) or "").startswith(_SCRIPTING) for one in marks):
-                return True
-        return False
-
-    def _is_cpu(self, device: ast.expr) -> bool:
-        return self.context.plan.devices.is_cpu(device)
-
-    def _is_tried_out(self, device: ast.expr) -> bool:
-        """`for device in ["cpu", "cuda"]`: devices that a loop goes through are none that the script runs on."""
-        return isinstance(device, ast.Name) and any(
-            isinstance(loop, ast.For) and device.id in target_names(loop.target)
-            for loop in self.script.enclosing_loops(device)
-        )
-
-    def _comes_back(self, call: ast.Call) -> bool:
-        """Whether this moves a model that the script takes to the CPU in between, or adds to what lies there."""
-        assert isinstance(call.func, ast.Attribute)
-        models = {t for t in self._at_hand(call.func.value) if t.kind == v.MODEL}
-        return self.context.plan.after_prepare(call) and bool(models & self._taken_to_cpu)
-
-    @functools.cached_property
-    def _taken_to_cpu(self) -> set[v.Thing]:
-        found = filled_from_host(self.script) | grown_models(self.script)
-        for call in self.script.calls():
-            func = call.func
-            if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):
-                device = call_argument(call, 0, "device")
-                if func.attr == "cpu" or (device is not None and self._is_cpu(device)):
-                    found |= self.script.things(func.value, v.MODEL)
-        return found
-
-    def _is_the_other_way(self, call: ast.Call) -> bool:
-        """`x = x.cpu()` where there is no GPU, in the `else` of a move to one."""
-        func, stmt = call.func, self.tree.statement(call)
-        branch = self.tree.parent(stmt)
-        if not isinstance(func, ast.Attribute) or func.attr != "cpu" or not isinstance(branch, ast.If):
-            return False
-        if stmt not in branch.orelse or not self.script.is_a(branch.test, v.FLAG):
-            return False
-        moved = {
-            text_of(n.func.value)
-            for s in branch.body
-            for n in calls_in(s)
-            if isinstance(n.func, ast.Attribute) and n.func.attr in ("cuda", "to")
-        }
-        return text_of(func.value) in moved and self._is_placed(func.value)
-
-    def _is_namespace(self, node: ast.expr) -> bool:
-        return self.script.is_a(node, v.UNKNOWN, v.INSTANCE)
-
-    def _plain_variable(self, call: ast.Call) -> bool:
-        return len(call.args) == 1 and all(
-            is_constant(kw.value, False) and kw.arg == "requires_grad" for kw in call.keywords
-        )
-
-    def _is_model(self, node: ast.expr) -> bool:
-        things = self._at_hand(node)
-        return bool(things) and all(thing.kind == v.MODEL for thing in things)
-
-    def _is_placed(self, node: ast.expr) -> bool:
-        """Whether prepare puts what an expression stands for on the right device."""
-        things = self._at_hand(node)
-        if not things or HOST in self.context.locations[1].of(node):
-            return False
-        for thing in things:
-            if thing.kind == v.BATCH:
-                loaders, plan = thing.link("loader"), self.context.plan
-                if not loaders or not loaders <= plan.prepared or loaders & plan.doubtful.keys():
-                    return False
-            elif thing.kind == v.MODEL:
-                if isinstance(thing.site, ast.ClassDef):
-                    return False
-                if thing not in self.context.plan.prepared or self._is_anothers(node, thing):
-                    return False
-                if self._is_needed_early(thing):
-                    return False
-            else:
-                return False
-        return True
-
-    def _is_needed_early(self, model: v.Thing) -> bool:
-        if model not in self._needed_early:
-            sites = self.context.plan.sites
-            self._needed_early[model] = is_needed_before_prepare(self.script, sites, model)
-        return self._needed_early[model]
-
-    def _is_anothers(self, node: ast.expr, model: v.Thing) -> bool:
-        """Whether a factory makes a model here that goes by another name than the one that is prepared."""
-        if self.context.plan.placement.is_only_evaluated(node):
-            return True
-        if self.context.plan.makes_unprepared(self.script.scope_of(node)):
-            return True
-        if not isinstance(node, ast.Call) or not self.script.callees(node):
-            return False
-        stmt = self.tree.statement(node)
-        known = [c for site in self.context.plan.sites for item in site.items for c in item.creations]
-        made = [
-            c
-            for c in known
-            if isinstance(c, ast.Assign) and any(model in self.script.models_of(t) for t in c.targets)
-        ]
-        return isinstance(stmt, ast.Assign) and bool(made) and stmt not in made
-
-    def _at_hand(self, node: ast.expr) -> set[v.Thing]:
-        """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound anew."""
-        if not isinstance(node, ast.Name):
-            return self.script.things(node)
-        known = {id(loop): loaders for loop, loaders in self.script.loader_loops}
-        for loop in self.script.enclosing_loops(node):
-            if not isinstance(loop, (ast.For, ast.AsyncFor)):
-                return self.script.things(node)
-            stores = [
-                n
-                for n in self.tree.writes(node.id)
-                if isinstance(n.ctx, ast.Store)
-                and self.tree.is_within(n, {loop})
-                and self.tree.is_before(n, self.tree.statement(node))
-            ]
-            if id(loop) in known and stores and all(self._takes_of_batch(loop, n) for n in stores):
-                return {self.script.interpreter.batch(loader) for loader in known[id(loop)]}
-            if stores:
-                break
-        return self.script.things(node)
-
-    def _takes_of_batch(self, loop: ast.For | ast.AsyncFor, store: ast.Name) -> bool:
-        """Whether a name is bound by a loop, or by the statement that takes the parts of its batch: `x, y = batch`."""
-        if any(store is target for target in walk(loop.target)):
-            return True
-        stmt = self.tree.statement(store)
-        whole = loop.target.id if isinstance(loop.target, ast.Name) else None
-        return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Name) and stmt.value.id == whole
-
     # -- what is left of a statement
 
     def _stripped(self, node: ast.expr) -> ast.expr:
         """An expression without the moves that go."""
-        while isinstance(node, ast.Call) and self.fate.get(node) == _REMOVE:
+        while isinstance(node, ast.Call) and self.fate.get(node) == REMOVE:
             node = (
                 node.func.value
                 if isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES
@@ -298,7 +108,7 @@ class _Moves:
             return len(target.elts) == len(value.elts) and all(map(self._same, target.elts, value.elts))
         if isinstance(value, ast.IfExp):
             # `x = x.to(device) if x is not None else None`
-            moved = any(isinstance(n, ast.Call) and self.fate.get(n) == _REMOVE for n in walk(value))
+            moved = any(isinstance(n, ast.Call) and self.fate.get(n) == REMOVE for n in walk(value))
             one, other = self._same(target, value.body), self._same(target, value.orelse)
             none = is_constant(value.orelse, None) and text_of(value.test) == (
                 f"{text_of(target)} is not None"
@@ -348,7 +158,7 @@ class _Moves:
 
     def _dead(self, stmt: ast.stmt) -> list[ast.Call] | None:
         """The moves of a statement that does nothing without them; None when something is left of it."""
-        calls = [n for n in calls_in(stmt) if self.fate.get(n) == _REMOVE]
+        calls = [n for n in calls_in(stmt) if self.fate.get(n) == REMOVE]
         if isinstance(stmt, ast.Assign) and calls and len(stmt.targets) == 1:
             return calls if self._same(stmt.targets[0], stmt.value) else None
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and calls:
@@ -383,7 +193,7 @@ class _Moves:
     def _dead_statements(self) -> dict[ast.stmt, list[ast.Call]]:
         found: dict[ast.stmt, list[ast.Call]] = {}
         for call, fate in self.fate.items():
-            if fate != _REMOVE:
+            if fate != REMOVE:
                 continue
             best: ast.stmt | None = None
             stmt: ast.AST | None = self.tree.statement(call)
@@ -412,7 +222,7 @@ class _Moves:
             return
         moved = [
             c for one, _ in pairs for c in calls_in(one)
-            if self.fate.get(c) in (_REMOVE, _REWRITE) and isinstance(c.func, ast.Attribute)
+            if self.fate.get(c) in (REMOVE, REWRITE) and isinstance(c.func, ast.Attribute)
         ]  # fmt: skip
         if not moved or any(self._bare(one) != self._bare(other) for one, other in pairs):
             return
@@ -437,7 +247,7 @@ class _Moves:
                 func = part.func
                 if isinstance(func, ast.Attribute) and func.attr in _MOVES and part in self.fate:
                     return strip(func.value)
-                if self.script.qualname(func) in k.VARIABLE and self._plain_variable(part):
+                if self.script.qualname(func) in k.VARIABLE and is_plain_variable(part):
                     return strip(part.args[0])
             return type(part)(**{name: strip(value) for name, value in ast.iter_fields(part)})
 
@@ -452,7 +262,7 @@ class _Moves:
                 continue
             accelerator = self.context.accelerator(branch)
             text = self._moved(one, accelerator)
-            if any(self.fate.get(c) == _REMOVE for c in calls_in(other)):
+            if any(self.fate.get(c) == REMOVE for c in calls_in(other)):
                 text = text if text is not None and "\n" not in text else ""
             if text is None:
                 return None
@@ -485,7 +295,7 @@ class _Moves:
             if fate is None:
                 continue
             assert isinstance(call, ast.Call)
-            if fate == _REWRITE and accelerator is None:
+            if fate == REWRITE and accelerator is None:
                 return None
             kept = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0]
             if not isinstance(call.func, ast.Attribute) or call.func.attr not in _MOVES:
@@ -493,7 +303,7 @@ class _Moves:
                 kept = call.args[0]
                 if not isinstance(kept, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
                     return None
-            new = (f".to({accelerator}.device)",) if fate == _REWRITE else ()
+            new = (f".to({accelerator}.device)",) if fate == REWRITE else ()
             edits.append(verbs.replace(call, kept, *new))
         return verbs.written(self.tree, node, edits) if edits else self.tree.segment(node)
 
@@ -558,7 +368,7 @@ class _Moves:
         return edits
 
     def _edit(self, call: ast.Call, fate: str) -> list[Edit] | None:
-        if fate == _REMOVE:
+        if fate == REMOVE:
             if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
                 return [verbs.keep_receiver(call)]
             return [verbs.replace(call, call.args[0])]

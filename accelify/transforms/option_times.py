@@ -14,9 +14,10 @@ from accelify.analysis.files.clock_texts import ClockTexts
 from accelify.analysis.scopes import handed_to
 from accelify.analysis.statements.option_defaults import option_name
 from accelify.analysis.syntax import call_keyword, dotted
+from accelify.transforms.agreed_names import agreement_import
 from accelify.transforms.base import Change, Context, short
 from accelify.transforms.clock_paths import is_read_as_path
-from accelify.transforms.clocks import ADVICE, CLOCK, agreement_import, reads_files
+from accelify.transforms.clocks import ADVICE, CLOCK, reads_files
 from accelify.writer.edits import Edit, InsertBefore
 
 

@@ -20,19 +20,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.analysis import values as v
+from accelify.analysis.metrics.additions import addition, keeps_mean
 from accelify.analysis.metrics.averages import divisors
 from accelify.analysis.metrics.counts import counts_all, counts_own, size_of, steps_of
-from accelify.analysis.metrics.figures import (
-    LEFT,
-    BatchLoop,
-    Place,
-    addition,
-    head_of,
-    is_behind,
-    is_table,
-    keeps_mean,
-    place_of,
-)
+from accelify.analysis.metrics.figures import LEFT, BatchLoop, Place, head_of, is_behind, is_table, place_of
 from accelify.analysis.metrics.set_divisors import SetDivisors
 from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.metrics.undivided import shown_undivided

@@ -25,9 +25,14 @@ from accelify.analysis.models.copied import copied_parameters, is_run_only
 from accelify.analysis.models.made_anew import made_anew
 from accelify.analysis.models.parallel_wraps import is_unread_and_stays
 from accelify.analysis.scopes import Scope, handed_to
-from accelify.analysis.statements.reaching import made_of
-from accelify.analysis.syntax import Tree, dotted, is_constant, text_of, walk
-from accelify.analysis.values import Class
+from accelify.analysis.syntax import dotted, is_constant, text_of, walk
+from accelify.transforms.asked_of_models import (
+    GIVING_BACK,
+    asks_for_class,
+    is_compiled,
+    is_list_by_now,
+    taker_of,
+)
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
@@ -39,18 +44,6 @@ _LOOKS_INSIDE = frozenset(
     """state_dict load_state_dict children named_children modules named_modules get_submodule get_parameter get_buffer
     add_module register_module register_buffer register_parameter""".split()
 )
-# TorchScript's functions and classes, which compile the forward of what they are handed.
-_COMPILING = frozenset({"torch.jit.script", "torch.jit.trace", "torch.jit.trace_module"})
-# Functions of libraries that refuse a model which is not of a class of theirs.
-_CLASS_BOUND = frozenset(
-    {
-        "torchmeta.utils.gradient_based.gradient_update_parameters",
-        "torchmeta.utils.gradient_update_parameters",
-    }
-)
-_LISTS = frozenset("list tuple dict set Sequence Iterable Mapping".split())
-_SCRIPTED = "torch.jit.ScriptModule"
-_GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double", "half"})
 # Around a model, what counts its parts, takes them or asks for its class.
 _TAKING_PARTS = frozenset({ast.Subscript, ast.For, ast.comprehension, ast.Starred, ast.Call})
 _LOWER = "`{}` lies one level down once the model is wrapped"
@@ -153,7 +146,7 @@ def _behind_a_move(context: Context) -> Iterator[Change]:
     for node in tree.nodes(ast.Attribute) if tree.mentions(").module") else ():
         model: ast.expr = node.value
         while isinstance(model, ast.Call) and isinstance(model.func, ast.Attribute):
-            if model.func.attr not in _GIVING_BACK:
+            if model.func.attr not in GIVING_BACK:
                 break
             model = model.func.value
         if node.attr != "module" or model is node.value or not isinstance(model, (ast.Name, ast.Attribute)):
@@ -304,7 +297,7 @@ def _bare_uses(context: Context) -> Iterator[Change]:
     for name in tree.nodes(ast.Name, ast.Attribute):
         parent = tree.parent(name)
         if type(parent) is ast.Attribute:
-            if not compiles and parent.attr not in _GIVING_BACK:
+            if not compiles and parent.attr not in GIVING_BACK:
                 continue
         elif not compiles and not context.guarded and type(parent) not in _TAKING_PARTS:
             continue
@@ -321,19 +314,19 @@ def _bare_uses(context: Context) -> Iterator[Change]:
             )
         )
         by_itself = wanted
-        asked = isinstance(parent, ast.Call) and _asks_for_class(context, parent, name)
-        if (not isinstance(parent, ast.Attribute) or _taker(tree, name) is not None) and context.is_guarded(
+        asked = isinstance(parent, ast.Call) and asks_for_class(context, parent, name)
+        if (not isinstance(parent, ast.Attribute) or taker_of(tree, name) is not None) and context.is_guarded(
             name
         ):
             # Only one process runs this: the wrapper would wait there for the others.
             wanted = True
-        compiled = compiles and _is_compiled(context, name)
+        compiled = compiles and is_compiled(context, name)
         if not (wanted or asked or compiled) or context.is_claimed(name):
             continue
         known = _can_be_wrapped if asked else _is_prepared_name
         if not known(context, name) or not _after_prepare(context, name):
             continue
-        if by_itself and _is_list_by_now(context, name):
+        if by_itself and is_list_by_now(context, name):
             continue
         accelerator = context.accelerator(name)
         if accelerator is None:
@@ -370,51 +363,6 @@ def _asked_elsewhere(context: Context) -> Iterator[Change]:
             continue
         edit = verbs.replace(one.model, context.unwrapped(one.model, accelerator))
         yield context.change(UNWRAP, one.model, message, [edit])
-
-
-def _is_list_by_now(context: Context, node: ast.Name | ast.Attribute) -> bool:
-    """Whether a name that had the model holds a list: `layers = [*layers.modules()]`, for one that is none yet say."""
-    if not isinstance(node, ast.Name):
-        return False
-    inner: ast.AST = node
-    for around in context.tree.ancestors(node):
-        if isinstance(around, ast.If) and inner in around.body and _asks_for_list(around.test, node.id):
-            return True
-        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            break
-        inner = around
-    for stmt, sure in made_of(context.tree, node).items():
-        if not isinstance(stmt, ast.Assign) or not _is_list(stmt.value):
-            continue
-        branch = context.tree.parent(stmt)
-        test = text_of(branch.test) if isinstance(branch, ast.If) and stmt in branch.body else ""
-        if sure or test.startswith(f"not isinstance({node.id}, "):
-            return True
-    return False
-
-
-def _asks_for_list(test: ast.expr, name: str) -> bool:
-    """`isinstance(x, (list, tuple))`, `type(x) is list`: x is no model there."""
-    asked: ast.expr | None = None
-    if isinstance(test, ast.Call) and dotted(test.func) == "isinstance" and len(test.args) == 2:
-        of, asked = test.args
-    elif isinstance(test, ast.Compare) and isinstance(test.left, ast.Call) and len(test.ops) == 1:
-        if (
-            dotted(test.left.func) != "type"
-            or not test.left.args
-            or not isinstance(test.ops[0], (ast.Is, ast.Eq, ast.In))
-        ):
-            return False
-        of, asked = test.left.args[0], test.comparators[0]
-    if asked is None or not isinstance(of, ast.Name) or of.id != name:
-        return False
-    kinds = asked.elts if isinstance(asked, (ast.Tuple, ast.List, ast.Set)) else [asked]
-    return all((dotted(kind) or "").rpartition(".")[2] in _LISTS for kind in kinds)
-
-
-def _is_list(node: ast.expr) -> bool:
-    made = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
-    return isinstance(node, (ast.List, ast.ListComp, ast.Tuple)) or made in ("list", "tuple", "sorted")
 
 
 def _copied(context: Context) -> Iterator[Change]:
@@ -459,54 +407,6 @@ def _handed(call: ast.Call, wanted: dict[Scope, set[str]]) -> list[ast.expr]:
         for argument in [*call.args, *[kw.value for kw in call.keywords]]
         if all(any(a is argument and name in names for a, name in given) for names, given in pairs)
     ]
-
-
-def _taker(tree: Tree, model: ast.expr) -> ast.Call | None:
-    """The call that is handed a model, as it is or behind `.eval()`, `.float()` and the like."""
-    node: ast.AST = model
-    while isinstance(through := tree.parent(node), ast.Attribute) and through.attr in _GIVING_BACK:
-        call = tree.parent(through)
-        if not isinstance(call, ast.Call):
-            return None
-        node = call
-    taker = tree.parent(node)
-    if isinstance(taker, ast.keyword):
-        taker = tree.parent(taker)
-    return taker if isinstance(taker, ast.Call) and taker.func is not node else None
-
-
-def _is_compiled(context: Context, model: ast.expr) -> bool:
-    """Whether a model is handed to TorchScript: `torch.jit.script(model.eval())`, or a ScriptModule as its part."""
-    script, taker = context.script, _taker(context.tree, model)
-    if taker is None:
-        return False
-    return script.qualname(taker.func) in _COMPILING or any(
-        isinstance(w, Class) and _SCRIPTED in w.external_bases() for w in script.values(taker.func)
-    )
-
-
-def _asks_for_class(context: Context, call: ast.Call, model: ast.expr) -> bool:
-    """`type(model)`, or `isinstance(model, Net)` of a class that no wrapper of it is of, or a library that asks so."""
-    if call.args[:1] == [model] and context.script.qualname(call.func) in _CLASS_BOUND:
-        return True
-    if not isinstance(call.func, ast.Name) or not call.args or call.args[0] is not model or call.keywords:
-        return False
-    if call.func.id == "type":
-        return len(call.args) == 1
-    if call.func.id != "isinstance" or len(call.args) != 2:
-        return False
-    kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
-    script, asked = context.script, {context.script.qualname(kind) for kind in kinds}
-    if any(one.qualname in asked and is_unread_and_stays(script, one) for one in script.models_of(model)):
-        return True
-    return any(
-        isinstance(w, Class) and not w.external_bases() & (k.PARALLEL_WRAPPERS | k.DDP_WRAPPERS)
-        for kind in kinds
-        for w in context.script.values(kind)
-    ) or any(
-        name != "torch.nn.Module" and k.is_module_class(name)
-        for name in (context.script.qualname(kind) or "" for kind in kinds)
-    )
 
 
 def _keeps_bare_module(context: Context, node: ast.Attribute) -> bool:

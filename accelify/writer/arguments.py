@@ -38,15 +38,13 @@ def with_first(call: cst.Call, text: str) -> cst.Call:
     if not rest:
         return call.with_changes(args=[new])
     before = call.whitespace_before_args
-    if isinstance(before, cst.ParenthesizedWhitespace) and not _comments(before):
-        return call.with_changes(args=[new.with_changes(comma=cst.Comma(whitespace_after=before)), *rest])
-    if isinstance(before, cst.ParenthesizedWhitespace):
+    if isinstance(before, cst.ParenthesizedWhitespace) and _comments(before):
         first = before.first_line
         if not first.whitespace.value:
             first = first.with_changes(whitespace=cst.SimpleWhitespace(" "))
         comma = cst.Comma(whitespace_after=before.with_changes(first_line=first))
         return call.with_changes(whitespace_before_args=_NONE, args=[new.with_changes(comma=comma), *rest])
-    return call.with_changes(args=[new.with_changes(comma=_COMMA), *rest])
+    return call.with_changes(args=[new.with_changes(comma=_as_first(before)), *rest])
 
 
 def with_last(call: cst.Call, text: str) -> cst.Call:
@@ -113,10 +111,8 @@ def with_parameter(
         rest = len(plain) > place or node.args.vararg or node.args.kwonlyargs or node.args.kwarg
         comma = known[place - 1].comma
         between = comma if isinstance(comma, cst.Comma) else _COMMA
-        lined = isinstance(between.whitespace_after, cst.ParenthesizedWhitespace) and not _comments(
-            between.whitespace_after
-        )
-        known[place - 1] = known[place - 1].with_changes(comma=between if lined and rest else _COMMA)
+        lined = rest and _is_lined(between.whitespace_after)
+        known[place - 1] = known[place - 1].with_changes(comma=between if lined else _COMMA)
         if rest or isinstance(comma, cst.Comma):
             new = new.with_changes(comma=between)
         known.insert(place, new)
@@ -125,9 +121,7 @@ def with_parameter(
     if not plain:
         new = new.with_changes(comma=_COMMA) if stars else new
         return function.with_changes(params=params.with_changes(params=[new]))
-    before = function.whitespace_before_params
-    lined = isinstance(before, cst.ParenthesizedWhitespace) and not _comments(before)
-    new = new.with_changes(comma=cst.Comma(whitespace_after=before) if lined else _COMMA)
+    new = new.with_changes(comma=_as_first(function.whitespace_before_params))
     return function.with_changes(params=params.with_changes(**{field: [new, *known]}))
 
 
@@ -141,9 +135,7 @@ def with_option(
     equal = cst.AssignEqual(whitespace_before=_NONE, whitespace_after=_NONE)
     new = cst.Param(cst.Name(name), default=cst.parse_expression(default), equal=equal)
     if known:
-        last, before = known[-1], function.whitespace_before_params
-        lined = isinstance(before, cst.ParenthesizedWhitespace) and not _comments(before)
-        between = cst.Comma(whitespace_after=before) if lined else _COMMA
+        last, between = known[-1], _as_first(function.whitespace_before_params)
         new = new.with_changes(comma=last.comma, whitespace_after_param=last.whitespace_after_param)
         if isinstance(last.comma, cst.Comma) and node.args.kwarg is not None:
             between = last.comma
@@ -157,6 +149,15 @@ def _grouped(args: Sequence[cst.Arg]) -> list[cst.Arg]:
     if len(found) == 1 and isinstance(found[0].value, cst.GeneratorExp) and not found[0].value.lpar:
         found[0] = found[0].with_changes(value=in_parens(found[0].value))
     return found
+
+
+def _as_first(before: cst.BaseParenthesizableWhitespace) -> cst.Comma:
+    """The comma before what stands as the first one does: on a separate line where that has one."""
+    return cst.Comma(whitespace_after=before) if _is_lined(before) else _COMMA
+
+
+def _is_lined(space: cst.BaseParenthesizableWhitespace) -> bool:
+    return isinstance(space, cst.ParenthesizedWhitespace) and not _comments(space)
 
 
 def _comments(space: cst.ParenthesizedWhitespace) -> bool:

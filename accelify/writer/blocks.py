@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import libcst as cst
 
@@ -20,24 +21,30 @@ from accelify.writer.imports import with_joined_imports
 from accelify.writer.lines import first_on_line, heading, last_on_line
 from accelify.writer.recorded import merged
 from accelify.writer.rows import Row, block_of_rows, header_of, reindented, rows_of
-from accelify.writer.simple import SimpleStatements
 
 _FIELDS = ("body", "orelse", "finalbody")
 _MORE = "more than one statement"
+_NEXT = cst.Semicolon(whitespace_after=cst.SimpleWhitespace(" "))
+# Rows that go in beside one of a block, with their order among those of the same place.
+_Inserted: TypeAlias = list[tuple[int, list[Row]]]
 
 
-@dataclass
-class _Inserted:
-    """The rows that go before and after one row of a block."""
-
-    before: list[tuple[int, int, list[Row]]]
-    after: list[tuple[int, int, list[Row]]]
-
-
-class Blocks(SimpleStatements):
+class Blocks(ABC):
     """The statements of one tree being changed."""
 
     rewrites: defaultdict[ast.AST, list[Replace]]
+
+    @abstractmethod
+    def original(self, node: ast.AST) -> Any:
+        """What stands for a node before it is changed."""
+
+    @abstractmethod
+    def resolved(self, node: ast.AST) -> Any:
+        """What stands for an expression once it is changed."""
+
+    @abstractmethod
+    def changed_inside(self, node: ast.AST, base: Any = None) -> Any:
+        """What stands for a node with what changes below it."""
 
     def __init__(self, tree: Tree, edits: list[Edit]) -> None:
         self.tree = tree
@@ -170,67 +177,65 @@ class Blocks(SimpleStatements):
     def rows(self, block: list[ast.stmt], rows: list[Row]) -> list[Row]:
         """The rows of a block, or of a part of it, with everything that happens in them."""
         places = {stmt: index for index, row in enumerate(rows) for stmt in row.statements}
-        inserted = [_Inserted([], []) for _ in rows]
+        before: list[_Inserted] = [[] for _ in rows]
+        after: list[_Inserted] = [[] for _ in rows]
         for stmt in places:
-            self._insert(stmt, places, rows, inserted)
+            self._insert(stmt, places, rows, before, after)
         removed = self._removed(block, places, rows)
         made = [
-            row.many if index in removed or not row.statements else self._row(row)
+            [] if index in removed else self._row(row) if row.statements else [row]
             for index, row in enumerate(rows)
         ]
-        under = sorted(
-            (
-                (places[e.first], places[e.last], e)
-                for e in self.under.get(id(block), ())
-                if e.first in places
-            ),
-            key=lambda one: (one[0], -one[1]),
-        )
+        # What goes before the first row under a header, or after the last one, stands outside of it.
+        for first, last, edit in reversed(self._nested(block, places)):
+            inside = made[first]
+            for index in range(first + 1, last + 1):
+                inside = [*inside, *_in_order(after[index - 1]), *_in_order(before[index]), *made[index]]
+                made[index], before[index], after[index - 1] = [], [], []
+            made[first] = self._header(edit, inside)
+            self.done.add(id(edit))
+        parts = zip(map(_in_order, before), made, map(_in_order, after), strict=True)
+        return with_joined_imports([row for three in parts for part in three for row in part])
 
-        def emitted(low: int, high: int, headers: list[tuple[int, int, PutUnder]], inner: bool) -> list[Row]:
-            found: list[Row] = []
-            index = low
-            while index <= high:
-                if not (inner and index == low):
-                    found += _in_order(inserted[index].before)
-                first = next((one for one in headers if one[0] == index), None)
-                end = index
-                if first is not None:
-                    _, end, edit = first
-                    if end > high:
-                        raise EditError(f"two edits meet in line {self.line(edit.first)}", (edit,))
-                    rest = [one for one in headers if one is not first and one[1] <= end and one[0] >= index]
-                    headers = [one for one in headers if one is not first and one not in rest]
-                    found += self._header(edit, emitted(index, end, rest, True))
-                    self.done.add(id(edit))
-                elif index not in removed:
-                    found += made[index]
-                if not (inner and end == high):
-                    found += _in_order(inserted[end].after)
-                index = end + 1
-            if headers:
-                raise EditError(f"two edits meet in line {self.line(headers[0][2].first)}", (headers[0][2],))
-            return found
+    def _nested(self, block: list[ast.stmt], places: dict[ast.stmt, int]) -> list[tuple[int, int, PutUnder]]:
+        """The headers of a block with their first and last rows, outer ones before those inside.
 
-        return with_joined_imports(emitted(0, len(rows) - 1, under, False))
+        Raises:
+            EditError: when one begins inside another and ends after it.
+        """
+        headers = [(places[e.first], places[e.last], e) for e in self.under[id(block)] if e.first in places]
+        headers.sort(key=lambda one: (one[0], -one[1]))
+        ends: list[int] = []
+        for first, last, edit in headers:
+            while ends and ends[-1] < first:
+                ends.pop()
+            if ends and last > ends[-1]:
+                raise EditError(f"two edits meet in line {self.line(edit.first)}", (edit,))
+            ends.append(last)
+        return headers
 
     def _insert(
-        self, stmt: ast.stmt, places: dict[ast.stmt, int], rows: list[Row], inserted: list[_Inserted]
+        self,
+        stmt: ast.stmt,
+        places: dict[ast.stmt, int],
+        rows: list[Row],
+        above: list[_Inserted],
+        below: list[_Inserted],
     ) -> None:
-        for number, before in enumerate(self.before.get(stmt, ())):
+        for before in self.before.get(stmt, ()):
             place, lines = places[stmt], before.lines
             if before.above_comment:
                 start = self.tree.line_start(self.tree.start(stmt))
-                above = heading(self.tree, start)
-                count = sum(above <= line < start for line in self.tree.line_starts)
+                head = heading(self.tree, start)
+                count = sum(head <= line < start for line in self.tree.line_starts)
                 while count and place and not rows[place - 1].statements:
                     place, count = place - 1, count - 1
-                if above < start and lines[-1]:
+                if head < start and lines[-1]:
                     lines = (*lines, "")
-            inserted[place].before.append((before.order, number, self._lines(stmt, lines)))
+            above[place].append((before.order, self._lines(stmt, lines)))
             self.done.add(id(before))
-        for number, after in enumerate(self.after.get(stmt, ())):
-            inserted[places[stmt]].after.append((after.order, number, self._lines(stmt, after.lines)))
+        for after in self.after.get(stmt, ()):
+            below[places[stmt]].append((after.order, self._lines(stmt, after.lines)))
             self.done.add(id(after))
 
     def _lines(self, stmt: ast.stmt, lines: tuple[str, ...]) -> list[Row]:
@@ -258,7 +263,7 @@ class Blocks(SimpleStatements):
                 blank = [i for i in (here[-1] + 1, above) if 0 <= i < len(rows) and rows[i].is_blank]
                 removed.update(blank[:1])
             for stmt in run.statements:
-                self.done.update(id(e) for e in self.edits if isinstance(e, Delete) and e.statement is stmt)
+                self._mark_deleted(stmt)
         return removed
 
     def _header(self, edit: PutUnder, rows: list[Row]) -> list[Row]:
@@ -283,8 +288,7 @@ class Blocks(SimpleStatements):
         (stmt,) = row.statements
         if stmt in self.emptied.passes or stmt in self.emptied.gone:
             self._mark_deleted(stmt)
-            line = cst.SimpleStatementLine([cst.Pass()])
-            return [row.with_node(line)]
+            return [row.with_node(cst.SimpleStatementLine([cst.Pass()]))]
         if any(isinstance(e, Unwrap) and e.statement is stmt for e in self.edits):
             return self._unwrapped(stmt)
         if stmt in self.emptied.opened:
@@ -303,6 +307,90 @@ class Blocks(SimpleStatements):
         if isinstance(suite, cst.SimpleStatementSuite):
             return [Row(cst.SimpleStatementLine(self.inline(stmt.body, suite).body), tuple(stmt.body))]
         return self.rows(stmt.body, rows_of(suite, stmt.body))
+
+    # -- statements that share a line: `a; b`, `if x: a`
+
+    def line_of_statements(self, row: Row) -> list[Row]:
+        """What becomes of a line of simple statements."""
+        if len(row.statements) == 1 and (rewrites := self.rewrites.get(row.statements[0])):
+            return self.rewritten(row, row.statements[0], rewrites[0])
+        body = self._small(list(row.statements), list(row.node.body))
+        return [row.with_node(row.node.with_changes(body=body))]
+
+    def inline(self, block: list[ast.stmt], suite: cst.SimpleStatementSuite) -> cst.SimpleStatementSuite:
+        """What becomes of a block on the line of its header."""
+        body = self._small(block, list(suite.body))
+        for before in sorted(self.before.get(block[0], ()), key=lambda e: -e.order):
+            body = [self._one(before).with_changes(semicolon=_NEXT), *body]
+        for after in sorted(self.after.get(block[-1], ()), key=lambda e: e.order):
+            new = self._one(after).with_changes(semicolon=body[-1].semicolon)
+            body = [*body[:-1], body[-1].with_changes(semicolon=_NEXT), new]
+        return suite.with_changes(body=body)
+
+    def _one(self, edit: InsertBefore | InsertAfter) -> Any:
+        self.done.add(id(edit))
+        (line,) = templates.statements(edit.lines)
+        if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
+            raise EditError(f"line {self.line(edit.statement)} holds {_MORE}")
+        return line.body[0]
+
+    def _small(self, stmts: list[ast.stmt], body: list[Any]) -> list[Any]:
+        found: list[Any] = []
+        for index, (stmt, node) in enumerate(zip(stmts, body, strict=True)):
+            if stmt in self.emptied.gone:
+                self._mark_deleted(stmt)
+                if stmt in self.emptied.passes or index == len(stmts) - 1:
+                    found.append(cst.Pass(semicolon=node.semicolon))
+                continue
+            if stmt not in self.touched:
+                found.append(node)
+                continue
+            if rewrites := self.rewrites.get(stmt):
+                found.append(self._replaced(stmt, rewrites[0]).with_changes(semicolon=node.semicolon))
+                continue
+            new = self.changed_inside(stmt)
+            for edit in self.joined.get(stmt, ()):
+                self.done.add(id(edit))
+                test = edit.header[3:-1] + " and "
+                new = new.with_changes(value=templates.expression((test, stmt), partial(_same, new.value)))
+            found.append(new)
+        return found
+
+    def _replaced(self, stmt: ast.stmt, edit: Replace) -> Any:
+        rows = self.statements_of(stmt, edit)
+        if len(rows) != 1 or not isinstance(rows[0], cst.SimpleStatementLine) or len(rows[0].body) != 1:
+            raise EditError(f"line {self.line(stmt)} holds {_MORE}")
+        return rows[0].body[0]
+
+    def rewritten(self, row: Row, stmt: ast.stmt, edit: Replace) -> list[Row]:
+        """The rows that some code makes in the place of a statement."""
+        rows = self.statements_of(stmt, edit)
+        if isinstance(row.node, cst.SimpleStatementLine) and isinstance(rows[-1], cst.SimpleStatementLine):
+            rows[-1] = rows[-1].with_changes(trailing_whitespace=row.node.trailing_whitespace)
+        return [Row(node, row.statements if node is rows[-1] else (), new=True) for node in rows]
+
+    def statements_of(self, stmt: ast.stmt, edit: Replace) -> list[Any]:
+        """The statements that the pieces of an edit make."""
+        self.done.add(id(edit))
+        if len(edit.pieces) == 1 and isinstance(edit.pieces[0], ast.stmt):
+            piece = edit.pieces[0]
+            node = self.changed_inside(piece) if piece in self.touched else self.original(piece)
+            if isinstance(node, cst.BaseSmallStatement):
+                node = cst.SimpleStatementLine([node.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+            return [node.with_changes(leading_lines=())]
+        holes: list[ast.AST] = [piece for piece in edit.pieces if not isinstance(piece, str)]
+        names = iter(range(len(holes)))
+        text = "".join(
+            piece if isinstance(piece, str) else templates.hole(next(names)) for piece in edit.pieces
+        )
+        parts = [
+            self.resolved(hole) if self.tree.is_within(hole, {stmt}) else self.original(hole)
+            for hole in holes
+        ]
+        rows = templates.statements((text,), self.tree.indent(stmt))
+        return [templates.fill(row, parts) for row in rows] if holes else rows
+
+    # -- what is asked of all that
 
     def _mark_deleted(self, stmt: ast.stmt) -> None:
         self.done.update(id(e) for e in self.edits if isinstance(e, Delete) and e.statement is stmt)
@@ -326,8 +414,8 @@ class Blocks(SimpleStatements):
         return frozenset(found)
 
 
-def _in_order(inserted: list[tuple[int, int, list[Row]]]) -> list[Row]:
-    return [row for _, _, rows in sorted(inserted, key=lambda one: one[:2]) for row in rows]
+def _in_order(inserted: _Inserted) -> list[Row]:
+    return [row for _, rows in sorted(inserted, key=lambda one: one[0]) for row in rows]
 
 
 def _suite(around: Any, name: str) -> Any:
@@ -351,3 +439,7 @@ def _strings(node: Any) -> list[Any]:
     if isinstance(node, cst.ConcatenatedString):
         return [*_strings(node.left), *_strings(node.right)]
     return [node] if isinstance(node, cst.FormattedString) else []
+
+
+def _same(value: Any, _: ast.AST) -> Any:
+    return value

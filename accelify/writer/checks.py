@@ -163,19 +163,8 @@ def _signatures(tree: ast.Module) -> Iterator[tuple[str, ast.arguments]]:
         elif isinstance(stmt, ast.ClassDef):
             for inner in stmt.body:
                 if isinstance(inner, ast.FunctionDef) and inner.name == "__init__" and inner.args.args:
-                    a = inner.args
-                    yield (
-                        stmt.name,
-                        ast.arguments(
-                            a.posonlyargs,
-                            a.args[1:],
-                            a.vararg,
-                            a.kwonlyargs,
-                            a.kw_defaults,
-                            a.kwarg,
-                            a.defaults,
-                        ),
-                    )
+                    known = {name: getattr(inner.args, name) for name in inner.args._fields}
+                    yield stmt.name, ast.arguments(**{**known, "args": inner.args.args[1:]})
 
 
 def _misfits(files: Sequence[_File], names: set[str]) -> Iterator[tuple[str, str, ast.Call]]:

@@ -1,6 +1,7 @@
 """The edit verbs: what is to become of nodes of a script, recorded before anything is changed.
 
-An edit names nodes of the tree that was read, never places in its text. Code comes in pieces, strings and nodes in
+An edit names nodes of the tree that was read, never places in its text; its first field is the node that it is recorded
+at. Code comes in pieces, strings and nodes in
 turns; a node stands for what is there, with whatever other edits make of it:
 
     replace(call, "next(", call.func.value, ")")        loader.next()   ->  next(loader)
@@ -12,11 +13,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from accelify.analysis.syntax import Tree
-from accelify.writer.errors import EditError
+from accelify.writer.errors import EditError as EditError
 
 Piece: TypeAlias = str | ast.expr | ast.stmt
 _PLAIN_STRING = re.compile(r"([rRuU]?)(\"{3}|'{3}|\"|')(.*)\2", re.DOTALL)
@@ -194,19 +195,8 @@ def todo(tree: Tree, node: ast.AST, code: str, message: str) -> InsertBefore:
 
 def node_of(edit: Edit) -> ast.AST:
     """The node that an edit is recorded at."""
-    match edit:
-        case Replace(node=node):
-            return node
-        case AddArgument(call=node) | NameArgument(call=node):
-            return node
-        case DropArgument(owner=node) | AddParameter(function=node):
-            return node
-        case DropElse(statement=node) | Unwrap(statement=node):
-            return node
-        case Delete(statement=node) | InsertBefore(statement=node) | InsertAfter(statement=node):
-            return node
-        case PutUnder(first=node):
-            return node
+    node: ast.AST = getattr(edit, fields(edit)[0].name)
+    return node
 
 
 def place_of(tree: Tree, edit: Edit) -> int:
@@ -244,29 +234,3 @@ def written(tree: Tree, node: ast.expr, edits: Iterable[Edit]) -> str:
     from accelify.writer.writing import expression_with
 
     return expression_with(tree, node, edits)
-
-
-__all__ = [
-    "AddArgument",
-    "AddParameter",
-    "Delete",
-    "DropArgument",
-    "DropElse",
-    "Edit",
-    "EditError",
-    "InsertAfter",
-    "InsertBefore",
-    "NameArgument",
-    "Piece",
-    "PutUnder",
-    "Replace",
-    "Unwrap",
-    "keep_receiver",
-    "node_of",
-    "place_of",
-    "replace",
-    "say",
-    "text_of",
-    "todo",
-    "written",
-]  # fmt: skip

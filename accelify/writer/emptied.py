@@ -208,9 +208,5 @@ def _opens(tree: Tree, branch: ast.If, others: Sequence[Edit]) -> bool:
 def _touches(tree: Tree, edit: Edit, stmt: ast.stmt) -> bool:
     """Whether an edit changes something inside of a statement."""
     node = node_of(edit)
-    if isinstance(edit, (InsertBefore, InsertAfter)):
-        return node is not stmt and tree.is_within(node, {stmt})
-    return tree.is_within(node, {stmt})
-
-
-__all__ = ["Emptied", "Run", "emptied"]
+    beside = node is stmt and isinstance(edit, (InsertBefore, InsertAfter))
+    return not beside and tree.is_within(node, {stmt})

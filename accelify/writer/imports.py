@@ -6,6 +6,7 @@ from accelify.runtime import gather_object
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import libcst as cst
@@ -13,6 +14,7 @@ import libcst as cst
 from accelify.writer.rows import Row
 
 _LONGEST_LINE = 100
+_IMPORT = re.compile(r"(from [\w.]+) import (\w+(?:, \w+)*)\n")
 
 
 def with_joined_imports(rows: Sequence[Row]) -> list[Row]:
@@ -28,30 +30,16 @@ def with_joined_imports(rows: Sequence[Row]) -> list[Row]:
 
 
 def _joined(first: Row, second: Row) -> Row | None:
-    one, other = _names(first), _names(second)
-    if one is None or other is None or one[0] != other[0]:
+    one, other = _import(first), _import(second)
+    if one is None or other is None or one[1] != other[1]:
         return None
-    names = sorted({*one[1], *other[1]})
-    line = f"{one[0]} import {', '.join(names)}"
-    if len(line) > _LONGEST_LINE:
-        return None
-    return first.with_node(cst.parse_statement(line))
+    names = sorted({*one[2].split(", "), *other[2].split(", ")})
+    line = f"{one[1]} import {', '.join(names)}"
+    return first.with_node(cst.parse_statement(line)) if len(line) <= _LONGEST_LINE else None
 
 
-def _names(row: Row) -> tuple[str, list[str]] | None:
-    """The beginning of an import that was put in, and the plain names that it brings."""
-    node = row.node
-    if not row.new or not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
+def _import(row: Row) -> re.Match[str] | None:
+    """An import of plain names that was put in: where it is from, and the names."""
+    if not row.new or not isinstance(row.node, cst.SimpleStatementLine):
         return None
-    (small,) = node.body
-    if (
-        not isinstance(small, cst.ImportFrom)
-        or small.module is None
-        or isinstance(small.names, cst.ImportStar)
-    ):
-        return None
-    if any(alias.asname is not None for alias in small.names):
-        return None
-    module = cst.Module([]).code_for_node(small.module)
-    names = [alias.name.value for alias in small.names if isinstance(alias.name, cst.Name)]
-    return f"from {'.' * len(small.relative)}{module}", names
+    return _IMPORT.fullmatch(cst.Module([]).code_for_node(row.node))

@@ -84,10 +84,8 @@ def heading(tree: Tree, start: int) -> int:
 
 def comment_above(tree: Tree, start: int) -> int:
     """Where the comment begins that tells of nothing but the move below it: `# to the GPU`; `start` where none does."""
-    indent = len(tree.data[start : tree.line_end(start)]) - len(
-        tree.data[start : tree.line_end(start)].lstrip()
-    )
-    above = start
+    line = tree.data[start : tree.line_end(start)]
+    indent, above = len(line) - len(line.lstrip()), start
     for _ in range(2):
         if not above:
             break

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
@@ -13,9 +15,11 @@ from accelify.analysis.syntax import walk
 from accelify.writer.errors import EditError
 from accelify.writer.writing import Written
 
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+
 
 class Moved:
-    """Places of a script with its edits made, both ways; byte offsets.
+    """Places of a script with its edits made, both ways; `text` is what it reads then, with the script's last line end.
 
     Args:
         written: the script with its edits made.
@@ -38,6 +42,11 @@ class Moved:
                         anchors.setdefault(start, written.tree.start(node))
         self.anchors = sorted(anchors.items())
         self.starts = [start for start, _ in self.anchors]
+        tree, self.text = written.tree, written.data.decode("utf-8")
+        if tree.text.rstrip() + tree.newline == tree.text:
+            self.text = self.text.rstrip() + tree.newline
+        self._lines = [*_LINE.findall(self.text), ""]
+        self._begins = [0, *accumulate(len(line.encode("utf-8")) for line in self._lines)]
 
     def _found(self, node: ast.AST) -> cst.CSTNode | None:
         work = self.written.work
@@ -59,10 +68,13 @@ class Moved:
         at = max((a for a in self.anchors if a[1] <= start), key=lambda a: a[1])
         return at[0] + start - at[1], at[0] + end - at[1]
 
-    def back(self, offset: int) -> int:
-        """Where in the script what is at a place now was before."""
+    def origin(self, line: int, column: int) -> tuple[int, int]:
+        """The line and column in the script of what is at some now."""
+        line = min(line, len(self._lines))
+        offset = self._begins[line - 1] + len(self._lines[line - 1][: column - 1].encode("utf-8"))
         now, old = self.anchors[bisect_right(self.starts, offset) - 1]
-        return min(old + offset - now, len(self.written.tree.data))
+        tree = self.written.tree
+        return tree.position(min(old + offset - now, tree.size))
 
 
 def _nodes(block: list[ast.stmt]) -> Iterator[ast.AST]:

@@ -18,42 +18,27 @@ from accelify.writer.errors import EditError
 Step: TypeAlias = tuple[str, int | None]
 """A field of a node, and which of several where it is a list."""
 
-# Fields that are called otherwise in libcst, by the type of node and the name of the field.
-_RENAMED: dict[tuple[type[ast.AST], str], tuple[str, ...]] = {
-    (ast.UnaryOp, "operand"): ("expression",),
-    (ast.Await, "value"): ("expression",),
-    (ast.YieldFrom, "value"): ("value", "item"),
-    (ast.FormattedValue, "value"): ("expression",),
-    (ast.AnnAssign, "annotation"): ("annotation", "annotation"),
-    (ast.arg, "annotation"): ("annotation", "annotation"),
-    (ast.Raise, "cause"): ("cause", "item"),
-    (ast.Lambda, "args"): ("params",),
-    (ast.FunctionDef, "args"): ("params",),
-    (ast.AsyncFunctionDef, "args"): ("params",),
-    (ast.FunctionDef, "returns"): ("returns", "annotation"),
-    (ast.AsyncFunctionDef, "returns"): ("returns", "annotation"),
-    (ast.withitem, "context_expr"): ("item",),
-    (ast.withitem, "optional_vars"): ("asname", "name"),
-    (ast.arguments, "vararg"): ("star_arg",),
-    (ast.arguments, "kwarg"): ("star_kwarg",),
-}
-# Lists, with the field in libcst and the one of each element that is meant.
-_LISTS: dict[tuple[type[ast.AST], str], tuple[str, ...]] = {
-    (ast.Compare, "comparators"): ("comparisons", "comparator"),
-    (ast.comprehension, "ifs"): ("ifs", "test"),
-    (ast.Assign, "targets"): ("targets", "target"),
-    (ast.FunctionDef, "decorator_list"): ("decorators", "decorator"),
-    (ast.AsyncFunctionDef, "decorator_list"): ("decorators", "decorator"),
-    (ast.ClassDef, "decorator_list"): ("decorators", "decorator"),
-    (ast.ClassDef, "bases"): ("bases", "value"),
-    (ast.ClassDef, "keywords"): ("keywords",),
-    (ast.With, "items"): ("items",),
-    (ast.AsyncWith, "items"): ("items",),
-    (ast.Import, "names"): ("names",),
-    (ast.ImportFrom, "names"): ("names",),
-    (ast.arguments, "posonlyargs"): ("posonly_params",),
-    (ast.arguments, "args"): ("params",),
-    (ast.arguments, "kwonlyargs"): ("kwonly_params",),
+# Fields that are called otherwise in libcst; of a list the first is that of the list, the rest lead on from an element.
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "operand": ("expression",),
+    "annotation": ("annotation", "annotation"),
+    "cause": ("cause", "item"),
+    "returns": ("returns", "annotation"),
+    "context_expr": ("item",),
+    "optional_vars": ("asname", "name"),
+    "args": ("params",),
+    "posonlyargs": ("posonly_params",),
+    "kwonlyargs": ("kwonly_params",),
+    "vararg": ("star_arg",),
+    "kwarg": ("star_kwarg",),
+    "comparators": ("comparisons", "comparator"),
+    "ifs": ("ifs", "test"),
+    "targets": ("targets", "target"),
+    "decorator_list": ("decorators", "decorator"),
+    "bases": ("bases", "value"),
+    "keywords": ("keywords",),
+    "items": ("items",),
+    "names": ("names",),
 }
 _UNREAD = (ast.pattern, ast.Global, ast.Nonlocal)
 
@@ -70,21 +55,22 @@ def steps_to(parent: ast.AST, child: ast.AST, found: cst.CSTNode) -> list[Step]:
         EditError: where there is no node that stands for it alone.
     """
     name, index = _field(parent, child)
-    kind = type(parent)
-    if (kind, name) in _RENAMED:
-        return [(step, None) for step in _RENAMED[kind, name]]
-    if (kind, name) in _LISTS:
-        field, *inner = _LISTS[kind, name]
-        if isinstance(child, ast.Starred):  # as an argument, with its star
-            inner = []
-        return [(field, index), *[(step, None) for step in inner]]
-    special = _SPECIAL.get(kind)
+    special = _SPECIAL.get(type(parent))
     if special is not None:
         steps: list[Step] = special(parent, child, name, index, found)
         return steps
-    if isinstance(parent, _UNREAD) or index is not None:
-        raise EditError(f"what stands in line {getattr(child, 'lineno', 0)} cannot be edited by itself")
-    return [(name, None)]
+    return _renamed(parent, child, name, index, found)
+
+
+def _renamed(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    if name not in _FIELDS:
+        if isinstance(parent, _UNREAD) or index is not None:
+            raise EditError(f"what stands in line {getattr(child, 'lineno', 0)} cannot be edited by itself")
+        return [(name, None)]
+    field, *inner = _FIELDS[name]
+    if isinstance(child, ast.Starred) and index is not None:  # as an argument, with its star
+        inner = []
+    return [(field, index), *[(step, None) for step in inner]]
 
 
 def follow(node: cst.CSTNode, steps: Sequence[Step]) -> Any:
@@ -194,6 +180,8 @@ def _delete(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[
 
 
 def _arguments(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
+    if name in _FIELDS:
+        return _renamed(parent, child, name, index, found)
     if name == "kw_defaults":
         return [("kwonly_params", index), ("default", None)]
     first = len(parent.posonlyargs)
@@ -215,7 +203,10 @@ _SPECIAL: dict[type[ast.AST], Any] = {
     ast.Call: _call,
     ast.Subscript: _subscript,
     ast.JoinedStr: _joined,
-    ast.FormattedValue: lambda *_: [],  # its format: the same node in libcst
+    # Its format is the same node in libcst.
+    ast.FormattedValue: lambda parent, child, name, *_: [("expression", None)] if name == "value" else [],
     ast.Delete: _delete,
+    ast.Await: lambda *_: [("expression", None)],
+    ast.YieldFrom: lambda *_: [("value", None), ("item", None)],
     ast.arguments: _arguments,
 }

@@ -40,11 +40,6 @@ class Row:
         """Whether it is an empty line."""
         return isinstance(self.node, cst.EmptyLine) and self.node.comment is None
 
-    @property
-    def many(self) -> list[Row]:
-        """The row as one of several."""
-        return [self]
-
     def with_node(self, node: Any) -> Row:
         """The same row with another statement."""
         return replace(self, node=node)

@@ -71,19 +71,14 @@ def _bare(node: cst.BaseExpression, owner: cst.CSTNode, field: str) -> cst.BaseE
 
 
 def _filled(node: Any, parts: Sequence[cst.BaseExpression]) -> Any:
-    if isinstance(node, cst.Name):
-        if not node.value.startswith(_HOLE):
-            return node
-        part = parts[int(node.value[len(_HOLE) : -1])]
-        return with_parens(part, node)
-    return fill(node, parts)
-
-
-def with_parens(part: cst.BaseExpression, place: cst.BaseExpression) -> cst.BaseExpression:
-    """A part in the parentheses of the place into which it goes, unless it has some of itself."""
-    if not place.lpar or part.lpar:
+    if not isinstance(node, cst.Name):
+        return fill(node, parts)
+    if not node.value.startswith(_HOLE):
+        return node
+    part = parts[int(node.value[len(_HOLE) : -1])]
+    if not node.lpar or part.lpar:
         return part
-    return part.with_changes(lpar=[*place.lpar, *part.lpar], rpar=[*part.rpar, *place.rpar])
+    return part.with_changes(lpar=[*node.lpar, *part.lpar], rpar=[*part.rpar, *node.rpar])
 
 
 @cache

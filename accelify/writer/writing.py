@@ -14,7 +14,6 @@ from accelify.writer.edits import Delete, DropElse, Edit, Replace, node_of
 from accelify.writer.errors import EditError
 from accelify.writer.folded import Folded, untouched
 from accelify.writer.footers import with_footers_outside
-from accelify.writer.given_back import with_lost_blanks
 from accelify.writer.rows import block_of_rows, rows_of
 from accelify.writer.templates import expression
 
@@ -86,7 +85,7 @@ class Written:
         # `async=` is recognised by the method that it is an argument of.
         folds = self._folds and not self.tree.mentions(OBSOLETE)
         nodes = untouched(block, self.work.touched, self._read) if folds else ()
-        folded = Folded(self.tree, nodes, start, stop)
+        folded = Folded(self.tree, block, nodes, start, stop)
         text = folded.text
         carriage = "\r" in text.replace("\r\n", "") or ("\n" not in text and self.tree.newline == "\r")
         if carriage and "\n" in text:
@@ -103,9 +102,6 @@ class Written:
             if not any(map(self._is_indented, block)):
                 module = module.with_changes(default_indent=self.work.unit)
             same = module.code == source
-            if not same:
-                module = with_lost_blanks(module, self.tree, block)
-                same = module.code == source
         except (cst.ParserSyntaxError, cst.CSTValidationError, RecursionError) as error:
             raise EditError("libcst does not read it") from error
         if not same:

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.analysis.syntax import Tree, call_argument, dotted, target_names
+from accelify.analysis.syntax import Tree, call_argument, dotted, stores_in, target_names
 
 TEXT = "é = 'ü'; f(ß,\n  b)\nif é:\n\tg(1)  # c\nelif b:\n\t@d\n\tdef h(): pass\n"
 
@@ -57,3 +57,18 @@ def test_names() -> None:
     assert isinstance(assign, ast.Assign)
     assert target_names(assign.targets[0]) == ["a", "b", "c"]
     assert dotted(ast.parse("a.b().c", mode="eval").body) is None
+
+
+def test_names_are_found_where_a_statement_binds_them() -> None:
+    loop = Tree("x = 0\nfor i, x in f(y):\n    del z\n    w = lambda v: x\n").module.body[1]
+    found = stores_in(loop)
+    assert {name: [node.lineno for node in nodes] for name, nodes in found.items()} == {
+        "i": [2], "x": [2], "z": [3], "w": [4],
+    }  # fmt: skip
+
+
+def test_what_a_text_mentions_is_asked_of_all_of_it() -> None:
+    tree = Tree(TEXT)
+    for _ in range(2):
+        assert tree.mentions("def h")
+        assert not tree.mentions("def g")

@@ -1,4 +1,7 @@
-"""Transforms name nodes and edits: none of them asks where in the text a node stands, or searches in the text."""
+"""Transforms and lowerings name nodes and edits.
+
+None of them asks where in the text a node stands, or searches in the text.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
+import accelify.lowering
 import accelify.transforms
 
-FILES = sorted(Path(accelify.transforms.__path__[0]).glob("*.py"))
+PACKAGES = (accelify.transforms, accelify.lowering)
+FILES = sorted(path for package in PACKAGES for path in Path(package.__path__[0]).rglob("*.py"))
 # What a tree answers in bytes of the text, and the text.
 BYTES = frozenset(
     {
         "start", "end", "data", "text", "size", "locate", "position", "parts", "line_start", "line_end",
-        "line_starts", "receiver_end",
+        "line_starts",
     }
 )  # fmt: skip
 

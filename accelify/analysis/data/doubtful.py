@@ -12,7 +12,7 @@ from collections.abc import Iterable, Set
 
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import is_shardable
-from accelify.analysis.metrics.evaluation import EvaluationLoop
+from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, names_in
 from accelify.analysis.values import Class, Thing

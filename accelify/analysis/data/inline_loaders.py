@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Set
 
 from accelify.analysis import values as v
-from accelify.analysis.metrics.evaluation import EvaluationLoop
+from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.values import Thing
 

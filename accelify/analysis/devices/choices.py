@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis import values as v
+from accelify.analysis.devices.device_names import names_cpu
 from accelify.analysis.devices.hidden import hides_devices
 from accelify.analysis.devices.texts import is_numbered_gpu
-from accelify.analysis.devices.wishes import names_cpu
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.bound import always_binds
 from accelify.analysis.syntax import dotted, walk

@@ -10,8 +10,9 @@ import ast
 from collections.abc import Callable, Iterable
 
 from accelify.analysis import values as v
-from accelify.analysis.devices.locations import DEVICE, HOST, Locations
+from accelify.analysis.devices.locations import Locations
 from accelify.analysis.devices.locations import before_and_after as of_both
+from accelify.analysis.devices.tensor_makers import DEVICE, HOST
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import walk
 from accelify.analysis.values import Thing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accelify.analysis.devices.wishes import DeviceAssignment
+from accelify.analysis.devices.device_names import DeviceAssignment
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, hides_arguments

@@ -6,7 +6,7 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import dotted, stored_in
+from accelify.analysis.syntax import dotted, stores_in
 
 _HANDING_BACK = k.SELF_RETURNING | {"cuda", "to", "cpu"}
 
@@ -24,7 +24,7 @@ def handed_back(function: Scope) -> str | None:
     if name is None or not function.takes(name):
         return None
     for node in function.of_type(ast.Assign, ast.AugAssign, ast.For, ast.With):
-        if name in stored_in(node) and not (
+        if name in stores_in(node) and not (
             isinstance(node, ast.Assign) and _moved(node.value, None) == name
         ):
             return None

@@ -15,6 +15,28 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import gives_host_tensors
 from accelify.analysis.devices.filled import FilledBatches
+from accelify.analysis.devices.tensor_makers import (
+    ARRAY,
+    ARRAYS,
+    DEVICE,
+    HANDING_ON,
+    HOST,
+    HOST_MAKERS,
+    MAKERS,
+    NOWHERE,
+    NUMBERS,
+    OF_ARRAYS,
+    Place,
+    comprehension_of,
+    given_back,
+    is_display,
+    is_list_of_numbers,
+    is_text,
+    moves_to_a_device,
+    returned_by,
+    together,
+    union,
+)
 from accelify.analysis.metrics.collected import Collected, collected, is_list
 from accelify.analysis.scopes import Scope, spread_to
 from accelify.analysis.script import ScriptModel, is_in_model
@@ -27,33 +49,9 @@ from accelify.analysis.syntax import (
 )
 from accelify.analysis.values import Imported, Sequence, Thing
 
-HOST, DEVICE, ARRAY = "host", "device", "array"
-Place = frozenset[str]
-NOWHERE: Place = frozenset()
 _DEEPEST = 14
 
-# Functions of torch that make a tensor where `device` says, on the host where it does not.
-MAKERS = frozenset(
-    "zeros ones full empty eye arange linspace logspace rand randn randint randperm normal tensor".split()
-)
-# Those that draw: where they draw decides what they draw.
-DRAWING = frozenset("rand randn randint randperm normal bernoulli multinomial".split())
-HOST_MAKERS = frozenset(
-    "from_numpy Tensor FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ShortTensor ByteTensor "
-    "BoolTensor".split()
-)
-_NUMBERS = frozenset(
-    "item tolist size dim numel nelement get_device ndimension element_size is_contiguous stride keys".split()
-)
 _SETTING_DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_default_device"})
-# Calls that give back what they are given, or something that lies beside it.
-_HANDING_ON = frozenset(
-    "builtins.sum builtins.max builtins.min builtins.list builtins.tuple builtins.dict builtins.reversed".split()
-)
-_LISTS = (ast.List, ast.Tuple, ast.ListComp)
-# Methods of NumPy's and of pandas' arrays.
-_OF_ARRAYS = frozenset("astype to_numpy transpose reshape flatten ravel copy".split())
-_ARRAYS = ("numpy", "scipy", "pandas", "sklearn", "cv2", "PIL", "skimage")
 
 
 def before_and_after(
@@ -104,7 +102,7 @@ class Locations:
         # Of `prepared`, the models that have to be moved to go with it, each with the call that makes it.
         self.following: dict[Thing, ast.Call] = {}
         self.placed = placed
-        self.moves = placed or any(self._moves(call) for call in script.calls())
+        self.moves = placed or any(moves_to_a_device(self.script, call) for call in script.calls())
         self._defaults = bool(script.calls_to(_SETTING_DEFAULTS))
         self._loops = {id(loop): loaders for loop, loaders in script.loader_loops}
         self._on_host: dict[Thing, bool] = {}
@@ -156,13 +154,6 @@ class Locations:
         names = {w.name for w in self.script.values(func) if isinstance(w, Imported)}
         return ".several" if len(names) > 1 else self.script.qualname(func)
 
-    def _moves(self, call: ast.Call) -> bool:
-        if not isinstance(call.func, ast.Attribute):
-            return False
-        if call.func.attr == "cuda":
-            return True
-        return call.func.attr == "to" and bool(call.args) and self.script.is_a(call.args[0], v.DEVICE)
-
     # -- expressions
 
     def _look(self, node: ast.expr) -> Place:
@@ -174,21 +165,21 @@ class Locations:
             return self._attribute(node)
         if isinstance(node, ast.Subscript):
             entries, only = self._filled.behind(node)
-            return _union([*map(self.of, entries), NOWHERE if only else self.of(node.value)])
+            return union([*map(self.of, entries), NOWHERE if only else self.of(node.value)])
         if isinstance(node, ast.BinOp):
-            if any(_is_text(side) for side in (node.left, node.right)):
+            if any(is_text(side) for side in (node.left, node.right)):
                 return NOWHERE  # "feat/%s.npy" % name
-            return _together([self.of(node.left), self.of(node.right)])
+            return together([self.of(node.left), self.of(node.right)])
         if isinstance(node, ast.Compare):
             if all(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
                 return NOWHERE
-            return _together([self.of(node.left), *map(self.of, node.comparators)])
+            return together([self.of(node.left), *map(self.of, node.comparators)])
         if isinstance(node, ast.UnaryOp):
             return NOWHERE if isinstance(node.op, ast.Not) else self.of(node.operand)
         if isinstance(node, ast.IfExp):
             return self.of(node.body) | self.of(node.orelse)
         if isinstance(node, (ast.Tuple, ast.List)):
-            return _union(self.of(e) for e in node.elts)
+            return union(self.of(e) for e in node.elts)
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
             return self.of(node.elt)
         if isinstance(node, ast.DictComp):
@@ -214,7 +205,7 @@ class Locations:
                 if self.script.scope_of(stmt).owner_class is own
             ]
             values += self.collected.get((own, text or ""), [])
-            return _union(self.of(value) for value in values)
+            return union(self.of(value) for value in values)
         return self.of(node.value)
 
     def _call(self, node: ast.Call) -> Place:
@@ -227,41 +218,20 @@ class Locations:
         models = self.script.models_run(node)
         if models:
             if models <= self.prepared and not self.script.callees(node) - self._forwards(node):
-                if not self.placed and _together([self.of(a) for a in given]) == {HOST}:
+                if not self.placed and together([self.of(a) for a in given]) == {HOST}:
                     return frozenset({HOST})  # as the script is, it runs where its arguments are
                 return frozenset({DEVICE if self.moves else HOST})
             return NOWHERE
         if self.script.is_a(node.func, v.CRITERION):
-            return _together([self.of(a) for a in given])
+            return together([self.of(a) for a in given])
         callees = self.script.callees(node)
         if callees:
-            return _union(self.of(value) for value in [*self._returned(node), *self._given_back(node)])
+            return union(
+                self.of(value) for value in [*returned_by(self.script, node), *given_back(self.script, node)]
+            )
         if isinstance(node.func, ast.Attribute):
             return self._method(node, node.func)
         return NOWHERE
-
-    def _returned(self, node: ast.Call) -> list[ast.expr]:
-        """What the functions of these modules that a call can run give back."""
-        return [
-            n.value
-            for scope in self.script.callees(node)
-            if self.tree.parent(scope.node) is not None
-            for n in scope.of_type(ast.Return)
-            if n.value is not None
-        ]
-
-    def _given_back(self, node: ast.Call) -> list[ast.expr]:
-        """The arguments that functions of modules which stay as they are give back, by the names they have there."""
-        found = []
-        for scope in self.script.callees(node):
-            names = scope.positional() if self.tree.parent(scope.node) is None else []
-            values = [n.value for n in scope.of_type(ast.Return)]
-            given = {value.id if isinstance(value, ast.Name) else "" for value in values}
-            bound = {n.id for n in scope.of_type(ast.Name) if isinstance(n.ctx, ast.Store)}
-            for name in sorted(given) if given <= set(names) - bound else ():
-                place = names.index(name) - (scope.self_name() is not None)
-                found.append(call_argument(node, place, name) if place >= 0 else None)
-        return [argument for argument in found if argument is not None]
 
     def _forwards(self, node: ast.Call) -> set[object]:
         return {s for s in self.script.callees(node) if getattr(s.node, "name", "") == "forward"}
@@ -273,7 +243,7 @@ class Locations:
             return frozenset({DEVICE})
         if func.attr == "numpy":
             return frozenset({ARRAY})
-        if func.attr in _NUMBERS:
+        if func.attr in NUMBERS:
             return NOWHERE
         if func.attr == "to":
             return self._moved(node, func)
@@ -319,11 +289,11 @@ class Locations:
         given = [*node.args, *[kw.value for kw in node.keywords if kw.arg != "device"]]
         if name == "builtins.next":
             return self._batch_place(node)
-        if name in _HANDING_ON or name in k.VARIABLE or name in ("copy.deepcopy", "copy.copy"):
-            return _together([self.of(a) for a in given])
+        if name in HANDING_ON or name in k.VARIABLE or name in ("copy.deepcopy", "copy.copy"):
+            return together([self.of(a) for a in given])
         if head == "torch.nn.utils.rnn":
             return self.of(given[0]) if given else NOWHERE  # the lengths beside it stay on the host
-        if name.split(".")[0] in _ARRAYS:
+        if name.split(".")[0] in ARRAYS:
             return frozenset({ARRAY})
         if head == "torch.cuda" and last.endswith("Tensor"):
             return frozenset({DEVICE})
@@ -339,33 +309,23 @@ class Locations:
             beside = self.of(node.args[0]) if node.args else NOWHERE
             return self._named_place(device) if device is not None else beside - {ARRAY} or beside & {HOST}
         if head in ("torch", "torch.nn.functional", "torch.linalg", "torch.special", "torchvision.utils"):
-            return _together([self.of(a) for a in given])
+            return together([self.of(a) for a in given])
         return NOWHERE
 
     def _is_number(self, node: ast.Call) -> bool:
         """`torch.tensor(0.5)` has no dimension, and goes with tensors anywhere."""
-        if not node.args or _is_display(node.args[0]):
+        if not node.args or is_display(node.args[0]):
             return False
         made = node.args[0]
         if self.of(made) & {HOST, DEVICE}:
             return True  # of a tensor it makes another one beside it
-        if isinstance(made, ast.Name) and self._is_list(made):
+        if isinstance(made, ast.Name) and is_list_of_numbers(self.script, made):
             return False
         while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute):
-            if made.func.attr in _OF_ARRAYS or self.of(made) == {ARRAY}:
+            if made.func.attr in OF_ARRAYS or self.of(made) == {ARRAY}:
                 return False
             made = made.func.value
         return True
-
-    def _is_list(self, name: ast.Name) -> bool:
-        """Whether a variable of a function only ever is a list that the function makes itself."""
-        owner = self.script.scope_of(name).resolve(name.id)
-        if owner is None or owner.takes(name.id):
-            return False
-        stored = [n for n in owner.of_type(ast.Name) if n.id == name.id]
-        made = [s for s in self.tree.assigns(name.id) if self.script.scope_of(s).resolve(name.id) is owner]
-        written = [n for n in stored if isinstance(n.ctx, ast.Store)]
-        return len(written) == len(made) > 0 and all(_is_display(s.value) for s in made)
 
     # -- batches
 
@@ -412,21 +372,21 @@ class Locations:
         owner = scope.resolve(node.id)
         if owner is None or (owner, node.id) in self._moved_in_place:
             return NOWHERE
-        target = self._comprehension(node)
+        target = comprehension_of(self.script, node)
         if target is not None:
             return self._element(target.target, target.iter, node.id)
         if owner is not scope:
-            return _union(self._bound(b, node.id) for b in self._all_bindings(node.id, owner.node))
+            return union(self._bound(b, node.id) for b in self._all_bindings(node.id, owner.node))
         entries, only = self._filled.behind(node)
         places: list[Place] = [self.of(entry) for entry in entries]
         if only:
-            return _union(places)
+            return union(places)
         for binding in self._bindings.of_tensors(node):
             if binding is None:
                 places.append(self._parameter(node.id, owner))
             else:
                 places.append(self._bound(binding, node.id))
-        return _union(places)
+        return union(places)
 
     @cached_property
     def _moved_in_place(self) -> set[tuple[Scope | None, str]]:
@@ -440,20 +400,8 @@ class Locations:
             and isinstance(stmt.value.func.value, ast.Name)
         }
 
-    def _comprehension(self, node: ast.Name) -> ast.comprehension | None:
-        child: ast.AST = node
-        for ancestor in self.tree.ancestors(node):
-            if isinstance(ancestor, ast.stmt):
-                return None
-            if isinstance(ancestor, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
-                for generator in ancestor.generators:
-                    if node.id in target_names(generator.target) and child is not generator:
-                        return generator
-            child = ancestor
-        return None
-
     def _parameter(self, name: str, scope: Scope) -> Place:
-        return _union(self.of(given) for given in self.given(name, scope))
+        return union(self.of(given) for given in self.given(name, scope))
 
     def given(self, name: str, scope: Scope) -> list[ast.expr]:
         """What the calls of a function hand to one of its parameters."""
@@ -501,15 +449,15 @@ class Locations:
             drawn = self._of_next(value, index)
             if drawn is not None:
                 return drawn
-            returned = self._returned(value) if isinstance(value, ast.Call) else []
+            returned = returned_by(self.script, value) if isinstance(value, ast.Call) else []
             if returned and not starred and not self.script.models_of(value.func):  # type: ignore[attr-defined]
-                return _union(
+                return union(
                     self.of(r.elts[index]) if isinstance(r, ast.Tuple) and index < len(r.elts) else self.of(r)
                     for r in returned
                 )
         elif self.collected and is_list(value):
             owner = self.script.scope_of(value).resolve(name)
-            return _union(self.of(one) for one in [value, *self.collected.get((owner, name), [])])
+            return union(self.of(one) for one in [value, *self.collected.get((owner, name), [])])
         return self.of(value)
 
     def _element(
@@ -545,23 +493,3 @@ class Locations:
         if loop is not None and id(loop) in self._loops and node is iterated:
             return self._placed(self._loops[id(loop)])
         return self.of(node)
-
-
-def _is_display(node: ast.expr) -> bool:
-    """`[0, 1]`, `[i for i in x]` and `[0] * n`."""
-    if isinstance(node, ast.BinOp):
-        return _is_display(node.left) or _is_display(node.right)
-    return isinstance(node, _LISTS)
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
-
-
-def _union(places: Iterable[Place]) -> Place:
-    return NOWHERE.union(*places)
-
-
-def _together(places: list[Place]) -> Place:
-    """Where the result of several operands lies: tensors of both sides never meet, or an edit sees to it."""
-    return frozenset({DEVICE}) if any(place == {DEVICE} for place in places) else _union(places)

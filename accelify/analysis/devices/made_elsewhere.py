@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from accelify.analysis.devices.locations import DEVICE, HOST, HOST_MAKERS, MAKERS, Locations
+from accelify.analysis.devices.locations import Locations
+from accelify.analysis.devices.tensor_makers import DEVICE, HOST, HOST_MAKERS, MAKERS
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.locations import DEVICE, HOST, HOST_MAKERS, MAKERS, Locations
+from accelify.analysis.devices.locations import Locations
+from accelify.analysis.devices.tensor_makers import DEVICE, HOST, HOST_MAKERS, MAKERS
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel

@@ -5,11 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Set
 from functools import cached_property
-from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.asked_helpers import as_given, choice_of
+from accelify.analysis.devices.device_names import (
+    DeviceAssignment,
+    chain,
+    compares_to,
+    has_else,
+    if_chain,
+    is_field,
+    is_option_for_gpu,
+    names_cpu,
+    option_name,
+)
 from accelify.analysis.devices.fallbacks import named_before
 from accelify.analysis.devices.machine_flags import MachineFlags
 from accelify.analysis.devices.texts import is_numbered_gpu
@@ -19,35 +29,11 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import (
     assigned_pairs,
-    call_argument,
-    call_keyword,
     dotted,
     hides_arguments,
-    is_constant,
     names_in,
     walk,
 )
-
-
-class DeviceAssignment(NamedTuple):
-    """`target = <value>`, a device; in `rate, target = 0.1, <value>` a part of its statement.
-
-    `whole` is the `if`/`else` that does nothing but choose the device, if there is one.
-    `cpu` is the condition, as source text, under which the script wants the CPU although it has something better;
-    None where it takes what the machine has.
-    """
-
-    statement: ast.Assign | ast.AnnAssign
-    whole: ast.If | None
-    cpu: str | None
-    names: frozenset[str]
-    target: ast.expr
-    value: ast.expr
-
-    @property
-    def is_part(self) -> bool:
-        """Whether its statement assigns more than the device."""
-        return self.value is not self.statement.value
 
 
 class Devices:
@@ -220,7 +206,7 @@ class Devices:
                 continue
             if parent is self.script.main_guard:
                 continue
-            cpu, names = self._cpu(self._if_chain(parent), stmt)
+            cpu, names = self._cpu(if_chain(parent), stmt)
             return assignment._replace(cpu=cpu, names=names)
         return assignment
 
@@ -233,7 +219,7 @@ class Devices:
         while isinstance(parent, ast.If) and self._only_devices(parent):
             found = parent
             parent = self.tree.parent(parent)
-        return found if found is not None and _has_else(found) else None
+        return found if found is not None and has_else(found) else None
 
     def _only_devices(self, node: ast.If) -> bool:
         def fits(stmt: ast.stmt) -> bool:
@@ -257,19 +243,19 @@ class Devices:
             value = value.args[0]
         if isinstance(value, ast.IfExp):
             named = self._named_device(value)
-            tests = self._chain(value)
+            tests = chain(value)
             if named is None and all(self.wish(test) is None for test in tests):
                 named = self._named_option(value)
             return named if named is not None else tests
         parent = self.tree.parent(stmt)
         if isinstance(parent, ast.If) and parent is not self.script.main_guard and self._chooses(parent):
-            return self._if_chain(whole or parent)
+            return if_chain(whole or parent)
         if isinstance(value, ast.Constant) and value.value == "cpu":
             return ast.Constant(True)
         if isinstance(value, ast.Subscript) and k.DEVICE_NAME.search(option_name(value) or ""):
             return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
         if isinstance(value, ast.Call) and (asked := choice_of(self.script, value)) is not None:
-            given = [as_given(self.script, test, asked[0], value) for test in self._chain(asked[1])]
+            given = [as_given(self.script, test, asked[0], value) for test in chain(asked[1])]
             known = [test for test in given if test is not None]
             return list[ast.expr](known) if len(known) == len(given) else None
         if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):
@@ -325,29 +311,6 @@ class Devices:
                     return ast.Compare(branch, [ast.Eq()], [ast.Constant("cpu")])
         return None
 
-    def _chain(self, node: ast.IfExp) -> list[ast.expr]:
-        if names_cpu(node.body):
-            return [ast.UnaryOp(ast.Not(), node.test)]
-        tests = [node.test]
-        if isinstance(node.orelse, ast.IfExp):
-            tests += self._chain(node.orelse)
-        elif (
-            isinstance(node.orelse, ast.Call)
-            and node.orelse.args
-            and isinstance(node.orelse.args[0], ast.IfExp)
-        ):
-            tests += self._chain(node.orelse.args[0])
-        return tests
-
-    def _if_chain(self, node: ast.If) -> list[ast.expr]:
-        values = [s.value for s in node.body if isinstance(s, ast.Assign)]
-        if any(names_cpu(w) for w in values):
-            return [ast.UnaryOp(ast.Not(), node.test)]
-        tests = [node.test]
-        if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If) and not _only_cpu(node.orelse):
-            tests += self._if_chain(node.orelse[0])
-        return tests
-
     def _cpu(
         self, test: list[ast.expr] | ast.expr | None, stmt: ast.stmt
     ) -> tuple[str | None, frozenset[str]]:
@@ -402,7 +365,7 @@ class Devices:
             assigned = self._only_assignment(test)
             # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is the command line's own.
             if assigned is not None and text not in seen:
-                if _compares(assigned, text):
+                if compares_to(assigned, text):
                     # `args.cuda = args.cuda == "yes"`: a text before, a flag from there on.
                     return text, self._read_by(test)
                 return self.wish(assigned, seen | {text})
@@ -523,74 +486,3 @@ class Devices:
         if not isinstance(value, plain):
             return None
         return value
-
-
-def _compares(value: ast.expr, name: str) -> bool:
-    """Whether an expression compares a name with something."""
-    return any(
-        isinstance(node, ast.Compare) and any(dotted(side) == name for side in (node.left, *node.comparators))
-        for node in walk(value)
-    )
-
-
-def is_field(script: ScriptModel, stmt: ast.Assign | ast.AnnAssign) -> bool:
-    """Whether a statement is an option with its default that can be set: `device: str = "cpu"` of a dataclass."""
-    parent = script.tree.parent(stmt)
-    if not isinstance(stmt, ast.AnnAssign) or not isinstance(parent, ast.ClassDef):
-        return False
-    marks = [(dotted(one.func if isinstance(one, ast.Call) else one), one) for one in parent.decorator_list]
-    return any((name or "").endswith("dataclass") and not _is_frozen(one) for name, one in marks)
-
-
-def _is_frozen(mark: ast.expr) -> bool:
-    return isinstance(mark, ast.Call) and is_constant(call_keyword(mark, "frozen"), True)
-
-
-def names_cpu(node: ast.expr) -> bool:
-    """Whether an expression is the CPU, written out: `"cpu"` or `torch.device("cpu")`."""
-    if isinstance(node, ast.Call) and node.args:
-        argument = call_argument(node, 0, "device") or call_argument(node, 0, "type")
-        return argument is not None and names_cpu(argument)
-    return isinstance(node, ast.Constant) and node.value == "cpu"
-
-
-def _only_cpu(block: list[ast.stmt]) -> bool:
-    """Whether every way through a block assigns the CPU."""
-    return bool(block) and all(
-        (isinstance(stmt, ast.Assign) and names_cpu(stmt.value))
-        or (isinstance(stmt, ast.If) and _only_cpu(stmt.body) and _only_cpu(stmt.orelse))
-        for stmt in block
-    )
-
-
-def option_name(node: ast.expr) -> str | None:
-    """The name of an option: `args.gpu`, `config["gpu"]`, `config.get("gpu")`, or a variable's."""
-    if isinstance(node, (ast.Name, ast.Attribute)):
-        return (dotted(node) or "").rpartition(".")[2] or None
-    key: ast.expr | None = node.slice if isinstance(node, ast.Subscript) else None
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "get"
-        and node.args
-    ):
-        key = node.args[0]
-    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
-
-
-def is_option_for_gpu(test: ast.expr) -> bool:
-    """`args.mode == "gpu"`, `opt.where != "cpu"`: an option that is asked for the kind of device."""
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or dotted(test.left) is None:
-        return False
-    text = getattr(test.comparators[0], "value", None)
-    if isinstance(test.ops[0], ast.NotEq):
-        return text == "cpu"
-    return isinstance(test.ops[0], ast.Eq) and text in ("gpu", "GPU", "cuda")
-
-
-def _has_else(node: ast.If) -> bool:
-    if not node.orelse:
-        return False
-    if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
-        return _has_else(node.orelse[0])
-    return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 
 from accelify.analysis import knowledge as k
@@ -29,6 +29,7 @@ from accelify.analysis.files.effect_sites import (
     stops_first,
     updates_namespace,
 )
+from accelify.analysis.files.found_effects import HANDS_ON, Effects, changes_given, runs_it
 from accelify.analysis.files.reading_calls import READING, may_read
 from accelify.analysis.files.writing_calls import (
     OPENING,
@@ -39,9 +40,9 @@ from accelify.analysis.files.writing_calls import (
 )
 from accelify.analysis.metrics.kept import KeptState, class_of, own_attribute
 from accelify.analysis.models.changed_parts import changes_part
-from accelify.analysis.models.handed_models import LOGGING, models_handed, parameter_of
+from accelify.analysis.models.handed_models import LOGGING, models_handed
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope, handed_to, in_order, spread_to
+from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.made_within import LOOKS, is_made_within, root_name
 from accelify.analysis.statements.unreached import reached
@@ -83,53 +84,6 @@ _LOOKED_AT = frozenset(
     {ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.For, ast.AsyncFor, ast.comprehension}
     | {ast.Yield, ast.YieldFrom, ast.Await}
 )
-_HANDS_ON = "it hands on values"  # to whoever goes through what it yields
-
-
-@dataclass
-class Effects:
-    """What some code does.
-
-    `tied` is why all processes have to run it ("" where nothing speaks against one alone), `state` are the attributes
-    and globals that it assigns, by owner; `changes` the names from outside whose objects it changes, each with the
-    expressions that it changes; `given` the parameters whose objects it changes where a call hands it some, which are
-    None by default; `models` the parameters whose model it calls.
-    """
-
-    sites: list[Site] = field(default_factory=list)
-    tied: str = ""
-    state: set[tuple[Scope, str]] = field(default_factory=set)
-    changes: dict[str, list[ast.expr]] = field(default_factory=dict)
-    given: set[str] = field(default_factory=set)
-    models: set[str] = field(default_factory=set)
-    sets_model: bool = False
-    reads: bool = False
-    lists: bool = False
-    calls_model: bool = False
-
-    def kinds(self) -> set[str]:
-        """The kinds of what it does."""
-        return {site.kind for site in self.sites}
-
-    def tie(self, reason: str) -> None:
-        """Note why all processes have to run it; the first reason counts that holds for who calls it too."""
-        if self.tied in ("", _HANDS_ON):
-            self.tied = reason
-
-    def take(self, other: Effects) -> None:
-        """Add what a part of the code does."""
-        if other.sites:
-            self.sites += [site for site in other.sites if site not in self.sites]
-        if other.tied:
-            self.tie(other.tied)
-        self.state |= other.state
-        for name, changed in other.changes.items():
-            self.changes.setdefault(name, []).extend(changed)
-        self.models |= other.models
-        self.sets_model = self.sets_model or other.sets_model
-        self.reads = self.reads or other.reads
-        self.lists = self.lists or other.lists
-        self.calls_model = self.calls_model or other.calls_model
 
 
 class SideEffects:
@@ -192,7 +146,7 @@ class SideEffects:
         """What a function does where a call of the script runs it: a model that is not handed over is not called."""
         effects = self.of(callee)
         surely, through = self._handed(self.script.module_of(call), self.script.scope_of(call), call, callee)
-        effects = replace(effects, tied=effects.tied or _changes_given(effects, call, callee))
+        effects = replace(effects, tied=effects.tied or changes_given(effects, call, callee))
         return replace(effects, calls_model=effects.calls_model or surely or bool(through), models=set())
 
     def _handed(self, module: Module, scope: Scope, call: ast.Call, callee: Scope) -> tuple[bool, set[str]]:
@@ -271,7 +225,7 @@ class SideEffects:
                 ):
                     found.tie("it reads batches")
             elif isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
-                found.tie(_HANDS_ON)
+                found.tie(HANDS_ON)
 
     def _store(self, found: Effects, module: Module, scope: Scope, target: ast.expr) -> None:
         name = own_attribute(scope, target)
@@ -342,7 +296,7 @@ class SideEffects:
         elif name == "builtins.setattr" or attribute == "__setattr__" or updates_namespace(func):
             found.tie("it sets attributes by name")
         if runs:
-            _runs(found, scope, func)
+            runs_it(found, scope, func)
         elif isinstance(func, ast.Attribute):
             self._receiver(found, module, scope, call, func, name, bool(callees))
         elif isinstance(func, ast.Name) and scope.kind == "function" and not callees:
@@ -352,7 +306,7 @@ class SideEffects:
             for argument in [*call.args, *[kw.value for kw in call.keywords]]:
                 if isinstance(argument, (ast.Name, ast.Attribute)):
                     if self._is_a(module, scope, argument, v.MODEL):
-                        _runs(found, scope, argument)
+                        runs_it(found, scope, argument)
             if changes_part(module.tree, call):
                 found.tie("it changes the model")
         for callee in in_order(callees):
@@ -366,8 +320,8 @@ class SideEffects:
             found.calls_model = found.calls_model or inner.calls_model or surely
             found.sets_model = found.sets_model or inner.sets_model
             # What a generator yields goes on no further than to who runs it, unless that one gives it back.
-            tied = inner.tied or _changes_given(inner, call, callee)
-            if tied not in ("", _HANDS_ON):
+            tied = inner.tied or changes_given(inner, call, callee)
+            if tied not in ("", HANDS_ON):
                 found.tie(tied)
             own = class_of(callee)
             # What is made here, and kept in a local variable, is nobody else's.
@@ -429,7 +383,7 @@ class SideEffects:
         if attribute in _TRAINING and self._is_a(module, scope, base, *_ROLES) and not is_seen:
             found.tie("it trains or loads")
         if not is_seen and attribute not in _NOT_RUNNING and self._is_a(module, scope, base, v.MODEL):
-            _runs(found, scope, base)
+            runs_it(found, scope, base)
             found.sets_model = found.sets_model or attribute in _SETTING
         inplace = attribute.endswith("_") and not attribute.startswith("_")
         # `os.remove` changes files, not `os`; `plt.rcParams.update` how pictures look.
@@ -487,18 +441,3 @@ def _losses(held: Values) -> list[Scope]:
     """The forwards of the program's losses among what is called, which the interpreter does not go into."""
     classes = [t.cls for t in held if isinstance(t, Thing) and t.kind == v.CRITERION and t.cls is not None]
     return in_order({method[1] for cls in classes if (method := cls.method("forward")) is not None})
-
-
-def _changes_given(effects: Effects, call: ast.Call, callee: Scope) -> str:
-    """Why all processes have to make a call: it hands over an object that the function changes."""
-    handed = (
-        {name for _, name in [*handed_to(call, callee), *spread_to(call, callee)]} if effects.given else set()
-    )
-    return f"it changes `{min(handed & effects.given)}`" if handed & effects.given else ""
-
-
-def _runs(found: Effects, scope: Scope, model: ast.expr) -> None:
-    """Note that a model is called, by the parameter that it is handed over by."""
-    own = parameter_of(scope, model)
-    found.models |= {own} if own else set()
-    found.calls_model = found.calls_model or not own

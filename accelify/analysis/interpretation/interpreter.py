@@ -18,6 +18,7 @@ from accelify.analysis.interpretation.evaluated_around import is_evaluated_aroun
 from accelify.analysis.interpretation.imported_names import ImportedNames
 from accelify.analysis.interpretation.kinds_by_use import KindsByUse
 from accelify.analysis.interpretation.reads import NoReads, Reads, ReadsOfNodes
+from accelify.analysis.interpretation.run_nodes import DEFINITIONS, INTERESTING, given_results
 from accelify.analysis.interpretation.strays import drop_strays
 from accelify.analysis.modules.in_force import own_definitions
 from accelify.analysis.modules.own_main import own_main
@@ -74,16 +75,13 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         self._memo: dict[ast.Call, tuple[Values, Reads]] = {}
         self.reads: ReadsOfNodes = ReadsOfNodes()
         self.kept: dict[ast.AST | None, Values] | None = None
-        self._module_of: dict[Scope, Module] = {}
         self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
         self._own_names: dict[ast.Name, str] = {}
         self._star_libraries: dict[Module, list[str]] = {}
         self._work: list[tuple[Module, Scope, list[ast.AST]]] = []
         modules = list(dict.fromkeys(program.modules.values()))
-        for module in modules:
-            for scope in module.scopes.all():
-                self._module_of[scope] = module
+        self._module_of = {scope: module for module in modules for scope in module.scopes.all()}
         for module in modules:
             self._prepare(module)
         # Imports and classes first: a class whose bases are not known yet would leave stray values behind.
@@ -139,15 +137,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
     @cached_property
     def _given_results(self) -> set[str]:
         """The attributes that are given what some call gives back."""
-        return {
-            node.attr
-            for _, _, nodes in self._work
-            for stmt in nodes
-            if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Call)
-            for target in stmt.targets
-            for node in (target.elts if isinstance(target, ast.Tuple) else [target])
-            if isinstance(node, ast.Attribute)
-        }
+        return given_results(self._work)
 
     def _prepare(self, module: Module) -> None:
         redefined, meant = own_definitions(module.tree, module.scopes.module)
@@ -172,8 +162,8 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
             nodes: list[ast.AST] = [
                 n
                 for n in runs
-                if (node_type := type(n)) in _INTERESTING
-                and (node_type not in _DEFINITIONS or module.is_used(n))
+                if (node_type := type(n)) in INTERESTING
+                and (node_type not in DEFINITIONS or module.is_used(n))
                 and (node_type is not ast.Call or not is_evaluated_around(module.tree, n))
             ]
             self._work.append((module, scope, nodes))
@@ -507,28 +497,3 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
                     self.add(held, values)
                 elif isinstance(base, Sequence):
                     self.add(base.rest, values)
-
-
-_DEFINITIONS = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef})
-_INTERESTING = frozenset(
-    {
-        ast.Import,
-        ast.ImportFrom,
-        ast.Assign,
-        ast.AnnAssign,
-        ast.AugAssign,
-        ast.For,
-        ast.AsyncFor,
-        ast.comprehension,
-        ast.With,
-        ast.AsyncWith,
-        ast.Return,
-        ast.Yield,
-        ast.YieldFrom,
-        ast.NamedExpr,
-        ast.ClassDef,
-        ast.FunctionDef,
-        ast.AsyncFunctionDef,
-        ast.Call,
-    }
-)

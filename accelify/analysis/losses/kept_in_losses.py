@@ -19,7 +19,7 @@ from accelify.analysis.metrics.figures import BatchLoop
 from accelify.analysis.metrics.kept import own_attribute
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_keyword, is_constant, names_in, stored_in, target_names, walk
+from accelify.analysis.syntax import call_keyword, is_constant, names_in, stores_in, target_names, walk
 from accelify.analysis.values import Thing
 
 _TAKEN_OUT = frozenset({"detach", "data", "item", "numpy"})
@@ -162,7 +162,7 @@ def _is_kept_for_rounds(call: ast.Call, loop: BatchLoop) -> bool:
     base = call.func
     while isinstance(base, ast.Attribute):
         base = base.value
-    return isinstance(base, ast.Name) and base.id not in stored_in(loop)
+    return isinstance(base, ast.Name) and base.id not in stores_in(loop)
 
 
 def _kept(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.AugAssign, str]]:

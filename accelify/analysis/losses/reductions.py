@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -31,32 +29,32 @@ from accelify.analysis.losses.reduction_kinds import (
     together,
 )
 from accelify.analysis.losses.running_sums import adds_samples
+from accelify.analysis.losses.sum_calls import (
+    BATCH_SIZE,
+    CLASSES,
+    CURVES,
+    PASSING,
+    Place,
+    divides_by,
+    is_averaged,
+    keeps_samples,
+    lies_at_hand,
+    stands_beside,
+    sums_samples,
+)
 from accelify.analysis.losses.zero_terms import is_nothing
 from accelify.analysis.metrics.counts import size_given
 from accelify.analysis.models.alternatives import classes_of, run_by
-from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.branches import constants_of, constants_of_object, returned
 from accelify.analysis.statements.given_parts import parts_of
 from accelify.analysis.statements.reaching import made_of
-from accelify.analysis.syntax import Tree, dotted, is_constant, walk
+from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.analysis.values import Function, Imported, Thing
 
-_BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
-# Divided by so many, a sum over the batch stays one.
-_CLASSES = re.compile(r"(?:^|[._])(?:n|num)_?class(?:es)?$|(?:^|\.)classes$", re.I)
 _DEEPEST = 16
-_PASSING = frozenset(
-    "sum squeeze view float double to cuda clone clamp requires_grad_ item detach cpu numpy".split()
-)
-_CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
 _FARTHEST_FACTOR = 6
-
-
-class _Place(NamedTuple):
-    module: Module
-    scope: Scope
 
 
 @dataclass(eq=False)
@@ -83,15 +81,15 @@ class LossReductions:
         # What a name is up to the assignment that is looked at, for the reads in it.
         self._so_far: dict[ast.expr, str] = {}
         self._stores: dict[tuple[Scope, str], list[int]] = {}
-        self._degrees = BatchDegrees(script, lambda node, *place: self._functions(node, _Place(*place)))
+        self._degrees = BatchDegrees(script, lambda node, *place: self._functions(node, Place(*place)))
         self._moved = MovedSamples(script)
-        self._held = HeldLosses(script, lambda node, *place: self._functions(node, _Place(*place)))
+        self._held = HeldLosses(script, lambda node, *place: self._functions(node, Place(*place)))
 
     def of(self, loss: ast.expr) -> str:
         """`mean`, `sum`, `mixed` (both in one sum), `neutral` (no batch in it) or `unclear`."""
         if loss not in self._answers:
             self._here = self._averaging[loss] = Averaging()
-            place = _Place(self.script.module_of(loss), self.script.scope_of(loss))
+            place = Place(self.script.module_of(loss), self.script.scope_of(loss))
             self._answers[loss] = self._of(loss, place, 0)
         return self._answers[loss]
 
@@ -100,7 +98,7 @@ class LossReductions:
         self.of(loss)
         return self._averaging[loss]
 
-    def _of(self, node: ast.expr, place: _Place, depth: int) -> str:
+    def _of(self, node: ast.expr, place: Place, depth: int) -> str:
         if depth > _DEEPEST or node in self._active:
             return self._so_far.get(node, NEUTRAL)
         if node in self._so_far:
@@ -111,7 +109,7 @@ class LossReductions:
         finally:
             self._active.discard(node)
 
-    def _look(self, node: ast.expr, place: _Place, depth: int) -> str:
+    def _look(self, node: ast.expr, place: Place, depth: int) -> str:
         if isinstance(node, ast.Constant) or is_nothing(node):
             return NEUTRAL
         if isinstance(node, ast.Name):
@@ -138,7 +136,7 @@ class LossReductions:
             return self._of(held.value, place, depth)
         return self._attribute(node, place, depth) if isinstance(node, ast.Attribute) else UNCLEAR
 
-    def _attribute(self, node: ast.Attribute, place: _Place, depth: int) -> str:
+    def _attribute(self, node: ast.Attribute, place: Place, depth: int) -> str:
         """`self.loss`, where the function gives it its value by a plain assignment of its own."""
         name, tree = dotted(node), place.module.tree
         given = [
@@ -150,21 +148,21 @@ class LossReductions:
             # Of several, the last one before it, where that is sure to be made.
             before = [stmt for stmt in given if tree.is_after(node, stmt)]
             last = tree.last(before)
-            given = [last] if last is not None and _stands_beside(tree, last, node) else []
+            given = [last] if last is not None and stands_beside(tree, last, node) else []
         one = given[0] if len(given) == 1 else None
         plain = isinstance(one, ast.Assign) and dotted(one.targets[0]) == name
         return (
             self._of(one.value, place, depth) if name and plain and isinstance(one, ast.Assign) else UNCLEAR
         )
 
-    def _variable(self, node: ast.Name, place: _Place, depth: int) -> str:
+    def _variable(self, node: ast.Name, place: Place, depth: int) -> str:
         name = node.id
         owner = place.scope.resolve(name)
         if owner is None:
             return UNCLEAR
         if self._held.is_of_comprehension(node, place.module):
             return self._element(node, place, depth)
-        answer, home, divided, bound = NEUTRAL, _Place(place.module, owner), False, False
+        answer, home, divided, bound = NEUTRAL, Place(place.module, owner), False, False
         for stmt, always in self._assignments(node, place, owner).items():
             # What a value adds to its own name was looked at before it.
             own = [n for n in walk(stmt) if isinstance(n, ast.Name) and n.id == name] if bound else []
@@ -185,7 +183,7 @@ class LossReductions:
             return UNCLEAR
         return answer if bound else self._element(node, place, depth)
 
-    def _element(self, name: ast.Name, place: _Place, depth: int) -> str:
+    def _element(self, name: ast.Name, place: Place, depth: int) -> str:
         """How losses are reduced that a loop goes through under a name; neutral for a name of something else."""
         through = self._held.gone_through(name, place.module)
         held = self._held.of(through, place.module, place.scope) if through is not None else []
@@ -193,17 +191,17 @@ class LossReductions:
 
     def _any(self, held: Sequence[Held], join: Callable[[str, str], str], depth: int) -> str:
         """How what a container holds is reduced: either of it, or all of it together."""
-        answers = [self._of(one, _Place(module, scope), depth) for one, module, scope in held]
+        answers = [self._of(one, Place(module, scope), depth) for one, module, scope in held]
         return functools.reduce(join, answers, NEUTRAL)
 
-    def _assigned_by(self, stmt: ast.stmt, name: str, place: _Place, depth: int) -> str | None:
+    def _assigned_by(self, stmt: ast.stmt, name: str, place: Place, depth: int) -> str | None:
         """How what an assignment gives to a name is reduced; None where that is not followed."""
         if isinstance(stmt, ast.Assign):
             answer: str | None = None
             for target in stmt.targets:
                 one: str | None = None
                 if isinstance(target, ast.Name) and target.id == name:
-                    divided = _divides(stmt.value, name)
+                    divided = divides_by(stmt.value, name)
                     if divided and isinstance(stmt.value, ast.BinOp):
                         self._here.divisors[stmt.value.right] = place.scope
                     one = "divided" if divided else self._of(stmt.value, place, depth)
@@ -223,7 +221,7 @@ class LossReductions:
                 return "divided"
         return None
 
-    def _assignments(self, node: ast.Name, place: _Place, owner: Scope) -> dict[ast.stmt, bool]:
+    def _assignments(self, node: ast.Name, place: Place, owner: Scope) -> dict[ast.stmt, bool]:
         """The assignments of a scope that a name's value is made of where it is read, those sure to be made as True.
 
         The cells of a notebook bind one name again and again: of a module's own statements, the nearest that does.
@@ -248,7 +246,7 @@ class LossReductions:
                     return {s: sure for s, sure in reaching.items() if s in nearest} or nearest
         return anywhere
 
-    def _storing(self, place: _Place, module: Scope, name: str) -> list[int]:
+    def _storing(self, place: Place, module: Scope, name: str) -> list[int]:
         """The indices of the statements of a module's body that bind a name, in order."""
         key = module, name
         if key not in self._stores:
@@ -261,14 +259,14 @@ class LossReductions:
             self._stores[key] = sorted(found)
         return self._stores[key]
 
-    def _unpacked(self, value: ast.expr, index: int, place: _Place, depth: int) -> str:
+    def _unpacked(self, value: ast.expr, index: int, place: Place, depth: int) -> str:
         if isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts):
             return self._of(value.elts[index], place, depth)
         if isinstance(value, ast.Call):
             answer = NEUTRAL
             for function, results in self._functions(value, place):
                 for result in results:
-                    inner = _Place(function.module, function.scope)
+                    inner = Place(function.module, function.scope)
                     parts = parts_of(result, function.module.tree, function.scope)
                     part = parts[index] if index < len(parts) else None
                     if part is not None:
@@ -276,7 +274,7 @@ class LossReductions:
             return UNCLEAR if answer == NEUTRAL else answer
         return UNCLEAR
 
-    def _operation(self, node: ast.BinOp, place: _Place, depth: int) -> str:
+    def _operation(self, node: ast.BinOp, place: Place, depth: int) -> str:
         left = self._of(node.left, place, depth)
         if isinstance(node.op, ast.Div):
             if left == SUM:
@@ -322,9 +320,9 @@ class LossReductions:
         ]
         return values[0] if len(values) == 1 else node
 
-    def _divided(self, reduction: str, divisor: ast.expr, place: _Place) -> str:
+    def _divided(self, reduction: str, divisor: ast.expr, place: Place) -> str:
         """A sum over a count is an average: of the batch at hand, or of the configured batch."""
-        if reduction != SUM or isinstance(divisor, ast.Constant) or _CLASSES.search(dotted(divisor) or ""):
+        if reduction != SUM or isinstance(divisor, ast.Constant) or CLASSES.search(dotted(divisor) or ""):
             return reduction
         if self._is_own_batch_size(divisor, place):
             return MEAN
@@ -333,23 +331,23 @@ class LossReductions:
             for n in walk(divisor)
             if isinstance(n, (ast.Name, ast.Attribute))
         ]
-        return self._configured if any(_BATCH_SIZE.search(n) for n in names) else MEAN
+        return self._configured if any(BATCH_SIZE.search(n) for n in names) else MEAN
 
-    def _is_own_batch_size(self, node: ast.expr, place: _Place) -> bool:
+    def _is_own_batch_size(self, node: ast.expr, place: Place) -> bool:
         """Whether a divisor is the size of the batch at hand (and not one written into the configuration)."""
         for inner in walk(node):
             if isinstance(inner, ast.Attribute) and inner.attr in ("shape", "size"):
                 return True
             if isinstance(inner, ast.Call) and dotted(inner.func) == "len":
                 return True
-            if isinstance(inner, ast.Name) and _BATCH_SIZE.search(inner.id):
+            if isinstance(inner, ast.Name) and BATCH_SIZE.search(inner.id):
                 trees = {place.module.tree, self.script.tree}
                 stmts = [tree.statement(write) for tree in trees for write in tree.writes(inner.id)]
                 made = [size_given(stmt, inner.id) for stmt in stmts if isinstance(stmt, ast.Assign)]
                 return any(self._is_own_batch_size(one, place) for one in made if one not in (None, node))
         return False
 
-    def _call(self, node: ast.Call, place: _Place, depth: int) -> str:
+    def _call(self, node: ast.Call, place: Place, depth: int) -> str:
         if dotted(node.func) == "sum" and node.args and place.scope.resolve("sum") is None:
             added = self._held.of(node.args[0], place.module, place.scope)
             return self._any(added, together, depth) if added else UNCLEAR
@@ -360,7 +358,10 @@ class LossReductions:
             if isinstance(value, Imported)
         ]
         criteria = [value for value in held if isinstance(value, Thing) and value.kind == v.CRITERION]
-        reduced = [self._criterion(criterion, depth) for criterion in self._at_hand(node, place, criteria)]
+        reduced = [
+            self._criterion(criterion, depth)
+            for criterion in lies_at_hand(self.script, node, place, criteria)
+        ]
         if MEAN in reduced:
             self._here.averages[node] = place.scope
         answers += reduced
@@ -374,7 +375,7 @@ class LossReductions:
             answer = functools.reduce(either, sorted(known), NEUTRAL)
             for function, results in functions:
                 for result in results:
-                    answer = either(answer, self._of(result, _Place(function.module, function.scope), depth))
+                    answer = either(answer, self._of(result, Place(function.module, function.scope), depth))
             return UNCLEAR if answer == NEUTRAL else answer
         if isinstance(node.func, ast.Attribute):
             name = node.func.attr
@@ -388,22 +389,22 @@ class LossReductions:
             if name == "mean":
                 self._here.averages[node] = place.scope
                 # Over the positions of each sample: how the samples are put together comes later.
-                return self._of(node.func.value, place, depth) if _keeps_samples(node) else MEAN
+                return self._of(node.func.value, place, depth) if keeps_samples(node) else MEAN
             summed = whole or sums_samples(node.args, node.keywords) or self._moved.sums(node, place.scope)
             if name == "sum" and summed:
-                averaged = self._is_averaged(node.func.value, place)
+                averaged = is_averaged(node.func.value, place)
                 return UNCLEAR if averaged else self._summed(node.func.value, place)
-            if name in _PASSING:
+            if name in PASSING:
                 return self._of(node.func.value, place, depth)
             if name == "scale" and node.args:
                 return self._of(node.args[0], place, depth)
-            if name in _CURVES:
+            if name in CURVES:
                 # The root of a mean is none, but what it averages counts.
                 for inside in (node.func.value, *node.args):
                     self._of(inside, place, depth)
         return UNCLEAR
 
-    def _library_call(self, name: str, node: ast.Call, place: _Place, depth: int) -> str | None:
+    def _library_call(self, name: str, node: ast.Call, place: Place, depth: int) -> str | None:
         if k.is_loss_function(name):
             self._here.averages[node] = place.scope
             reduction = reduction_of(node)
@@ -423,7 +424,7 @@ class LossReductions:
             stacked = self._stacked(node.args[0], place, depth) if whole else None
             if stacked is not None:
                 return stacked
-            summed = whole and not self._is_averaged(node.args[0], place)
+            summed = whole and not is_averaged(node.args[0], place)
             return self._summed(node.args[0], place) if summed else UNCLEAR
         if name in k.VARIABLE or name in (
             "builtins.float",
@@ -435,13 +436,13 @@ class LossReductions:
             return self._of(node.args[0], place, depth) if node.args else None
         return None
 
-    def _summed(self, node: ast.expr | None, place: _Place) -> str:
+    def _summed(self, node: ast.expr | None, place: Place) -> str:
         """A sum of what is divided by a count of the batch, or has such a weight, is a mean of it."""
         by = self._degrees.averaging(node, place.module, place.scope) if node is not None else {}
         self._here.weights.update(by)
         return MEAN if by else SUM
 
-    def _stacked(self, node: ast.expr, place: _Place, depth: int) -> str | None:
+    def _stacked(self, node: ast.expr, place: Place, depth: int) -> str | None:
         """How losses are reduced that are put into one tensor: `torch.stack([a, b])`; None where it is none of losses.
 
         Those that a dictionary holds are losses by their names, but not known where it is filled later.
@@ -452,35 +453,6 @@ class LossReductions:
             return answers.pop()
         return UNCLEAR if named else None
 
-    def _is_averaged(self, node: ast.expr, place: _Place) -> bool:
-        """Whether an expression holds what was averaged over the samples before: classes are left to sum over."""
-        names = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-        parts = [node]
-        for name in names:
-            owner = place.scope.resolve(name.id)
-            body = owner.node.body if owner is not None else []
-            assigned = [one for stmt in body for one in place.module.tree.assigned_in(stmt, name.id)]
-            parts += [stmt.value for stmt in assigned if isinstance(stmt, ast.Assign)]
-        return any(isinstance(n, ast.Call) and _averages(n) for part in parts for n in walk(part))
-
-    def _at_hand(self, call: ast.Call, place: _Place, criteria: list[Thing]) -> list[Thing]:
-        """The criterion at a call, of several that cells of a notebook make one after the other under one name."""
-        if len(criteria) < 2 or place.scope.kind != "module" or place.module not in self.script.modules:
-            return criteria
-        tree = self.script.tree
-        before: list[tuple[ast.stmt, Thing]] = []
-        for criterion in criteria:
-            site = criterion.site
-            if not isinstance(site, ast.Call) or tree.parent(site) is None:
-                return criteria
-            if not isinstance(tree.parent(tree.statement(site)), ast.Module):
-                return criteria
-            if tree.is_before(site, call):
-                before.append((tree.statement(site), criterion))
-        last = tree.last((stmt for stmt, _ in before))
-        # `a() if test else b()` makes several in one statement.
-        return [criterion for stmt, criterion in before if stmt is last] or criteria
-
     def _criterion(self, criterion: Thing, depth: int) -> str:
         answer = NEUTRAL
         for cls in classes_of(criterion):
@@ -490,7 +462,7 @@ class LossReductions:
                 continue
             constants = constants_of_object(cls, criterion.site)
             for result in returned(forward[1].node.body, constants):
-                answer = either(answer, self._of(result, _Place(forward[0].module, forward[1]), depth))
+                answer = either(answer, self._of(result, Place(forward[0].module, forward[1]), depth))
         if criterion.cls is not None:
             return UNCLEAR if answer == NEUTRAL else answer
         if (
@@ -502,12 +474,12 @@ class LossReductions:
                 self._here.averages[criterion.site] = criterion.module.scopes.of(criterion.site)
             reduction = reduction_of(criterion.site)
             if reduction == SUM and criterion.module is not None:
-                home = _Place(criterion.module, criterion.module.scopes.of(criterion.site))
+                home = Place(criterion.module, criterion.module.scopes.of(criterion.site))
                 return self._summed(self._degrees.weight_of(criterion.site, criterion.qualname), home)
             return UNCLEAR if reduction == "none" else reduction or MEAN
         return UNCLEAR
 
-    def _functions(self, node: ast.Call, place: _Place) -> list[tuple[Function, list[ast.expr]]]:
+    def _functions(self, node: ast.Call, place: Place) -> list[tuple[Function, list[ast.expr]]]:
         """The functions of the program that a call can run, and what each of them can give back then."""
         found = []
         called = self.script.interpreter.evaluate(place.module, place.scope, node.func)
@@ -518,43 +490,3 @@ class LossReductions:
                     constants |= constants_of_object(cls, value.site)
                 found.append((function, list(returned(function.scope.node.body, constants))))
         return found
-
-
-def _stands_beside(tree: Tree, stmt: ast.stmt, node: ast.AST) -> bool:
-    """Whether a statement stands in a block around a node, so that it runs whenever the node is come to."""
-    block = tree.block_of(stmt)[2]
-    return any(ancestor in block for ancestor in tree.ancestors(node))
-
-
-def _keeps_samples(call: ast.Call) -> bool:
-    """`x.mean(dim=1)`: over another dimension than the first."""
-    dims = [*call.args, *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
-    one = dims[0].value if len(dims) == 1 and isinstance(dims[0], ast.Constant) else None
-    return isinstance(one, int) and one >= 1
-
-
-def sums_samples(given: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bool:
-    """Whether a sum goes over the first dimension, which is that of the samples: `sum(0)`, `sum(dim=(0, 2))`."""
-    dims = [*given, *[kw.value for kw in keywords if kw.arg in ("dim", "axis")]]
-    if len(dims) == 1 and isinstance(dims[0], (ast.Tuple, ast.List)):
-        return any(is_constant(dim, 0) for dim in dims[0].elts)
-    return len(dims) == 1 and is_constant(dims[0], 0)
-
-
-def _averages(call: ast.Call) -> bool:
-    """`x.mean(0)`, `torch.mean(x, dim=0)`: over the samples, which are the first dimension."""
-    name = str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
-    if name != "mean":
-        return False
-    dims = [*call.args[-1:], *[kw.value for kw in call.keywords if kw.arg in ("dim", "axis")]]
-    return any(isinstance(one, ast.Constant) and one.value == 0 for one in dims)
-
-
-def _divides(value: ast.expr, name: str) -> bool:
-    """`loss = loss / n` for an n that is no literal."""
-    return (
-        isinstance(value, ast.BinOp)
-        and isinstance(value.op, ast.Div)
-        and dotted(value.left) == name
-        and not isinstance(value.right, ast.Constant)
-    )

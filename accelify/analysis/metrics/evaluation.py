@@ -5,74 +5,38 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field
 
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.data.one_by_one import is_text, one_by_one, writes_all
 from accelify.analysis.data.padded import PADDED, not_by_samples, one_row_a_sample
-from accelify.analysis.data.picked import Picked, PickedEntries
+from accelify.analysis.data.picked import PickedEntries
 from accelify.analysis.data.taken_before import TakenBefore, taken_before
 from accelify.analysis.losses.kept_losses import keeps_loss
 from accelify.analysis.metrics.averages import changed_by_gathering
 from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
 from accelify.analysis.metrics.entry_counts import count_of, entry_counts
+from accelify.analysis.metrics.evaluation_loop import (
+    NO_MODEL,
+    EvaluationLoop,
+    addend,
+    counts_rounds,
+    flat,
+    names_read_first,
+    reduces,
+    taken_as_number,
+)
 from accelify.analysis.models.model_calls import run_elsewhere
 from accelify.analysis.models.rows_together import parted_again, takes_rows_together
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.bound_anew import is_read_behind
 from accelify.analysis.statements.enumerated import counter_of
 from accelify.analysis.statements.reaching import last_assignment
-from accelify.analysis.syntax import calls_in, dotted, is_constant, names_in, target_names, text_of, walk
+from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, text_of, walk
 from accelify.analysis.values import Thing
 
-NO_MODEL = "no call of a model was seen in it"
 _CRITERION = re.compile(r"crit|loss", re.I)
 _TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
-
-
-@dataclass(eq=False)
-class EvaluationLoop:
-    """A loop over a loader in which nothing is trained.
-
-    Where `problem` is None the loader can be sharded if `gathered` (names of per-sample tensors) is gathered after the
-    statement `after`, or the expressions `inline` are gathered where they stand.
-    """
-
-    loop: ast.For | ast.AsyncFor
-    loaders: set[Thing]
-    after: ast.stmt | None = None
-    gathered: list[str] = field(default_factory=list)
-    inline: list[ast.expr] = field(default_factory=list)
-    before: ast.stmt | None = None
-    # What is kept of the batch before the model's call, gathered where it stands.
-    early: list[ast.expr] = field(default_factory=list)
-    # Sizes of the batch that are taken again from what was gathered: name, and the expression that they are.
-    sizes: list[tuple[str, ast.expr]] = field(default_factory=list)
-    # Numbers that count entries of the batch before the model's last call, by their names.
-    counts: dict[str, ast.expr] = field(default_factory=dict)
-    # Entries of objects that hold tensors, gathered behind `after` or where they are read.
-    picked: Picked = field(default_factory=Picked)
-    problem: str | None = None
-    # Nothing is kept beyond the loop (shapes printed, one batch shown): there is no metric in it.
-    only_looks: bool = False
-    # Several processes leave out an incomplete group of whole batches, where a loader drops its last batch.
-    loses_batches: bool = False
-
-    @property
-    def gathered_nodes(self) -> list[ast.expr]:
-        """The expressions that are gathered where they stand."""
-        return [*self.inline, *self.early, *self.picked.nodes]
-
-    @property
-    def collects(self) -> bool:
-        """Whether what it keeps are results: without a model it may put batches by for later."""
-        return self.problem != NO_MODEL
-
-    @property
-    def fetches_one(self) -> bool:
-        """Whether it ends with its first batch, which is as large on every process as it was."""
-        return self.problem == NO_MODEL and isinstance(self.loop.body[-1], ast.Break)
 
 
 def evaluation_loops(
@@ -146,7 +110,7 @@ class _Analysis:
         self.script = script
         self.loop = loop
         self.result = EvaluationLoop(loop, loaders)
-        self.statements = list(_flat(loop.body))
+        self.statements = list(flat(loop.body))
         self._assigned: list[list[ast.Assign]] | None = None
         self.result.problem = self._look()
         self.result.only_looks = not self._keeps_something()
@@ -239,13 +203,13 @@ class _Analysis:
             sums: dict[str, str] = {name: name for name in given}
             for node in (n for s in self.statements[index + 1 :] for n in walk(s)):
                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                    added = _addend(node.value, sums)
+                    added = addend(node.value, sums)
                     if added is not None:
                         sums[node.targets[0].id] = added
                     elif node.targets[0].id not in given:
                         sums.pop(node.targets[0].id, None)
-                number = _taken_as_number(node)
-                added = _addend(number, sums) if number is not None else None
+                number = taken_as_number(node)
+                added = addend(number, sums) if number is not None else None
                 if added is not None:
                     maker = dotted(stmt.value.func) or ""
                     return added, f"`{maker}`" if _CRITERION.search(maker) else "the model"
@@ -319,7 +283,7 @@ class _Analysis:
         names = [n for t in targets for n in target_names(t)]
         if any("loss" in n.lower() for n in names):
             return False
-        return bool(names) and not _reduces(self.script, value)
+        return bool(names) and not reduces(self.script, value)
 
     def _batch_names(self, until: int) -> list[str]:
         given = [n for stmt in self._assignments(until) for t in stmt.targets for n in target_names(t)]
@@ -379,7 +343,7 @@ class _Analysis:
             if not isinstance(stmt, ast.Assign):
                 return "the outputs of the model are used where they are computed"
             outputs += [n for t in stmt.targets for n in target_names(t)]
-        carried = {n for n in outputs if n in _names_read_first(self.statements)}
+        carried = {n for n in outputs if n in names_read_first(self.statements)}
         if carried:
             return f"`{sorted(carried)[0]}` is carried from batch to batch"
         entries = self._entries(forward)
@@ -389,7 +353,7 @@ class _Analysis:
         for index, stmt in enumerate(self.statements[:last]):
             if index in forward or stmt in early.statements:
                 continue
-            if isinstance(stmt, ast.AugAssign) and not _counts_rounds(stmt):
+            if isinstance(stmt, ast.AugAssign) and not counts_rounds(stmt):
                 added = text_of(stmt.target)
                 return f"`{added}` is added up before the last call of the model"
         later: set[str] = set()
@@ -520,72 +484,3 @@ class _Analysis:
         self.result.early = early.nodes
         self.result.gathered = needed
         return None
-
-
-def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a loop, those under a plain `with` (no_grad, autocast) as if they stood in the loop itself."""
-    for stmt in body:
-        if isinstance(stmt, (ast.With, ast.AsyncWith)):
-            yield from _flat(stmt.body)
-        else:
-            yield stmt
-
-
-def _counts_rounds(stmt: ast.AugAssign) -> bool:
-    """`batches += 1`, which is the same before and behind the model: it reads nothing of the batch."""
-    return isinstance(stmt.target, ast.Name) and is_constant(stmt.value, 1)
-
-
-def _names_read_first(statements: list[ast.stmt]) -> set[str]:
-    """Names read in a loop body before they are assigned there: what an iteration takes over from the one before."""
-    assigned: set[str] = set()
-    read: set[str] = set()
-    for stmt in statements:
-        loads = {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        read |= loads - assigned
-        assigned |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return read
-
-
-def _reduces(script: ScriptModel, value: ast.expr) -> bool:
-    """Whether an expression takes a loss or a mean of the model's output at once, or turns it into a number."""
-    for node in walk(value):
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "mean", "tolist", "numpy"):
-                return True
-            if script.is_a(node.func, v.CRITERION):
-                return True
-            name = script.qualname(node.func) or ""
-            if name.endswith(("_loss", "cross_entropy")):
-                return True
-    return False
-
-
-def _addend(value: ast.expr, sums: dict[str, str]) -> str | None:
-    """Which of some names a sum is made of; of `2 * name` too."""
-    queue = [value]
-    while queue:
-        part = queue.pop()
-        if isinstance(part, ast.Name) and part.id in sums:
-            return sums[part.id]
-        if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Sub)):
-            queue += [part.right, part.left]
-        elif isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult):
-            queue += [part.right] if isinstance(part.left, ast.Constant) else []
-    return None
-
-
-def _taken_as_number(node: ast.AST) -> ast.expr | None:
-    """The tensor of `x.item()`, `float(x)`, `x.data[0]`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
-        owner = node.func.value
-        return owner.value if isinstance(owner, ast.Attribute) and owner.attr == "data" else owner
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "float":
-        return node.args[0] if len(node.args) == 1 else None
-    if (
-        isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Attribute)
-        and node.value.attr == "data"
-    ):
-        return node.value.value
-    return None

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Set
 from functools import cached_property
 
 from accelify.analysis.losses.reduction_kinds import MIXED, SUM
+from accelify.analysis.metrics.additions import addition
 from accelify.analysis.metrics.averages import divisors, is_mean
 from accelify.analysis.metrics.counts import counts_own, size_given, size_of
-from accelify.analysis.metrics.evaluation import EvaluationLoop
-from accelify.analysis.metrics.figures import Figures, addition, end_of, place_of
+from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
+from accelify.analysis.metrics.figures import Figures, end_of, place_of
 from accelify.analysis.metrics.meters import meter_of
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, target_names, text_of, walk

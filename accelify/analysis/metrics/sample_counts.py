@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.metrics.additions import addition
 from accelify.analysis.metrics.counts import size_of
-from accelify.analysis.metrics.figures import BatchLoop, Figures, addition
+from accelify.analysis.metrics.figures import BatchLoop, Figures
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.enumerated import counter_of

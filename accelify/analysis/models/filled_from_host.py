@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.devices.locations import HOST_MAKERS, MAKERS
+from accelify.analysis.devices.tensor_makers import HOST_MAKERS, MAKERS
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.choices import binds_device, chooses_device
-from accelify.analysis.devices.wishes import option_name
+from accelify.analysis.devices.device_names import option_name
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.bound import always_binds
 from accelify.analysis.syntax import dotted, walk

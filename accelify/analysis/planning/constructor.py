@@ -12,12 +12,13 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.base_classes import wish_of_base_class
 from accelify.analysis.devices.constants import DeviceConstant
 from accelify.analysis.devices.defaults import is_never_told
+from accelify.analysis.devices.device_names import is_option_for_gpu
 from accelify.analysis.devices.helper_moves import flags_of_helpers, helpers_use_accelerator
 from accelify.analysis.devices.named import NamedDevice, device_arguments, named_devices
 from accelify.analysis.devices.read_off import is_read_off, is_set_nowhere
 from accelify.analysis.devices.shown_only import is_only_shown, is_shown
 from accelify.analysis.devices.told import self_of
-from accelify.analysis.devices.wishes import Devices, is_option_for_gpu
+from accelify.analysis.devices.wishes import Devices
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.planning.anchors import Anchor
 from accelify.analysis.planning.attributes import told_here

@@ -19,7 +19,8 @@ from accelify.analysis.devices.wishes import Devices
 from accelify.analysis.distributed import already_distributed
 from accelify.analysis.losses.reductions import LossReductions
 from accelify.analysis.lowered import Lowered
-from accelify.analysis.metrics.evaluation import EvaluationLoop, evaluation_loops
+from accelify.analysis.metrics.evaluation import evaluation_loops
+from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.models.behind_prepare import is_behind_prepare
 from accelify.analysis.models.filled_behind import filled_behind
 from accelify.analysis.models.only_evaluated import makes_one_of, makes_others_in_row

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.metrics.evaluation import EvaluationLoop
+from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.planning.anchors import node_of
 from accelify.analysis.planning.placement import Placement
 from accelify.analysis.scopes import Scope

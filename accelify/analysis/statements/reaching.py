@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from accelify.analysis.syntax import Node, Tree, names_in, stored_in, target_names, walk
+from accelify.analysis.syntax import Node, Tree, names_in, stores_in, target_names, walk
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -46,7 +46,7 @@ def last_assignment(tree: Tree, read: ast.Name) -> ast.Assign | None:
         for stmt in reversed(block[:index]):
             if isinstance(stmt, ast.Assign) and read.id in (n for t in stmt.targets for n in target_names(t)):
                 return stmt
-            if read.id in stored_in(stmt):
+            if read.id in stores_in(stmt):
                 return None
     return None
 

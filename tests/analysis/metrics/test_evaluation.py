@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.analysis.metrics.evaluation import EvaluationLoop, evaluation_loops
+from accelify.analysis.metrics.evaluation import evaluation_loops
+from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.planning.plan import Plan
 from tests.analysis.support import LOADER, LOOP, MODEL, OPTIMIZER, model_of
 

@@ -1,0 +1,128 @@
+"""A loop that evaluates, with what becomes of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from accelify.analysis import values as v
+from accelify.analysis.data.picked import Picked
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import is_constant, walk
+from accelify.analysis.values import Thing
+
+NO_MODEL = "no call of a model was seen in it"
+
+
+@dataclass(eq=False)
+class EvaluationLoop:
+    """A loop over a loader in which nothing is trained.
+
+    Where `problem` is None the loader can be sharded if `gathered` (names of per-sample tensors) is gathered after the
+    statement `after`, or the expressions `inline` are gathered where they stand.
+    """
+
+    loop: ast.For | ast.AsyncFor
+    loaders: set[Thing]
+    after: ast.stmt | None = None
+    gathered: list[str] = field(default_factory=list)
+    inline: list[ast.expr] = field(default_factory=list)
+    before: ast.stmt | None = None
+    # What is kept of the batch before the model's call, gathered where it stands.
+    early: list[ast.expr] = field(default_factory=list)
+    # Sizes of the batch that are taken again from what was gathered: name, and the expression that they are.
+    sizes: list[tuple[str, ast.expr]] = field(default_factory=list)
+    # Numbers that count entries of the batch before the model's last call, by their names.
+    counts: dict[str, ast.expr] = field(default_factory=dict)
+    # Entries of objects that hold tensors, gathered behind `after` or where they are read.
+    picked: Picked = field(default_factory=Picked)
+    problem: str | None = None
+    # Nothing is kept beyond the loop (shapes printed, one batch shown): there is no metric in it.
+    only_looks: bool = False
+    # Several processes leave out an incomplete group of whole batches, where a loader drops its last batch.
+    loses_batches: bool = False
+
+    @property
+    def gathered_nodes(self) -> list[ast.expr]:
+        """The expressions that are gathered where they stand."""
+        return [*self.inline, *self.early, *self.picked.nodes]
+
+    @property
+    def collects(self) -> bool:
+        """Whether what it keeps are results: without a model it may put batches by for later."""
+        return self.problem != NO_MODEL
+
+    @property
+    def fetches_one(self) -> bool:
+        """Whether it ends with its first batch, which is as large on every process as it was."""
+        return self.problem == NO_MODEL and isinstance(self.loop.body[-1], ast.Break)
+
+
+def flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of a loop, those under a plain `with` (no_grad, autocast) as if they stood in the loop itself."""
+    for stmt in body:
+        if isinstance(stmt, (ast.With, ast.AsyncWith)):
+            yield from flat(stmt.body)
+        else:
+            yield stmt
+
+
+def counts_rounds(stmt: ast.AugAssign) -> bool:
+    """`batches += 1`, which is the same before and behind the model: it reads nothing of the batch."""
+    return isinstance(stmt.target, ast.Name) and is_constant(stmt.value, 1)
+
+
+def names_read_first(statements: list[ast.stmt]) -> set[str]:
+    """Names read in a loop body before they are assigned there: what an iteration takes over from the one before."""
+    assigned: set[str] = set()
+    read: set[str] = set()
+    for stmt in statements:
+        loads = {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        read |= loads - assigned
+        assigned |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return read
+
+
+def reduces(script: ScriptModel, value: ast.expr) -> bool:
+    """Whether an expression takes a loss or a mean of the model's output at once, or turns it into a number."""
+    for node in walk(value):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "mean", "tolist", "numpy"):
+                return True
+            if script.is_a(node.func, v.CRITERION):
+                return True
+            name = script.qualname(node.func) or ""
+            if name.endswith(("_loss", "cross_entropy")):
+                return True
+    return False
+
+
+def addend(value: ast.expr, sums: dict[str, str]) -> str | None:
+    """Which of some names a sum is made of; of `2 * name` too."""
+    queue = [value]
+    while queue:
+        part = queue.pop()
+        if isinstance(part, ast.Name) and part.id in sums:
+            return sums[part.id]
+        if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Sub)):
+            queue += [part.right, part.left]
+        elif isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult):
+            queue += [part.right] if isinstance(part.left, ast.Constant) else []
+    return None
+
+
+def taken_as_number(node: ast.AST) -> ast.expr | None:
+    """The tensor of `x.item()`, `float(x)`, `x.data[0]`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+        owner = node.func.value
+        return owner.value if isinstance(owner, ast.Attribute) and owner.attr == "data" else owner
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "float":
+        return node.args[0] if len(node.args) == 1 else None
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "data"
+    ):
+        return node.value.value
+    return None

@@ -1,0 +1,223 @@
+"""What becomes of a move: it goes where prepare places what is moved, or moves to the Accelerator's device."""
+
+from __future__ import annotations
+
+import ast
+import functools
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.devices.tensor_makers import HOST
+from accelify.analysis.models.early_use import is_needed_before_prepare
+from accelify.analysis.models.filled_from_host import filled_from_host
+from accelify.analysis.models.grown import grown_models
+from accelify.analysis.models.shared_factories import is_told_device
+from accelify.analysis.syntax import (
+    call_argument,
+    calls_in,
+    is_constant,
+    stores_in,
+    target_names,
+    text_of,
+    walk,
+)
+from accelify.transforms.base import Context
+
+_SCRIPTING = ("torch.jit.script", "torch.jit.Script")
+REMOVE, REWRITE = "remove", "rewrite"
+
+
+class Fates:
+    """What becomes of the moves of a script.
+
+    Args:
+        context: of the script.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.script = context.script
+        self.tree = context.tree
+        self._needed_early: dict[v.Thing, bool] = {}
+        self._loaders: dict[ast.stmt, set[v.Thing]] = dict(self.script.loader_loops)
+        self._scripts = any(module.tree.mentions("jit") for module in self.script.modules)
+
+    def of(self, call: ast.Call) -> str | None:
+        """What becomes of a call: nothing for what is no move, or stays as it is."""
+        func = call.func
+        if self._is_the_other_way(call):
+            return REMOVE
+        if self.script.qualname(func) in k.VARIABLE:
+            return REMOVE if is_plain_variable(call) and self._is_placed(call.args[0]) else None
+        if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
+            return None
+        if self.script.callees(call):
+            # A method of the script's own that is only named so, or that moves more than prepare does.
+            return None
+        if func.attr == "cuda":
+            if isinstance(func.value, ast.Name) and self.script.qualname(func.value) == "torch":
+                return None
+            if self._scripts and self._is_scripted(call):
+                return None  # TorchScript knows no Accelerator; cuda() is the process's own GPU
+            pure = True
+        else:
+            device = call_argument(call, 0, "device")
+            if device is None or self._is_cpu(device) or not self.script.is_a(device, v.DEVICE):
+                return None
+            if self._is_tried_out(device):
+                return None
+            if (
+                isinstance(device, ast.Attribute)
+                and device.attr == "device"
+                and not self._is_namespace(device.value)
+            ):
+                return None  # x.to(y.device) is right on every process
+            pure = not call_argument(call, 1, "dtype")
+            if pure and is_told_device(self.script, device) and self._is_model(func.value):
+                return None  # other scripts call the function, too, and prepare nothing
+        if pure and self._is_placed(func.value) and not self._comes_back(call):
+            return REMOVE
+        if func.attr == "cuda":
+            return REWRITE
+        device = call_argument(call, 0, "device")
+        if pure and isinstance(device, ast.Call) and self.script.callees(device):
+            return REWRITE  # x.to(get_device())
+        return None
+
+    def _is_scripted(self, node: ast.AST) -> bool:
+        """Whether a node stands in what TorchScript compiles."""
+        for ancestor in self.tree.ancestors(node):
+            marks = getattr(ancestor, "decorator_list", [])
+            marks = marks + ancestor.bases if isinstance(ancestor, ast.ClassDef) else marks
+            if any((self.script.qualname(one) or "").startswith(_SCRIPTING) for one in marks):
+                return True
+        return False
+
+    def _is_cpu(self, device: ast.expr) -> bool:
+        return self.context.plan.devices.is_cpu(device)
+
+    def _is_tried_out(self, device: ast.expr) -> bool:
+        """`for device in ["cpu", "cuda"]`: devices that a loop goes through are none that the script runs on."""
+        return isinstance(device, ast.Name) and any(
+            isinstance(loop, ast.For) and device.id in target_names(loop.target)
+            for loop in self.script.enclosing_loops(device)
+        )
+
+    def _comes_back(self, call: ast.Call) -> bool:
+        """Whether this moves a model that the script takes to the CPU in between, or adds to what lies there."""
+        assert isinstance(call.func, ast.Attribute)
+        models = {t for t in self._at_hand(call.func.value) if t.kind == v.MODEL}
+        return self.context.plan.after_prepare(call) and bool(models & self._taken_to_cpu)
+
+    @functools.cached_property
+    def _taken_to_cpu(self) -> set[v.Thing]:
+        found = filled_from_host(self.script) | grown_models(self.script)
+        for call in self.script.calls():
+            func = call.func
+            if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):
+                device = call_argument(call, 0, "device")
+                if func.attr == "cpu" or (device is not None and self._is_cpu(device)):
+                    found |= self.script.things(func.value, v.MODEL)
+        return found
+
+    def _is_the_other_way(self, call: ast.Call) -> bool:
+        """`x = x.cpu()` where there is no GPU, in the `else` of a move to one."""
+        func, stmt = call.func, self.tree.statement(call)
+        branch = self.tree.parent(stmt)
+        if not isinstance(func, ast.Attribute) or func.attr != "cpu" or not isinstance(branch, ast.If):
+            return False
+        if stmt not in branch.orelse or not self.script.is_a(branch.test, v.FLAG):
+            return False
+        moved = {
+            text_of(n.func.value)
+            for s in branch.body
+            for n in calls_in(s)
+            if isinstance(n.func, ast.Attribute) and n.func.attr in ("cuda", "to")
+        }
+        return text_of(func.value) in moved and self._is_placed(func.value)
+
+    def _is_namespace(self, node: ast.expr) -> bool:
+        return self.script.is_a(node, v.UNKNOWN, v.INSTANCE)
+
+    def _is_model(self, node: ast.expr) -> bool:
+        things = self._at_hand(node)
+        return bool(things) and all(thing.kind == v.MODEL for thing in things)
+
+    def _is_placed(self, node: ast.expr) -> bool:
+        """Whether prepare puts what an expression stands for on the right device."""
+        things = self._at_hand(node)
+        if not things or HOST in self.context.locations[1].of(node):
+            return False
+        for thing in things:
+            if thing.kind == v.BATCH:
+                loaders, plan = thing.link("loader"), self.context.plan
+                if not loaders or not loaders <= plan.prepared or loaders & plan.doubtful.keys():
+                    return False
+            elif thing.kind == v.MODEL:
+                if isinstance(thing.site, ast.ClassDef):
+                    return False
+                if thing not in self.context.plan.prepared or self._is_anothers(node, thing):
+                    return False
+                if self._is_needed_early(thing):
+                    return False
+            else:
+                return False
+        return True
+
+    def _is_needed_early(self, model: v.Thing) -> bool:
+        if model not in self._needed_early:
+            sites = self.context.plan.sites
+            self._needed_early[model] = is_needed_before_prepare(self.script, sites, model)
+        return self._needed_early[model]
+
+    def _is_anothers(self, node: ast.expr, model: v.Thing) -> bool:
+        """Whether a factory makes a model here that goes by another name than the one that is prepared."""
+        if self.context.plan.placement.is_only_evaluated(node):
+            return True
+        if self.context.plan.makes_unprepared(self.script.scope_of(node)):
+            return True
+        if not isinstance(node, ast.Call) or not self.script.callees(node):
+            return False
+        stmt = self.tree.statement(node)
+        known = [c for site in self.context.plan.sites for item in site.items for c in item.creations]
+        made = [
+            c
+            for c in known
+            if isinstance(c, ast.Assign) and any(model in self.script.models_of(t) for t in c.targets)
+        ]
+        return isinstance(stmt, ast.Assign) and bool(made) and stmt not in made
+
+    def _at_hand(self, node: ast.expr) -> set[v.Thing]:
+        """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound anew."""
+        if not isinstance(node, ast.Name):
+            return self.script.things(node)
+        for loop in self.script.enclosing_loops(node):
+            if not isinstance(loop, (ast.For, ast.AsyncFor)):
+                return self.script.things(node)
+            stmt = self.tree.statement(node)
+            stores = [
+                n
+                for n in stores_in(loop).get(node.id, ())
+                if isinstance(n.ctx, ast.Store) and self.tree.is_before(n, stmt)
+            ]
+            loaders = self._loaders.get(loop)
+            if loaders is not None and stores and all(self._takes_of_batch(loop, n) for n in stores):
+                return {self.script.interpreter.batch(loader) for loader in loaders}
+            if stores:
+                break
+        return self.script.things(node)
+
+    def _takes_of_batch(self, loop: ast.For | ast.AsyncFor, store: ast.Name) -> bool:
+        """Whether a name is bound by a loop, or by the statement that takes the parts of its batch: `x, y = batch`."""
+        if any(store is target for target in walk(loop.target)):
+            return True
+        stmt = self.tree.statement(store)
+        whole = loop.target.id if isinstance(loop.target, ast.Name) else None
+        return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Name) and stmt.value.id == whole
+
+
+def is_plain_variable(call: ast.Call) -> bool:
+    """Whether a `Variable(x)` does nothing but wrap a tensor that takes no gradient."""
+    return len(call.args) == 1 and all(
+        is_constant(kw.value, False) and kw.arg == "requires_grad" for kw in call.keywords
+    )

@@ -1,0 +1,109 @@
+"""Statements that do nothing but wrap a model, which go with the wrapper."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.analysis import values as v
+from accelify.analysis.statements.conditions import around_alone
+from accelify.analysis.syntax import call_argument, dotted, text_of, walk
+from accelify.transforms.base import Context
+from accelify.writer.edits import Delete, Edit
+
+
+def only_wraps(context: Context, stmt: ast.stmt, calls: list[ast.Call]) -> bool:
+    """Whether a statement does nothing but put names into wrappers of what they hold: `net = DataParallel(net)`."""
+    if not isinstance(stmt, ast.Assign):
+        return False
+    target, value = stmt.targets[0], stmt.value
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+        targets, values = [target], [value]
+    else:
+        targets, values = target.elts, value.elts
+    if len(targets) != len(values):
+        return False
+    for one, made in zip(targets, values, strict=True):
+        call = next((n for n in walk(made) if isinstance(n, ast.Call) and n in calls), None)
+        inner = call_argument(call, 0, "module") if call is not None else None
+        if call is None or inner is None or not _only_moved(context, made, call):
+            return False
+        held = _unmoved(context, inner)
+        if not isinstance(held, (ast.Name, ast.Attribute, ast.Subscript)) or text_of(one) != text_of(held):
+            return False
+    return True
+
+
+def without_statement(
+    context: Context, stmt: ast.stmt, only_wrapping: set[ast.stmt]
+) -> tuple[list[Edit], set[ast.stmt]]:
+    """The edits that take such a statement out, with the branch that does nothing else, and what they take out."""
+    tree = context.tree
+    branch = tree.parent(stmt)
+    if isinstance(branch, ast.For) and only_wrapping.issuperset(branch.body) and not branch.orelse:
+        # `for i in range(len(self.layers)): self.layers[i] = DataParallel(self.layers[i])`
+        around: ast.AST | None = tree.parent(branch)
+        loop: ast.stmt = branch
+        if (
+            isinstance(around, ast.If)
+            and around.body == [branch]
+            and not around.orelse
+            and not tree.is_elif(around)
+        ):
+            loop = around_alone(tree, around)
+        context.claim(loop)
+        return [Delete(loop)], set(branch.body)
+    if not isinstance(branch, ast.If) or not _only_reports(branch, only_wrapping):
+        context.claim(stmt)
+        return [Delete(stmt)], {stmt}
+    deleted = only_wrapping.intersection(branch.body)
+    if not branch.orelse and not tree.is_elif(branch):
+        target = around_alone(tree, branch)
+        context.claim(target)
+        return [Delete(target)], deleted
+    if stmt in branch.body and branch.orelse:
+        # What tells of several devices goes with them, and the other branch is what is left.
+        context.claim(*branch.body)
+        return [Delete(s) for s in branch.body], deleted
+    context.claim(stmt)
+    return [Delete(stmt)], {stmt}
+
+
+def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:
+    """Whether a value is the wrapper itself, or that with a move behind it that prepare makes: `.cuda()`."""
+    moves = (ast.Attribute, ast.Call)
+    moved = False
+    while value is not call and isinstance(value, moves):
+        if isinstance(value, ast.Call):
+            if not isinstance(value.func, ast.Attribute) or value.func.attr not in ("cuda", "to"):
+                return False
+            if any(kw.arg == "dtype" for kw in value.keywords):
+                return False
+            moved, value = True, value.func.value
+        else:
+            return False
+    goes = context.plan.is_prepared(call, v.MODEL) and not context.plan.makes_unprepared(
+        context.script.scope_of(call)
+    )
+    return value is call and (not moved or goes)
+
+
+def _unmoved(context: Context, inner: ast.expr) -> ast.expr:
+    """What is wrapped, without a move that prepare makes: `DataParallel(model.cuda())`."""
+    while (
+        isinstance(inner, ast.Call)
+        and isinstance(inner.func, ast.Attribute)
+        and inner.func.attr in ("cuda", "to")
+        and not any(kw.arg == "dtype" for kw in inner.keywords)
+        and context.plan.is_prepared(inner.func.value, v.MODEL)
+    ):
+        inner = inner.func.value
+    return inner
+
+
+def _only_reports(branch: ast.If, only_wrapping: set[ast.stmt]) -> bool:
+    """Whether a branch does nothing beside the wrapping but print."""
+    return all(
+        s in only_wrapping
+        or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and dotted(s.value.func) == "print")
+        for s in branch.body
+    )
