@@ -39,7 +39,8 @@ class Event:
     """Something that can be seen outside of one rank, or that ranks do together, where the script does it.
 
     `kind` is an effect (KIND.OPERATION of the knowledge), or one of collective, backward, step, leave; `shown` are the
-    values that it shows or writes, `path` the file or folder; `guards` what it stands under, `loops` those around it.
+    values that it shows or writes, `path` the file or folder; `guards` what it stands under, `loops` those around it,
+    `via` the calls that led there, by module and line, the last one first.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class Event:
     guards: tuple[Guard, ...] = ()
     loops: tuple[Loop, ...] = ()
     detail: str = ""
+    via: tuple[tuple[str, int], ...] = ()
 
     @property
     def shared(self) -> bool:
@@ -222,9 +224,14 @@ class Run:
             self.loops[-1].trains = True
         if self.recording:
             found = (*self.guards, *guards)
+            loops, via = tuple(self.loops), tuple(self._via())
             self.events.append(
-                Event(kind, self.module, node, name, tuple(shown), path, found, tuple(self.loops), detail)
+                Event(kind, self.module, node, name, tuple(shown), path, found, loops, detail, via)
             )
+
+    def _via(self) -> Iterator[tuple[str, int]]:
+        for (_, call), caller in zip(reversed(self.calls), reversed(self.modules[:-1]), strict=False):
+            yield caller.path, getattr(call, "lineno", 0)
 
     # Objects
 

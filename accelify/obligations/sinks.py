@@ -85,6 +85,7 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             yield _made(event, "all ranks", Status.NAMED, text, guard.why)
     elif event.kind == "schedule":
         yield _meeting(event)
+        yield from _steered(event)
         if event.detail == "plain" and event.shared:
             yield _made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
         elif event.detail == "fast" and event.shared:
@@ -122,7 +123,17 @@ def _made(
     event: Event, demand: str, status: Status, found: str = "", reason: Reason | None = None
 ) -> Obligation:
     column = getattr(event.node, "col_offset", 0) + 1
-    return Obligation(event.kind, demand, event.module.path, event.line, column, status, found, reason)
+    path, line = event.module.path, event.line
+    return Obligation(event.kind, demand, path, line, column, status, found, reason, event.via)
+
+
+def _steered(event: Event) -> Iterator[Obligation]:
+    """A schedule that is stepped with a figure: it has to be one figure on all ranks."""
+    for value in event.shown[:1]:
+        if array_of(value).is_uniform:
+            yield _made(event, "same", Status.PROVED)
+        else:
+            yield _made(event, "same", Status.NAMED, "what steers the schedule differs between ranks", value.why)
 
 
 def _once(event: Event) -> Obligation:

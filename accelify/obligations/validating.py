@@ -23,6 +23,12 @@ class Validation:
     assumptions: list[Reason] = field(default_factory=list)
     unread: list[Reason] = field(default_factory=list)
     steps: int = 0
+    budget: int = 1
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the budget was used up, so that what comes later, or around again, is not looked at."""
+        return self.steps >= self.budget
 
     def of(self, status: Status) -> list[Obligation]:
         """Those that stand in one way."""
@@ -34,6 +40,7 @@ def validate(
     path: Path | None = None,
     knowledge: Knowledge | None = None,
     read: Callable[[Path], str | None] | None = None,
+    budget: int | None = None,
 ) -> Validation:
     """Go through a script that is to run on several ranks and settle what each of its sinks requires.
 
@@ -42,8 +49,13 @@ def validate(
         path: where it lies, so that the modules of its project are found.
         knowledge: the tables; the shipped ones where None.
         read: gives the text of a file in place of the disk's.
+        budget: how many statements and expressions are gone through before the rest is not read; the engine's where
+            None.
     """
-    run = Interpreter(path, knowledge or Knowledge(), read).start(text)
+    engine = Interpreter(path, knowledge or Knowledge(), read)
+    if budget is not None:
+        engine.run.budget = budget
+    run = engine.start(text)
     found: dict[tuple[str, int, int, str, str], Obligation] = {}
     parted = any(is_parted(event) for event in run.events)
     for event in run.events:
@@ -58,4 +70,4 @@ def validate(
             if known is None or _ORDER.index(one.status) > _ORDER.index(known.status):
                 found[one.site] = one
     ordered = sorted(found.values(), key=lambda one: (one.path, one.line, one.column, one.sink, one.demand))
-    return Validation(ordered, list(run.assumptions.values()), list(run.unread.values()), run.steps)
+    return Validation(ordered, list(run.assumptions.values()), list(run.unread.values()), run.steps, run.budget)

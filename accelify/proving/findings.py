@@ -1,0 +1,125 @@
+"""The obligations of one script as findings: grouped, and without what is named already; old ones that they refute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from accelify.conversion import Conversion
+from accelify.findings import Finding
+from accelify.obligations import Obligation, Status, Validation
+from accelify.obligations.causes import by_cause
+from accelify.proving.origins import Places
+from accelify.proving.rules import SETTLED_BY, SPOKEN_OF, rule_of
+
+_MOST_LINES = 12
+
+
+class Named:
+    """What the engine found in one script, beside the findings that there are.
+
+    Args:
+        found: what the engine found.
+        places: where it found it, in the files as the user knows them.
+        conversions: those whose findings count.
+    """
+
+    def __init__(self, found: Validation, places: Places, conversions: Iterable[Conversion]) -> None:
+        self.found = found
+        self.places = places
+        self._old: dict[tuple[Path, int], list[Finding]] = {}
+        for conversion in conversions:
+            for finding in conversion.remaining:
+                if finding.code in SPOKEN_OF:
+                    place = Path(finding.path).resolve()
+                    for line in range(finding.line, max(finding.end_line, finding.line) + 1):
+                        self._old.setdefault((place, line), []).append(finding)
+
+    def findings(self) -> Iterator[tuple[Conversion, Finding]]:
+        """A finding for each cause, with the conversion that it goes to."""
+        named = [one for one in self.found.of(Status.NAMED) if not self._is_spoken_of(one)]
+        for group in by_cause(named):
+            first = group[0]
+            rule = rule_of(first.demand)
+            path, conversion, origins = self.places.file(first.path)
+            if conversion is None or not conversion.changed:
+                conversion = self.places.entry
+            line, column = origins.of(first.line, first.column)
+            yield conversion, Finding(
+                path, line, column, rule.code, rule.name, self._message(group),
+                severity=rule.severity, safety=rule.safety, effort=rule.effort, fixable=False,
+            )  # fmt: skip
+
+    def refuted(self) -> set[Finding]:
+        """Old findings at whose places the engine proves the contrary."""
+        if self.found.stopped or not self._old:
+            return set()
+        stands: dict[tuple[Path, int, str], set[Status]] = {}
+        for one in self.found.obligations:
+            stands.setdefault((*self._place(one.path, one.line), one.demand), set()).add(one.status)
+        untrue = set()
+        for finding in {one for group in self._old.values() for one in group}:
+            place = Path(finding.path).resolve()
+            lines = range(finding.line, max(finding.end_line, finding.line) + 1)
+            known = [
+                stands.get((place, line, demand), set())
+                for line in lines
+                for demand in SETTLED_BY.get(finding.code, ())
+            ]
+            if set().union(*known) == {Status.PROVED}:
+                untrue.add(finding)
+        return untrue
+
+    def notes(self) -> Iterator[str]:
+        """Sentences about the whole script: what its training loop shows, and where the engine stopped."""
+        shown = self.found.of(Status.LOOP)
+        if shown:
+            yield f"shown inside the training loop, of the main process's share: {self._lines(shown)}"
+        for reason in self.found.unread:
+            where = self.places.at(reason.path, reason.line, self.entry_name)
+            yield f"not read further: {reason.text} ({where})"
+
+    @property
+    def entry_name(self) -> str:
+        """The script, as the engine names it."""
+        path = self.places.entry.source.path
+        return path.name if path is not None else ""
+
+    def _place(self, path: str, line: int) -> tuple[Path, int]:
+        shown, _, origins = self.places.file(path)
+        return Path(shown).resolve(), origins.of(line)[0]
+
+    def _is_spoken_of(self, one: Obligation) -> bool:
+        """Whether an old finding says the same: at its place, at a call that leads there, or where it comes from."""
+        chain = one.reason.chain() if one.reason is not None else []
+        lines = [(one.path, one.line), *one.via, *((step.path, step.line) for step in chain)]
+        return any(
+            one.demand in SPOKEN_OF[finding.code]
+            for path, line in dict.fromkeys(lines)
+            for finding in self._old.get(self._place(path, line), ())
+        )
+
+    def _message(self, group: Sequence[Obligation]) -> str:
+        first = group[0]
+        text = first.found
+        if first.reason is not None:
+            chain = ": ".join(
+                f"{step.text} ({self.places.at(step.path, step.line, first.path)})" if step.line else step.text
+                for step in first.reason.chain()
+            )
+            text = f"{text}: {chain}" if text else chain
+        here = self.places.at(first.path, first.line, first.path)
+        others = [one for one in self._distinct(group, first.path) if one != here]
+        return f"{text}; the same in {_listed(others)}" if others else text
+
+    def _lines(self, obligations: Sequence[Obligation]) -> str:
+        return _listed(self._distinct(obligations, self.entry_name))
+
+    def _distinct(self, obligations: Sequence[Obligation], beside: str) -> list[str]:
+        return list(dict.fromkeys(self.places.at(one.path, one.line, beside) for one in obligations))
+
+
+def _listed(lines: Sequence[str]) -> str:
+    shown = ", ".join(lines[:_MOST_LINES])
+    more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
+    return f"{'line' if len(lines) == 1 else 'lines'} {shown}{more}"
