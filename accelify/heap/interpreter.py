@@ -96,6 +96,8 @@ class Interpreter:
         if test.type == SOME_FLAG:
             return Guard("some" if taken else "others", test.why) if test.why is not None else None
         if test.place.kind is Kind.SAME and test.place.degree != 0 and self.run.in_shared_loop():
+            if _goes_around(node):
+                return None
             text = f"`{self.run.segment(node)}`"
             return Guard("counted", self.run.reason(node, text, test))
         if test.place.is_uniform or any(guard.kind == "main" for guard in self.run.guards):
@@ -122,3 +124,12 @@ class Interpreter:
     def together(self, values: Sequence[Value]) -> Value:
         """A value that is one of several."""
         return reduce(lambda left, right: join(left, right) or left, values)
+
+
+def _goes_around(test: ast.AST) -> bool:
+    """Whether a condition on a count comes again and again, every few rounds: it does so on any number of ranks."""
+    if isinstance(test, ast.BoolOp):
+        return all(map(_goes_around, test.values))
+    if isinstance(test, ast.UnaryOp):
+        return _goes_around(test.operand)
+    return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))

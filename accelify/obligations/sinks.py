@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from accelify.domains.placement import BEFORE, Kind, Placement
+from accelify.domains.placement import BEFORE, Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
@@ -14,6 +14,8 @@ from accelify.heap.values import Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
+_BUFFERS = frozenset({"io.BytesIO", "io.StringIO"})
+_LOGGED = frozenset({"log.write", "tracker.log"})
 _WRITTEN = frozenset({"file.write", "file.append", "network.send"})
 _ONCE = frozenset(
     {
@@ -29,8 +31,11 @@ _ONCE = frozenset(
 )
 # What may be done by all, after the main process has done it.
 _FIRST = frozenset({"network.get", "folder.make"})
+# Of figures that are put together from all ranks and go through more than the algebra follows.
+TAKEN = "the same on every rank, taken for the original's"
 _MEETING = frozenset({"collective", "backward", "step"})
 _MOST_WRITTEN = 100
+_LONGEST_NAME = 48
 _OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of the original's"
 _WORDS = {
     "terminal.write": "printed",
@@ -46,6 +51,10 @@ _WORDS = {
 
 def obligations_of(event: Event) -> Iterator[Obligation]:
     """What one event requires, each with what was found."""
+    if event.kind in _LOGGED and not event.shown:
+        return  # nothing is logged: `x.log()` of what is not known
+    if event.path is not None and any(ref.type in _BUFFERS for ref in event.path.of(Instance)):
+        return  # it is written to memory
     if event.kind in _SHOWN or event.kind in _WRITTEN:
         yield _once(event)
         yield _content(event)
@@ -133,7 +142,9 @@ def _steered(event: Event) -> Iterator[Obligation]:
         if array_of(value).is_uniform:
             yield _made(event, "same", Status.PROVED)
         else:
-            yield _made(event, "same", Status.NAMED, "what steers the schedule differs between ranks", value.why)
+            yield _made(
+                event, "same", Status.NAMED, "what steers the schedule differs between ranks", value.why
+            )
 
 
 def _once(event: Event) -> Obligation:
@@ -149,7 +160,11 @@ def _once(event: Event) -> Obligation:
 
 
 def _called(event: Event) -> str:
-    return event.name.removeprefix("builtins.")
+    name = event.name.removeprefix("builtins.")
+    if "." in name or not isinstance(event.node, ast.Call) or isinstance(event.node.func, ast.Name):
+        return name
+    text = ast.unparse(event.node.func)
+    return text if len(text) <= _LONGEST_NAME else name
 
 
 def _exists_ok(event: Event) -> bool:
@@ -207,12 +222,18 @@ def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, 
         return Status.ASSUMED, f"{words}: a time", why
     if place.kind is Kind.MAIN:
         return Status.PROVED, "", None
+    if place == own("broadcast"):
+        return Status.ASSUMED, f"{words}: as good as that of any run, from the main process", why
     if event.in_training and (
-        place.phase or place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
+        place.phase
+        or place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
+        or (place.kind is Kind.OWN and event.kind in _SHOWN)
     ):
         return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
     if place.kind in (Kind.ROUND, Kind.WIDE) and place.degree is not None:
         return Status.LOOP, f"{words} after the training loop, of the main process's last batch", why
+    if place.is_uniform and place.degree is None:
+        return Status.ASSUMED, f"{words}: {TAKEN}", why
     return Status.NAMED, f"{words}: {_what(place)}", why
 
 

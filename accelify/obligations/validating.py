@@ -70,4 +70,6 @@ def validate(
             if known is None or _ORDER.index(one.status) > _ORDER.index(known.status):
                 found[one.site] = one
     ordered = sorted(found.values(), key=lambda one: (one.path, one.line, one.column, one.sink, one.demand))
-    return Validation(ordered, list(run.assumptions.values()), list(run.unread.values()), run.steps, run.budget)
+    return Validation(
+        ordered, list(run.assumptions.values()), list(run.unread.values()), run.steps, run.budget
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from accelify.conversion import Conversion
@@ -13,6 +14,8 @@ from accelify.proving.origins import Places
 from accelify.proving.rules import SETTLED_BY, SPOKEN_OF, rule_of
 
 _MOST_LINES = 12
+# Lines of other modules that findings at a call name: "(data.py, lines 3, 5)".
+_MENTIONED = re.compile(r"([\w-]+\.py), lines? (\d+(?:, \d+)*)")
 
 
 class Named:
@@ -28,12 +31,16 @@ class Named:
         self.found = found
         self.places = places
         self._old: dict[tuple[Path, int], list[Finding]] = {}
+        self._mentioned: dict[tuple[str, int], list[Finding]] = {}
         for conversion in conversions:
             for finding in conversion.remaining:
                 if finding.code in SPOKEN_OF:
                     place = Path(finding.path).resolve()
                     for line in range(finding.line, max(finding.end_line, finding.line) + 1):
                         self._old.setdefault((place, line), []).append(finding)
+                    for file, lines in _MENTIONED.findall(finding.message):
+                        for number in lines.split(", "):
+                            self._mentioned.setdefault((file, int(number)), []).append(finding)
 
     def findings(self) -> Iterator[tuple[Conversion, Finding]]:
         """A finding for each cause, with the conversion that it goes to."""
@@ -90,27 +97,28 @@ class Named:
         return Path(shown).resolve(), origins.of(line)[0]
 
     def _is_spoken_of(self, one: Obligation) -> bool:
-        """Whether an old finding says the same: at its place, at a call that leads there, or where it comes from."""
+        """Whether an old finding says the same: at its place or of it, at a call that leads there, or at its cause."""
         chain = one.reason.chain() if one.reason is not None else []
         lines = [(one.path, one.line), *one.via, *((step.path, step.line) for step in chain)]
-        return any(
-            one.demand in SPOKEN_OF[finding.code]
-            for path, line in dict.fromkeys(lines)
-            for finding in self._old.get(self._place(path, line), ())
-        )
+        place, line = self._place(one.path, one.line)
+        known = [self._old.get(self._place(*where), []) for where in dict.fromkeys(lines)]
+        known.append(self._mentioned.get((place.name, line), []))
+        return any(one.demand in SPOKEN_OF[finding.code] for findings in known for finding in findings)
 
     def _message(self, group: Sequence[Obligation]) -> str:
         first = group[0]
         text = first.found
         if first.reason is not None:
             chain = ": ".join(
-                f"{step.text} ({self.places.at(step.path, step.line, first.path)})" if step.line else step.text
+                f"{step.text} ({self.places.at(step.path, step.line, first.path)})"
+                if step.line
+                else step.text
                 for step in first.reason.chain()
             )
             text = f"{text}: {chain}" if text else chain
         here = self.places.at(first.path, first.line, first.path)
         others = [one for one in self._distinct(group, first.path) if one != here]
-        return f"{text}; the same in {_listed(others)}" if others else text
+        return f"{text}; the same at {_listed(others)}" if others else text
 
     def _lines(self, obligations: Sequence[Obligation]) -> str:
         return _listed(self._distinct(obligations, self.entry_name))
@@ -122,4 +130,5 @@ class Named:
 def _listed(lines: Sequence[str]) -> str:
     shown = ", ".join(lines[:_MOST_LINES])
     more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
-    return f"{'line' if len(lines) == 1 else 'lines'} {shown}{more}"
+    noun = "line " if len(lines) == 1 else "lines "
+    return f"{noun if lines[0].isdigit() else ''}{shown}{more}"

@@ -89,7 +89,9 @@ class Places:
         """A file by the engine's name of it: how it is shown, its conversion, and where its lines come from."""
         if path not in self._files:
             own = self.entry.source.path
-            shown = own if own is None or path in ("", own.name) else Path(os.path.normpath(own.parent / path))
+            shown = (
+                own if own is None or path in ("", own.name) else Path(os.path.normpath(own.parent / path))
+            )
             found = self.entry if shown == own else self._conversions.get(shown.resolve() if shown else None)
             origins = Origins(found.source.text, found.new_text) if found is not None else Origins("")
             self._files[path] = str(shown) if shown is not None else "<stdin>", found, origins

@@ -20,7 +20,9 @@ BUDGET = 30_000
 def entries_of(conversions: Sequence[Conversion], scripts: Iterable[Path]) -> list[Conversion]:
     """The conversions of scripts that are started by themselves, those of standard input among them."""
     places = {path.resolve() for path in scripts}
-    return [one for one in conversions if one.status == CONVERTED and (one.place is None or one.place in places)]
+    return [
+        one for one in conversions if one.status == CONVERTED and (one.place is None or one.place in places)
+    ]
 
 
 def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BUDGET) -> Validation:

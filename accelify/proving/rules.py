@@ -36,8 +36,8 @@ it together over the processes at the first place where that is a sum or a mean:
     total = accelerator.reduce(total, reduction="sum")
     print(total / len(loader.dataset))
 
-What a training loop shows as it goes on, of the main process's share, is no finding: one line of the summary says where.
-`accelify verify` runs the script and settles what cannot be seen without running it.""",
+What a training loop shows as it goes on, of the main process's share, is no finding: one line of the summary says
+where. `accelify verify` runs the script and settles what cannot be seen without running it.""",
     ),
     _rule(
         "ACC702",
@@ -86,7 +86,7 @@ one process's share gives the processes different learning rates. Let all agree 
         15,
         """\
 The gradients of all processes are averaged. That gives the original's where the loss is a mean over the rows of each
-process's batch, or, said by `reduction="sum"`, their sum. It is not so where the loss comes from a product or a ratio of
+process's batch or, with `reduction="sum"`, their sum. It is not so where the loss comes from a product or a ratio of
 sums, from rows of other processes, where all processes train with the same batches, where neither the model nor its
 optimizer is prepared, or where nothing stands under `accumulate`. The message names the operation that breaks it.""",
     ),
@@ -138,14 +138,18 @@ def rule_of(demand: str) -> Rule:
 
 def _table(lines: str) -> dict[str, frozenset[str]]:
     rows = (line.partition(": ") for line in lines.splitlines())
-    return {f"ACC{code}": frozenset(demands.split(", ")) for codes, _, demands in rows for code in codes.split()}
+    return {
+        f"ACC{code}": frozenset(demands.split(", ")) for codes, _, demands in rows for code in codes.split()
+    }
 
 
 # Of what the findings of transforms speak, in the engine's demands: at their places it is not said once more.
-SPOKEN_OF = _table("""\
+SPOKEN_OF = _table(
+    """\
 109: unwrapped
-201 202 203 204 205 206 207 209 210 214: once
-206 208: unwrapped
+201 202 203 204 205 207 209 210 214: once
+206: once, unwrapped
+208: unwrapped
 211 213: path, content
 212: content, loss
 301 302 304 305 306 307 308 309 310: content
@@ -158,11 +162,14 @@ SPOKEN_OF = _table("""\
 420: loss, prepared
 430: once, all ranks, let go
 605: accumulated, loss
-""".rstrip())
+""".rstrip()
+)
 
 # Findings of transforms that are untrue where the engine proves this demand of all that stands at their place.
-SETTLED_BY = _table("""\
+SETTLED_BY = _table(
+    """\
 201 202 203 204 205 206 209 210 214: once
 306 307 310: content
 403: same
-""".rstrip())
+""".rstrip()
+)

@@ -26,7 +26,8 @@ def conversions_json(
 
     Efforts are in minutes; `share_converted` is the share of the effort that needed no person. Each file has `file`
     (null for standard input), `status`, `reason`, `changed`, `applied` and `remaining` (lists of findings as `check`
-    prints them), and `notes` on the script as a whole; `with_text` adds `text`, the whole new script, and `proofs` adds `proof` to the scripts in it.
+    prints them), and `notes`, sentences on the script as a whole; `with_text` adds `text`, the whole new script, and
+    `proofs` adds `proof` to the scripts in it.
     """
     files = [_one_script(conversion, with_text) for conversion in conversions]
     for file in files:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from accelify.obligations import Obligation, Status
 from accelify.obligations.causes import by_cause
+from accelify.obligations.sinks import TAKEN
 from accelify.report.style import counted, styled
 
 if TYPE_CHECKING:
@@ -47,9 +48,12 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
         yield f"  {styled(_places(group), 'cyan', colour)}: {group[0].message}"
     if shown:
         yield f"  of the main process's share, as it is shown inside the training loop: {_places(shown)}"
-    clocks = [one for one in assumed if one.sink != "backward"]
+    taken = [one for one in assumed if one.found.endswith(TAKEN)]
+    clocks = [one for one in assumed if one.sink != "backward" and one not in taken]
     if clocks:
         yield f"  times and names by the clock, which differ between any two runs: {_places(clocks)}"
+    if taken:
+        yield f"  {TAKEN}: {_places(taken)}"
     if losses := [one for one in assumed if one.sink == "backward"]:
         yield f"  losses that are taken for a mean or a sum over the rows of a batch: {_places(losses)}"
     if found.assumptions:
