@@ -11,10 +11,12 @@ from accelify.findings import Finding
 from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause
 from accelify.proving.origins import Places
-from accelify.proving.rules import SETTLED_BY, SPOKEN_OF, rule_of
+from accelify.proving.rules import SETTLED_BY, SPOKEN_OF, SPOKEN_OF_EVERYWHERE, rule_of
 
 _MOST_LINES = 12
 # Lines of other modules that findings at a call name: "(data.py, lines 3, 5)".
+# Where a figure is shown that a finding stands at.
+_SHOWN = re.compile(r"is shown in lines? (\d+(?:, \d+)*)")
 _MENTIONED = re.compile(r"([\w-]+\.py), lines? (\d+(?:, \d+)*)")
 
 
@@ -67,10 +69,11 @@ class Named:
         untrue = set()
         for finding in {one for group in self._old.values() for one in group}:
             place = Path(finding.path).resolve()
+            shown = _SHOWN.search(finding.message)
             lines = range(finding.line, max(finding.end_line, finding.line) + 1)
             known = [
                 stands.get((place, line, demand), set())
-                for line in lines
+                for line in (map(int, shown[1].split(", ")) if shown else lines)
                 for demand in SETTLED_BY.get(finding.code, ())
             ]
             if set().union(*known) == {Status.PROVED}:
@@ -98,6 +101,9 @@ class Named:
 
     def _is_spoken_of(self, one: Obligation) -> bool:
         """Whether an old finding says the same: at its place or of it, at a call that leads there, or at its cause."""
+        everywhere = {SPOKEN_OF_EVERYWHERE.get(old.code) for group in self._old.values() for old in group}
+        if one.demand == "once" and any(begin and one.sink.startswith(begin) for begin in everywhere):
+            return True
         chain = one.reason.chain() if one.reason is not None else []
         lines = [(one.path, one.line), *one.via, *((step.path, step.line) for step in chain)]
         place, line = self._place(one.path, one.line)

@@ -165,6 +165,9 @@ SPOKEN_OF = _table(
 """.rstrip()
 )
 
+# Findings that speak of all that one logger or tracker does, wherever it does it: by the beginning of its sinks.
+SPOKEN_OF_EVERYWHERE = {"ACC204": "tracker.", "ACC209": "log."}
+
 # Findings of transforms that are untrue where the engine proves this demand of all that stands at their place.
 SETTLED_BY = _table(
     """\
