@@ -138,7 +138,9 @@ class Run:
             text += " ..."
         return text if len(text) <= _LONGEST_SEGMENT else f"{text[: _LONGEST_SEGMENT - 3]}..."
 
-    def reason(self, node: ast.AST, text: str, *values: Value | Reason | None) -> Reason:
+    def reason(
+        self, node: ast.AST, text: str, *values: Value | Reason | None, by_data: bool = False
+    ) -> Reason:
         """Why, at a node: the parents are the reasons of those values that have one, the furthest from
         the same first."""
         parents = [
@@ -147,7 +149,7 @@ class Run:
             if value is not None
         ]
         found = tuple(parent for parent in parents if parent is not None)
-        return Reason(text, self.module.path, getattr(node, "lineno", 0), found)
+        return Reason(text, self.module.path, getattr(node, "lineno", 0), found, by_data)
 
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
         """A value that an operation made of others; a reason is put together only where it will be asked for."""

@@ -31,10 +31,13 @@ _ONCE = frozenset(
 )
 # What may be done by all, after the main process has done it.
 _FIRST = frozenset({"network.get", "folder.make"})
+UNKNOWN_LOSS = "the loss is not the original's"
 # Of figures that are put together from all ranks and go through more than the algebra follows.
 TAKEN = "the same on every rank, taken for the original's"
 _MEETING = frozenset({"collective", "backward", "step"})
 _MOST_WRITTEN = 100
+# What would have helped where a value comes from a rank's rows, and from nothing else that it has by itself.
+_OF_SHARES = frozenset({"put together first", "gathered first", "gathered before"})
 _LONGEST_NAME = 48
 _OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of the original's"
 _WORDS = {
@@ -227,12 +230,12 @@ def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, 
     if event.in_training and (
         place.phase
         or place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
-        or (place.kind is Kind.OWN and event.kind in _SHOWN)
+        or (place.kind is Kind.OWN and (event.kind in _SHOWN or place.needs in _OF_SHARES))
     ):
         return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
     if place.kind in (Kind.ROUND, Kind.WIDE) and place.degree is not None:
         return Status.LOOP, f"{words} after the training loop, of the main process's last batch", why
-    if place.is_uniform and place.degree is None:
+    if place.is_uniform and place.degree is None and why is not None and why.goes_by_data:
         return Status.ASSUMED, f"{words}: {TAKEN}", why
     return Status.NAMED, f"{words}: {_what(place)}", why
 
@@ -246,7 +249,11 @@ def _what(place: Placement) -> str:
         return "of the main process's share of the rows"
     if place.kind is Kind.EXTREME:
         return "the main process's largest or smallest, not that of all"
-    return f"not the original's{', unless it is ' + place.needs if place.needs else ''}"
+    return f"not the original's{_unless(place)}"
+
+
+def _unless(place: Placement) -> str:
+    return f", unless it is {place.needs}" if place.needs else ""
 
 
 def _wrapped(event: Event) -> Iterator[Obligation]:
@@ -322,4 +329,5 @@ def _loss(event: Event) -> Obligation:
         return _made(event, "loss", Status.NAMED, text, value.why)
     if place.kind in (Kind.ROUND, Kind.SAME) or (place.kind is Kind.LINEAR and place.degree == int(summed)):
         return _made(event, "loss", Status.PROVED)
-    return _made(event, "loss", Status.NAMED, f"the loss is {_what(place)}", value.why)
+    found = f"{UNKNOWN_LOSS}{_unless(place)}" if place.kind is Kind.OWN else f"the loss is {_what(place)}"
+    return _made(event, "loss", Status.NAMED, found, value.why)

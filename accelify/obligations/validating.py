@@ -24,6 +24,8 @@ class Validation:
     unread: list[Reason] = field(default_factory=list)
     steps: int = 0
     budget: int = 1
+    # Whether each process takes a share of every batch.
+    split: bool = False
 
     @property
     def stopped(self) -> bool:
@@ -71,5 +73,10 @@ def validate(
                 found[one.site] = one
     ordered = sorted(found.values(), key=lambda one: (one.path, one.line, one.column, one.sink, one.demand))
     return Validation(
-        ordered, list(run.assumptions.values()), list(run.unread.values()), run.steps, run.budget
+        ordered,
+        list(run.assumptions.values()),
+        list(run.unread.values()),
+        run.steps,
+        run.budget,
+        run.split,
     )

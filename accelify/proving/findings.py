@@ -10,6 +10,7 @@ from accelify.conversion import Conversion
 from accelify.findings import Finding
 from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause
+from accelify.obligations.sinks import UNKNOWN_LOSS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SETTLED_BY, SPOKEN_OF, SPOKEN_OF_EVERYWHERE, rule_of
 
@@ -46,7 +47,12 @@ class Named:
 
     def findings(self) -> Iterator[tuple[Conversion, Finding]]:
         """A finding for each cause, with the conversion that it goes to."""
-        named = [one for one in self.found.of(Status.NAMED) if not self._is_spoken_of(one)]
+        named = [
+            one
+            for one in self.found.of(Status.NAMED)
+            # Of a share of a batch most losses are not proved and right all the same: --assumptions lists them.
+            if not (self.found.split and one.found.startswith(UNKNOWN_LOSS)) and not self._is_spoken_of(one)
+        ]
         for group in by_cause(named):
             first = group[0]
             rule = rule_of(first.demand)
