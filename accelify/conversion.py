@@ -47,6 +47,8 @@ class Conversion:
     edited: Callable[[], list[tuple[Finding, int]]] = list
     # Other modules that read on the host what is on the device now, with a copy put in.
     helpers: list[Conversion] = field(default_factory=list)
+    # Sentences about the script as a whole that are no findings.
+    notes: list[str] = field(default_factory=list)
     # Findings that hold only as long as these scripts are not converted with it.
     until: list[tuple[Finding, frozenset[Path]]] = field(default_factory=list)
 

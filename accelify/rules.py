@@ -14,6 +14,7 @@ from accelify.findings import Safety, Severity
 from accelify.notebook import CODE as NOTEBOOK_LAUNCHER
 from accelify.notebook import UNREAD as UNREAD_CELL
 from accelify.other_callers import OTHER_CALLERS
+from accelify.proving.rules import RULES as PROOF_RULES
 from accelify.transforms.base import Rule
 
 
@@ -337,6 +338,7 @@ alone: all train on everything and write the same files. Say that the CPU is mea
 def all_rules() -> dict[str, RuleEntry]:
     """The rules by code, in the order of their codes."""
     found = {entry.rule.code: entry for entry in (*LEFT_ALONE, CALLERS, _BY_HAND, LAUNCHER, UNREAD)}
+    found |= {one.rule.code: RuleEntry(one.rule, one.text) for one in PROOF_RULES}
     for info in pkgutil.iter_modules(accelify.transforms.__path__):
         module = importlib.import_module(f"accelify.transforms.{info.name}")
         for value in vars(module).values():

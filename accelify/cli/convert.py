@@ -115,7 +115,7 @@ def convert(
             fail(
                 f"--output - takes one script, and this one is converted together with {others}: name a folder."
             )
-        proofs = _proofs(conversions, inputs.scripts) if assumptions else {}
+        proofs = _proofs(conversions, inputs.scripts)
         files = _page(report, conversions, verified or [])
         if output == "-":
             for conversion in conversions:
@@ -130,7 +130,7 @@ def convert(
             print(line, file=sys.stderr)
     # A diff or a script alone goes to standard output, so that it can be piped on; the summary goes beside it.
     stream = sys.stderr if diff or output == "-" else sys.stdout
-    _report(conversions, proofs, diff=diff, json=json, stream=stream)
+    _report(conversions, proofs if assumptions else {}, diff=diff, json=json, stream=stream)
     raise typer.Exit(max(exit_code(conversions), NEEDS_A_PERSON if passed_over else CONVERTED))
 
 
@@ -241,32 +241,17 @@ def _files(conversions: Sequence[Conversion], targets: dict[Path, Path]) -> list
 
 
 def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[str, Validation]:
-    """What is proved of each converted script, by its name; notebooks are not gone through.
+    """What is proved of each converted script, by its name; what is not stands with its findings from then on.
 
     Raises SourceError for rows of the user's configuration that make no sense.
     """
-    from accelify.configuration import user_rows
-    from accelify.heap.modules import text_of
-    from accelify.knowledge import Knowledge
-    from accelify.obligations import validate
+    from accelify.proving import entries_of, prove
 
-    texts = {one.place: one.new_text for one in conversions if one.place is not None}
-
-    def read(path: Path) -> str | None:
-        return texts.get(path.resolve()) or text_of(path)
-
-    entries = {path.resolve() for path in scripts}
-    chosen = {
-        one.source.path or STDIN: one
-        for one in conversions
-        if one.status == "converted"
-        and (one.place is None or (one.place in entries and one.place.suffix == ".py"))
-    }
-    found = {}
-    for path in track(chosen, len(chosen), "proving"):
-        one = chosen[path]
-        knowledge = Knowledge(user_rows(one.source.path))
-        found[str(path)] = validate(one.new_text, one.source.path, knowledge, read)
+    found: dict[str, Validation] = {}
+    entries = {one.source.path or STDIN: one for one in entries_of(conversions, scripts)}
+    for path in track(entries, len(entries), "proving"):
+        with garbage_kept():
+            found[str(path)] = prove(conversions, entries[path])
     return found
 
 
@@ -326,17 +311,18 @@ def _filter(
     try:
         with garbage_kept():
             conversion = convert_source(read_script(STDIN), options)
-        proofs = _proofs([conversion], []) if assumptions else {}
+        proofs = _proofs([conversion], [])
         write_all(_page(report, [conversion], verified))
         if json:
             from accelify.report.json import conversions_json
 
-            print(conversions_json([conversion], with_text=True, proofs=proofs), end="")
+            shown = proofs if assumptions else {}
+            print(conversions_json([conversion], with_text=True, proofs=shown), end="")
             return exit_code([conversion])
         if not diff:
             write_bytes(conversion.source.encode(conversion.new_text))
     except SourceError as error:
         complain(str(error))
         return BAD_INPUT
-    _report([conversion], proofs, diff=diff, json=False, stream=sys.stderr)
+    _report([conversion], proofs if assumptions else {}, diff=diff, json=False, stream=sys.stderr)
     return exit_code([conversion])

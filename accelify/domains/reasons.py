@@ -13,13 +13,26 @@ class Reason:
     """One operation that made a value what it is.
 
     `text` is a few words ("`total` adds up over the rounds of each process"), `line` its line in `path`, `parents` the
-    reasons for the operands that matter.
+    reasons for the operands that matter. `by_data` says that the data choose an element there, or that a list is put
+    together from all ranks: what becomes of it is more than the algebra follows.
     """
 
     text: str
     path: str = ""
     line: int = 0
     parents: tuple[Reason, ...] = ()
+    by_data: bool = False
+
+    @property
+    def goes_by_data(self) -> bool:
+        """Whether the data choose an element on any way that leads here."""
+        waiting, seen = [self], 0
+        while waiting and seen < _MOST_LOOKED_AT:
+            reason, seen = waiting.pop(), seen + 1
+            if reason.by_data:
+                return True
+            waiting += reason.parents
+        return False
 
     def chain(self) -> list[Reason]:
         """The steps from this operation back to where it comes from, at most five, without repeated lines."""

@@ -211,7 +211,12 @@ def unwrapped(value: Value) -> Value:
 
 
 def _over_tensors(
-    run: Run, value: Value, change: Callable[[Placement], Placement], node: ast.AST, text: str
+    run: Run,
+    value: Value,
+    change: Callable[[Placement], Placement],
+    node: ast.AST,
+    text: str,
+    in_list: bool = False,
 ) -> Value:
     """A collective over a value, or over each in a structure of values."""
     containers = value.of(Container)
@@ -219,7 +224,7 @@ def _over_tensors(
         place = change(array_of(value))
         if place.is_same:
             return Value(place, type=value.type)
-        return Value(place, run.reason(node, text, value), value.refs, value.type)
+        return Value(place, run.reason(node, text, value, by_data=in_list), value.refs, value.type)
     known = elements(run, value)
     if known is not None:
         made = [_over_tensors(run, one, change, node, text) for one in known]
@@ -230,7 +235,7 @@ def _over_tensors(
         fill = fill_of(ref)
         for name, inner in list(ref.looked_into(wholly=True).items()):
             if name.startswith("["):
-                changed = _over_tensors(run, inner, change, node, text)
+                changed = _over_tensors(run, inner, change, node, text, in_list=True)
                 if fill == "samples" and text == "gathered":
                     changed = Value(SAME, type=inner.type)
                 run.store.set(made_ref, name, changed)

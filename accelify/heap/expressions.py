@@ -408,7 +408,7 @@ class Expressions:
             place = function((found.place, key.place))
             return Value(
                 place,
-                self.run.reason(node, f"`{self.run.segment(node)}`", key, found),
+                self.run.reason(node, f"`{self.run.segment(node)}`", key, found, by_data=True),
                 found.refs,
                 found.type,
             )

@@ -259,7 +259,8 @@ class LibraryCalls:
             if row.path and not paths and not shown:
                 return self._transfers[row.transfer](row, args, keywords, node)  # no file is named
             guards = []
-            if any(self.run.read(ref, "#once") is not None for value in args for ref in value.of(Instance)):
+            given = [ref for value in [*args, *keywords.values()] for ref in value.of(Instance)]
+            if any(self.run.read(ref, "#once") is not None for ref in given):
                 guards.append(Guard("main", self.run.reason(node, "a file that the main process has")))
             made_bar = row.effect == "bar.show" and row.transfer in ("iterates", "new")
             if made_bar and _is_for_others(keywords.get("disable")):

@@ -152,16 +152,20 @@ class Memory:
             run.trains()
         if piece.parts:
             run.part_loop()
-        guards, loops = tuple(run.guards), tuple(run.loops)
+        guards, loops, via = tuple(run.guards), tuple(run.loops), tuple(run.via())
         for event in piece.events:
+            inside = len(event.via) - len(via)
             if not (
                 _are_identical(event.guards[: piece.guards], guards)
                 and _are_identical(event.loops[: piece.loops], loops)
+                and event.via[inside:] == via
             ):
+                inside = len(event.via) - piece.depth
                 event = replace(
                     event,
                     guards=(*guards, *event.guards[piece.guards :]),
                     loops=(*loops, *event.loops[piece.loops :]),
+                    via=(*event.via[: max(inside, 0)], *via),
                 )
             run.events.append(event)
 

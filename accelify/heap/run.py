@@ -44,7 +44,8 @@ class Event:
     """Something that can be seen outside of one rank, or that ranks do together, where the script does it.
 
     `kind` is an effect (KIND.OPERATION of the knowledge), or one of collective, backward, step, leave; `shown` are the
-    values that it shows or writes, `path` the file or folder; `guards` what it stands under, `loops` those around it.
+    values that it shows or writes, `path` the file or folder; `guards` what it stands under, `loops` those around it,
+    `via` the calls that led there, by module and line, the last one first.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class Event:
     guards: tuple[Guard, ...] = ()
     loops: tuple[Loop, ...] = ()
     detail: str = ""
+    via: tuple[tuple[str, int], ...] = ()
 
     @property
     def shared(self) -> bool:
@@ -141,7 +143,9 @@ class Run:
             text += " ..."
         return text if len(text) <= _LONGEST_SEGMENT else f"{text[: _LONGEST_SEGMENT - 3]}..."
 
-    def reason(self, node: ast.AST, text: str, *values: Value | Reason | None) -> Reason:
+    def reason(
+        self, node: ast.AST, text: str, *values: Value | Reason | None, by_data: bool = False
+    ) -> Reason:
         """Why, at a node: the parents are the reasons of those values that have one, the furthest from
         the same first."""
         parents = [
@@ -150,7 +154,7 @@ class Run:
             if value is not None
         ]
         found = tuple(parent for parent in parents if parent is not None)
-        return Reason(text, self.module.path, getattr(node, "lineno", 0), found)
+        return Reason(text, self.module.path, getattr(node, "lineno", 0), found, by_data)
 
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
         """A value that an operation made of others; a reason is put together only where it will be asked for."""
@@ -231,8 +235,9 @@ class Run:
             self.trains()
         if self.recording:
             found = (*self.guards, *guards)
+            loops, via = tuple(self.loops), tuple(self.via())
             self.events.append(
-                Event(kind, self.module, node, name, tuple(shown), path, found, tuple(self.loops), detail)
+                Event(kind, self.module, node, name, tuple(shown), path, found, loops, detail, via)
             )
 
     def ranks_meet(self) -> None:
@@ -261,6 +266,11 @@ class Run:
         for piece in self.store.pieces:
             if piece.depth > call:
                 piece.alone = False
+
+    def via(self) -> Iterator[tuple[str, int]]:
+        """The calls that are being gone through, the innermost first: the file and line of each."""
+        for (_, call), caller in zip(reversed(self.calls), reversed(self.modules[:-1]), strict=False):
+            yield caller.path, getattr(call, "lineno", 0)
 
     # Objects
 

@@ -30,6 +30,7 @@ class Obligation:
         status: how it stands.
         found: a few words on what was found.
         reason: where it comes from, None where it is proved.
+        via: the calls that led there, by file and line, the last one first.
     """
 
     sink: str
@@ -40,6 +41,7 @@ class Obligation:
     status: Status
     found: str = ""
     reason: Reason | None = None
+    via: tuple[tuple[str, int], ...] = ()
 
     @property
     def site(self) -> tuple[str, int, int, str, str]:

@@ -133,4 +133,5 @@ def _called(event: Event) -> str:
 
 def _named(event: Event, text: str, why: Reason) -> Obligation:
     column = getattr(event.node, "col_offset", 0) + 1
-    return Obligation(event.kind, "order", event.module.path, event.line, column, Status.NAMED, text, why)
+    path, line = event.module.path, event.line
+    return Obligation(event.kind, "order", path, line, column, Status.NAMED, text, why, event.via)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from accelify.domains.placement import BEFORE, CARRIED, COUNTED, Kind, Placement
+from accelify.domains.placement import BEFORE, CARRIED, COUNTED, Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
@@ -14,6 +14,8 @@ from accelify.heap.values import Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
+_BUFFERS = frozenset({"io.BytesIO", "io.StringIO"})
+_LOGGED = frozenset({"log.write", "tracker.log"})
 _WRITTEN = frozenset({"file.write", "file.append", "network.send"})
 _ONCE = frozenset(
     {
@@ -30,8 +32,14 @@ _ONCE = frozenset(
 )
 # What may be done by all, after the main process has done it.
 _FIRST = frozenset({"network.get", "folder.make"})
+UNKNOWN_LOSS = "the loss is not the original's"
+# Of figures that are put together from all ranks and go through more than the algebra follows.
+TAKEN = "the same on every rank, taken for the original's"
 _MEETING = frozenset({"collective", "backward", "step"})
 _MOST_WRITTEN = 100
+# What would have helped where a value comes from a rank's rows, and from nothing else that it has by itself.
+_OF_SHARES = frozenset({"put together first", "gathered first", "gathered before"})
+_LONGEST_NAME = 48
 _OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of the original's"
 _OF_OTHER_ROUNDS = {
     COUNTED: "the loss goes with a count of the rounds of each process, 1/N of the original's",
@@ -52,6 +60,10 @@ _WORDS = {
 
 def obligations_of(event: Event) -> Iterator[Obligation]:
     """What one event requires, each with what was found."""
+    if event.kind in _LOGGED and not event.shown:
+        return  # nothing is logged: `x.log()` of what is not known
+    if event.path is not None and any(ref.type in _BUFFERS for ref in event.path.of(Instance)):
+        return  # it is written to memory
     if event.kind in _SHOWN or event.kind in _WRITTEN:
         yield _once(event)
         yield _content(event)
@@ -138,7 +150,19 @@ def _made(
     event: Event, demand: str, status: Status, found: str = "", reason: Reason | None = None
 ) -> Obligation:
     column = getattr(event.node, "col_offset", 0) + 1
-    return Obligation(event.kind, demand, event.module.path, event.line, column, status, found, reason)
+    path, line = event.module.path, event.line
+    return Obligation(event.kind, demand, path, line, column, status, found, reason, event.via)
+
+
+def _steered(event: Event) -> Iterator[Obligation]:
+    """A schedule that is stepped with a figure: it has to be one figure on all ranks."""
+    for value in event.shown[:1]:
+        if array_of(value).is_uniform:
+            yield _made(event, "same", Status.PROVED)
+        else:
+            yield _made(
+                event, "same", Status.NAMED, "what steers the schedule differs between ranks", value.why
+            )
 
 
 def _once(event: Event) -> Obligation:
@@ -155,7 +179,11 @@ def _once(event: Event) -> Obligation:
 
 
 def _called(event: Event) -> str:
-    return event.name.removeprefix("builtins.")
+    name = event.name.removeprefix("builtins.")
+    if "." in name or not isinstance(event.node, ast.Call) or isinstance(event.node.func, ast.Name):
+        return name
+    text = ast.unparse(event.node.func)
+    return text if len(text) <= _LONGEST_NAME else name
 
 
 def _exists_ok(event: Event) -> bool:
@@ -221,12 +249,18 @@ def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, 
         return Status.ASSUMED, f"{words}: a time", why
     if place.kind is Kind.MAIN:
         return Status.PROVED, "", None
+    if place == own("broadcast"):
+        return Status.ASSUMED, f"{words}: as good as that of any run, from the main process", why
     if event.in_training and (
-        place.phase or place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
+        place.phase
+        or place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
+        or (place.kind is Kind.OWN and (event.kind in _SHOWN or place.needs in _OF_SHARES))
     ):
         return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
     if place.kind in (Kind.ROUND, Kind.WIDE) and place.degree is not None:
         return Status.LOOP, f"{words} after the training loop, of the main process's last batch", why
+    if place.is_uniform and place.degree is None and why is not None and why.goes_by_data:
+        return Status.ASSUMED, f"{words}: {TAKEN}", why
     return Status.NAMED, f"{words}: {_what(place)}", why
 
 
@@ -239,8 +273,11 @@ def _what(place: Placement) -> str:
         return "of the main process's share of the rows"
     if place.kind is Kind.EXTREME:
         return "the main process's largest or smallest, not that of all"
-    helped = f", unless it is {place.needs}" if place.kind is Kind.OWN and place.needs else ""
-    return f"not the original's{helped}"
+    return f"not the original's{_unless(place)}"
+
+
+def _unless(place: Placement) -> str:
+    return f", unless it is {place.needs}" if place.kind is Kind.OWN and place.needs else ""
 
 
 def _wrapped(event: Event) -> Iterator[Obligation]:
@@ -316,17 +353,6 @@ def _state(event: Event) -> Obligation:
     return _made(event, "same", Status.PROVED)
 
 
-def _steered(event: Event) -> Iterator[Obligation]:
-    """A schedule that is stepped with a figure: it has to be one figure on all ranks."""
-    for value in event.shown[:1]:
-        if array_of(value).is_uniform:
-            yield _made(event, "same", Status.PROVED)
-        else:
-            yield _made(
-                event, "same", Status.NAMED, "what steers the schedule differs between ranks", value.why
-            )
-
-
 def _loss(event: Event) -> Obligation:
     value = event.shown[0] if event.shown else Value()
     place = array_of(value)
@@ -362,4 +388,5 @@ def _loss(event: Event) -> Obligation:
         return _made(event, "loss", Status.NAMED, text, value.why)
     if place.kind in (Kind.ROUND, Kind.SAME) or (place.kind is Kind.LINEAR and place.degree == int(summed)):
         return _made(event, "loss", Status.PROVED)
-    return _made(event, "loss", Status.NAMED, f"the loss is {_what(place)}", value.why)
+    found = f"{UNKNOWN_LOSS}{_unless(place)}" if place.kind is Kind.OWN else f"the loss is {_what(place)}"
+    return _made(event, "loss", Status.NAMED, found, value.why)

@@ -25,6 +25,14 @@ class Validation:
     assumptions: list[Reason] = field(default_factory=list)
     unread: list[Reason] = field(default_factory=list)
     steps: int = 0
+    budget: int = 1
+    # Whether each process takes a share of every batch.
+    split: bool = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the budget was used up, so that what comes later, or around again, is not looked at."""
+        return self.steps >= self.budget
 
     def of(self, status: Status) -> list[Obligation]:
         """Those that stand in one way."""
@@ -36,6 +44,7 @@ def validate(
     path: Path | None = None,
     knowledge: Knowledge | None = None,
     read: Callable[[Path], str | None] | None = None,
+    budget: int | None = None,
 ) -> Validation:
     """Go through a script that is to run on several ranks and settle what each of its sinks requires.
 
@@ -44,8 +53,12 @@ def validate(
         path: where it lies, so that the modules of its project are found.
         knowledge: the tables; the shipped ones where None.
         read: gives the text of a file in place of the disk's.
+        budget: how many statements and expressions are gone through before the rest is not read; the engine's where
+            None.
     """
     engine = Interpreter(path, knowledge or Knowledge(), read)
+    if budget is not None:
+        engine.run.budget = budget
     try:
         run = engine.start(text)
     except RecursionError:
@@ -66,4 +79,11 @@ def validate(
                 found[one.site] = one
     found.update((one.site, one) for one in races(run.events))
     ordered = sorted(found.values(), key=lambda one: (one.path, one.line, one.column, one.sink, one.demand))
-    return Validation(ordered, list(run.assumptions.values()), list(run.unread.values()), run.steps)
+    return Validation(
+        ordered,
+        list(run.assumptions.values()),
+        list(run.unread.values()),
+        run.steps,
+        run.budget,
+        run.split,
+    )

@@ -147,6 +147,7 @@ def _file(
     if conversion.remaining:
         facts.append(f"{counted(len(conversion.remaining), 'place')} left")
     reason = f'<p class="pad">{_prose(conversion.reason)}</p>' if conversion.reason else ""
+    reason += "".join(f'<p class="pad dim">{_prose(note)}</p>' for note in conversion.notes)
     drawn = ""
     if name in curves:
         drawn = f'<div class="pad">{curves_svg(curves[name])}{verdict_table(curves[name].verdicts)}</div>'

@@ -26,7 +26,8 @@ def conversions_json(
 
     Efforts are in minutes; `share_converted` is the share of the effort that needed no person. Each file has `file`
     (null for standard input), `status`, `reason`, `changed`, `applied` and `remaining` (lists of findings as `check`
-    prints them); `with_text` adds `text`, the whole new script, and `proofs` adds `proof` to the scripts in it.
+    prints them), and `notes`, sentences on the script as a whole; `with_text` adds `text`, the whole new script, and
+    `proofs` adds `proof` to the scripts in it.
     """
     files = [_one_script(conversion, with_text) for conversion in conversions]
     for file in files:
@@ -62,6 +63,7 @@ def _one_script(conversion: Conversion, with_text: bool) -> dict[str, Any]:
         "changed": conversion.changed,
         "applied": [place(finding).to_json() for finding in conversion.applied] if conversion.changed else [],
         "remaining": [place(finding).to_json() for finding in conversion.remaining],
+        "notes": conversion.notes,
     }
     if with_text:
         text = conversion.source.encode(conversion.new_text).decode(conversion.source.encoding)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from accelify.obligations import Obligation, Status
+from accelify.obligations.causes import by_cause
+from accelify.obligations.sinks import TAKEN
 from accelify.report.style import counted, styled
 
 if TYPE_CHECKING:
@@ -42,13 +44,16 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
     if assumed:
         parts.append(f"{len(assumed)} assumed")
     yield head + ", ".join([*parts, f"{len(named)} not proved"])
-    for group in _by_cause(named):
+    for group in by_cause(named):
         yield f"  {styled(_places(group), 'cyan', colour)}: {group[0].message}"
     if shown:
         yield f"  of the main process's share, as it is shown inside the training loop: {_places(shown)}"
-    clocks = [one for one in assumed if one.sink != "backward"]
+    taken = [one for one in assumed if one.found.endswith(TAKEN)]
+    clocks = [one for one in assumed if one.sink != "backward" and one not in taken]
     if clocks:
         yield f"  times and names by the clock, which differ between any two runs: {_places(clocks)}"
+    if taken:
+        yield f"  {TAKEN}: {_places(taken)}"
     if losses := [one for one in assumed if one.sink == "backward"]:
         yield f"  losses that are taken for a mean or a sum over the rows of a batch: {_places(losses)}"
     if found.assumptions:
@@ -57,16 +62,6 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
             yield f"    {assumption.text} ({assumption.path}:{assumption.line})"
     for reason in found.unread:
         yield f"  not read further: {reason.text} ({reason.path}:{reason.line})"
-
-
-def _by_cause(obligations: Sequence[Obligation]) -> list[list[Obligation]]:
-    """Those with one cause together: the same is wrong, for what one operation gave."""
-    groups: dict[tuple[object, ...], list[Obligation]] = {}
-    for one in obligations:
-        chain = one.reason.chain() if one.reason is not None else []
-        cause = (chain[-1].path, chain[-1].line, chain[-1].text) if chain else ()
-        groups.setdefault((one.found, *cause), []).append(one)
-    return list(groups.values())
 
 
 def _places(obligations: Sequence[Obligation]) -> str:

@@ -61,7 +61,7 @@ def _one_script(conversion: Conversion, colour: bool) -> list[str]:
         lines.append(f"  left for a person (about {effort}):")
         left = map(conversion.source.place, conversion.remaining)
         lines += [f"    {_finding_line(finding, colour, effort=True)}" for finding in left]
-    return lines
+    return lines + [f"  {note}" for note in conversion.notes]
 
 
 def _by_rule(applied: Iterable[Finding], colour: bool) -> list[str]:

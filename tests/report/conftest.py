@@ -21,6 +21,7 @@ class MadeConversion:
     reason: str = ""
     applied: list[Finding] = field(default_factory=list)
     remaining: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:

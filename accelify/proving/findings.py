@@ -1,0 +1,146 @@
+"""The obligations of one script as findings: grouped, and without what is named already; old ones that they refute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from accelify.conversion import Conversion
+from accelify.findings import Finding
+from accelify.obligations import Obligation, Status, Validation
+from accelify.obligations.causes import by_cause
+from accelify.obligations.sinks import UNKNOWN_LOSS
+from accelify.proving.origins import Places
+from accelify.proving.rules import SETTLED_BY, SPOKEN_OF, SPOKEN_OF_EVERYWHERE, rule_of
+
+_MOST_LINES = 12
+# Lines of other modules that findings at a call name: "(data.py, lines 3, 5)".
+# Where a figure is shown that a finding stands at.
+_SHOWN = re.compile(r"is shown in lines? (\d+(?:, \d+)*)")
+_MENTIONED = re.compile(r"([\w-]+\.py), lines? (\d+(?:, \d+)*)")
+
+
+class Named:
+    """What the engine found in one script, beside the findings that there are.
+
+    Args:
+        found: what the engine found.
+        places: where it found it, in the files as the user knows them.
+        conversions: those whose findings count.
+    """
+
+    def __init__(self, found: Validation, places: Places, conversions: Iterable[Conversion]) -> None:
+        self.found = found
+        self.places = places
+        self._old: dict[tuple[Path, int], list[Finding]] = {}
+        self._mentioned: dict[tuple[str, int], list[Finding]] = {}
+        for conversion in conversions:
+            for finding in conversion.remaining:
+                if finding.code in SPOKEN_OF:
+                    place = Path(finding.path).resolve()
+                    for line in range(finding.line, max(finding.end_line, finding.line) + 1):
+                        self._old.setdefault((place, line), []).append(finding)
+                    for file, lines in _MENTIONED.findall(finding.message):
+                        for number in lines.split(", "):
+                            self._mentioned.setdefault((file, int(number)), []).append(finding)
+
+    def findings(self) -> Iterator[tuple[Conversion, Finding]]:
+        """A finding for each cause, with the conversion that it goes to."""
+        named = [
+            one
+            for one in self.found.of(Status.NAMED)
+            # Of a share of a batch most losses are not proved and right all the same: --assumptions lists them.
+            if not (self.found.split and one.found.startswith(UNKNOWN_LOSS)) and not self._is_spoken_of(one)
+        ]
+        for group in by_cause(named):
+            first = group[0]
+            rule = rule_of(first.demand)
+            path, conversion, origins = self.places.file(first.path)
+            if conversion is None or not conversion.changed:
+                conversion = self.places.entry
+            line, column = origins.of(first.line, first.column)
+            yield conversion, Finding(
+                path, line, column, rule.code, rule.name, self._message(group),
+                severity=rule.severity, safety=rule.safety, effort=rule.effort, fixable=False,
+            )  # fmt: skip
+
+    def refuted(self) -> set[Finding]:
+        """Old findings at whose places the engine proves the contrary."""
+        if self.found.stopped or not self._old:
+            return set()
+        stands: dict[tuple[Path, int, str], set[Status]] = {}
+        for one in self.found.obligations:
+            stands.setdefault((*self._place(one.path, one.line), one.demand), set()).add(one.status)
+        untrue = set()
+        for finding in {one for group in self._old.values() for one in group}:
+            place = Path(finding.path).resolve()
+            shown = _SHOWN.search(finding.message)
+            lines = range(finding.line, max(finding.end_line, finding.line) + 1)
+            known = [
+                stands.get((place, line, demand), set())
+                for line in (map(int, shown[1].split(", ")) if shown else lines)
+                for demand in SETTLED_BY.get(finding.code, ())
+            ]
+            if set().union(*known) == {Status.PROVED}:
+                untrue.add(finding)
+        return untrue
+
+    def notes(self) -> Iterator[str]:
+        """Sentences about the whole script: what its training loop shows, and where the engine stopped."""
+        shown = self.found.of(Status.LOOP)
+        if shown:
+            yield f"shown inside the training loop, of the main process's share: {self._lines(shown)}"
+        for reason in self.found.unread:
+            where = self.places.at(reason.path, reason.line, self.entry_name)
+            yield f"not read further: {reason.text} ({where})"
+
+    @property
+    def entry_name(self) -> str:
+        """The script, as the engine names it."""
+        path = self.places.entry.source.path
+        return path.name if path is not None else ""
+
+    def _place(self, path: str, line: int) -> tuple[Path, int]:
+        shown, _, origins = self.places.file(path)
+        return Path(shown).resolve(), origins.of(line)[0]
+
+    def _is_spoken_of(self, one: Obligation) -> bool:
+        """Whether an old finding says the same: at its place or of it, at a call that leads there, or at its cause."""
+        everywhere = {SPOKEN_OF_EVERYWHERE.get(old.code) for group in self._old.values() for old in group}
+        if one.demand == "once" and any(begin and one.sink.startswith(begin) for begin in everywhere):
+            return True
+        chain = one.reason.chain() if one.reason is not None else []
+        lines = [(one.path, one.line), *one.via, *((step.path, step.line) for step in chain)]
+        place, line = self._place(one.path, one.line)
+        known = [self._old.get(self._place(*where), []) for where in dict.fromkeys(lines)]
+        known.append(self._mentioned.get((place.name, line), []))
+        return any(one.demand in SPOKEN_OF[finding.code] for findings in known for finding in findings)
+
+    def _message(self, group: Sequence[Obligation]) -> str:
+        first = group[0]
+        text = first.found
+        if first.reason is not None:
+            chain = ": ".join(
+                f"{step.text} ({self.places.at(step.path, step.line, first.path)})"
+                if step.line
+                else step.text
+                for step in first.reason.chain()
+            )
+            text = f"{text}: {chain}" if text else chain
+        here = self.places.at(first.path, first.line, first.path)
+        others = [one for one in self._distinct(group, first.path) if one != here]
+        return f"{text}; the same at {_listed(others)}" if others else text
+
+    def _lines(self, obligations: Sequence[Obligation]) -> str:
+        return _listed(self._distinct(obligations, self.entry_name))
+
+    def _distinct(self, obligations: Sequence[Obligation], beside: str) -> list[str]:
+        return list(dict.fromkeys(self.places.at(one.path, one.line, beside) for one in obligations))
+
+
+def _listed(lines: Sequence[str]) -> str:
+    shown = ", ".join(lines[:_MOST_LINES])
+    more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
+    noun = "line " if len(lines) == 1 else "lines "
+    return f"{noun if lines[0].isdigit() else ''}{shown}{more}"

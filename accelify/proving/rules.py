@@ -1,0 +1,178 @@
+"""The rules of what is not proved: a sink's demand is one rule, and which rules of transforms speak of the same."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from accelify.findings import Safety
+from accelify.transforms.base import Rule
+
+
+class ProofRule(NamedTuple):
+    """A rule, the demands of the engine that it stands for, and the text of its page."""
+
+    rule: Rule
+    demands: frozenset[str]
+    text: str
+
+
+def _rule(code: str, name: str, summary: str, demands: str, effort: int, text: str) -> ProofRule:
+    rule = Rule(code, name, summary, safety=Safety.MANUAL, effort=effort)
+    head = "What the converted script does on several processes, gone through without running it."
+    return ProofRule(rule, frozenset(demands.split(", ")), f"{head}\n\n{text}")
+
+
+RULES = (
+    _rule(
+        "ACC701",
+        "unproved-figure",
+        "A figure that is shown or written is not proved to be the original's.",
+        "content",
+        10,
+        """\
+The message names the operations that the figure comes from, the last one first, back to where the processes part. Put
+it together over the processes at the first place where that is a sum or a mean:
+
+    total = accelerator.reduce(total, reduction="sum")
+    print(total / len(loader.dataset))
+
+What a training loop shows as it goes on, of the main process's share, is no finding: one line of the summary says
+where. `accelify verify` runs the script and settles what cannot be seen without running it.""",
+    ),
+    _rule(
+        "ACC702",
+        "effect-by-all",
+        "Every process does what the original does once.",
+        "once",
+        5,
+        """\
+A file, a log, a folder, a download or a line of output is made by every process, at the same time and in the same
+place. Let the main process do it, and the others wait where they read it afterwards:
+
+    if accelerator.is_main_process:
+        figure.savefig("curve.png")
+    accelerator.wait_for_everyone()""",
+    ),
+    _rule(
+        "ACC703",
+        "parted-path",
+        "A path that all processes use can differ between them.",
+        "path",
+        5,
+        """\
+The name of a file or folder comes from the clock, or from what one process has computed by itself. Make it the main
+process's for all:
+
+    folder = broadcast_object_list([folder])[0]""",
+    ),
+    _rule(
+        "ACC704",
+        "parted-processes",
+        "Processes do not all come to a place where they meet, or decide something differently.",
+        "all ranks, same",
+        15,
+        """\
+A backward, a step, a gather or reduce waits until all processes have come there. Under a condition that can be true on
+one process only, or after some have left the loop, the others wait for ever. A schedule that is steered by a figure of
+one process's share gives the processes different learning rates. Let all agree on the condition first:
+
+    stop = accelerator.reduce(int(stop), reduction="max")""",
+    ),
+    _rule(
+        "ACC705",
+        "parted-gradients",
+        "The gradients of a step are not proved to be the original's.",
+        "loss, prepared, accumulated",
+        15,
+        """\
+The gradients of all processes are averaged. That gives the original's where the loss is a mean over the rows of each
+process's batch or, with `reduction="sum"`, their sum. It is not so where the loss comes from a product or a ratio of
+sums, from rows of other processes, where all processes train with the same batches, where neither the model nor its
+optimizer is prepared, or where nothing stands under `accumulate`. The message names the operation that breaks it.""",
+    ),
+    _rule(
+        "ACC706",
+        "counted-rounds",
+        "A count of one process's rounds stands for that of the original.",
+        "rounds",
+        10,
+        """\
+Each of N processes makes 1/N of the rounds of the original. A schedule, a step of an optimizer, or a number of batches
+that is counted in rounds comes N times later, or is N times as many. Count those of all processes:
+
+    step += accelerator.num_processes""",
+    ),
+    _rule(
+        "ACC707",
+        "written-with-wrapper",
+        "A prepared model is written with its wrapper.",
+        "unwrapped",
+        5,
+        """\
+After `prepare` the model may be wrapped: written as a whole, or by the names of the weights in the wrapper, it is not
+what the original would load. Take the wrapper off first:
+
+    torch.save(accelerator.unwrap_model(model), "model.pt")""",
+    ),
+    _rule(
+        "ACC708",
+        "never-released",
+        "Each round of a loop prepares objects anew, and none are let go of.",
+        "let go",
+        10,
+        """\
+The Accelerator remembers what it has prepared, until it is to forget it: the memory of all rounds adds up. At the end
+of a round:
+
+    accelerator.free_memory()""",
+    ),
+)
+
+_BY_DEMAND = {demand: one.rule for one in RULES for demand in one.demands}
+
+
+def rule_of(demand: str) -> Rule:
+    """The rule that a demand of the engine is named by."""
+    return _BY_DEMAND[demand]
+
+
+def _table(lines: str) -> dict[str, frozenset[str]]:
+    rows = (line.partition(": ") for line in lines.splitlines())
+    return {
+        f"ACC{code}": frozenset(demands.split(", ")) for codes, _, demands in rows for code in codes.split()
+    }
+
+
+# Of what the findings of transforms speak, in the engine's demands: at their places it is not said once more.
+SPOKEN_OF = _table(
+    """\
+109: unwrapped
+201 202 203 204 205 207 209 210 214: once
+206: once, unwrapped
+208: unwrapped
+211 213: path, content
+212: content, loss
+301 302 304 305 306 307 308 309 310: content
+401 407 412 428 604: rounds
+402: loss, content, rounds
+403: same, all ranks
+405: all ranks
+406 408 416 417 418 422 424 425 603: loss, content
+411 414: same, all ranks, content
+420: loss, prepared
+430: once, all ranks, let go
+605: accumulated, loss
+""".rstrip()
+)
+
+# Findings that speak of all that one logger or tracker does, wherever it does it: by the beginning of its sinks.
+SPOKEN_OF_EVERYWHERE = {"ACC204": "tracker.", "ACC209": "log."}
+
+# Findings of transforms that are untrue where the engine proves this demand of all that stands at their place.
+SETTLED_BY = _table(
+    """\
+201 202 203 204 205 206 209 210 214: once
+306 307 310: content
+403: same
+""".rstrip()
+)

@@ -1,0 +1,142 @@
+"""What the engine does not prove of a conversion, as findings of `accelify convert`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_paths
+from accelify.findings import Finding
+from accelify.proving import prove
+from tests.cli.conftest import PLAIN, Run
+
+HEAD = """\
+import os
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+data = torch.randn(64, 4)
+loader = DataLoader(TensorDataset(data), batch_size=8)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    figures = {}
+    for (x,) in loader:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        figures["a"] = figures.get("a", 0) + torch.log10(loss).item()
+        print("step", loss.item())
+"""
+UNPROVED = HEAD + '    print("epoch", figures)\n    print("again", figures)\nos.system("ls")\n'
+HELPER = """\
+import os
+
+
+def listed(folder):
+    os.system("ls " + folder)
+    os.system("ls -l " + folder)
+"""
+
+
+def _converted(run: Run, script: Path, *options: str) -> dict[str, Any]:
+    outcome = run("convert", "--json", "--diff", *options, script)
+    files = json.loads(outcome.out)["files"]
+    found: dict[str, Any] = next(file for file in files if file["file"] == str(script))
+    return found
+
+
+def _script(folder: Path, text: str) -> Path:
+    script = folder / "train.py"
+    script.write_text(text)
+    return script
+
+
+def test_a_figure_that_is_not_proved_is_a_finding_with_its_chain(run: Run, tmp_path: Path) -> None:
+    script = _script(tmp_path, UNPROVED)
+    found = [one for one in _converted(run, script)["remaining"] if one["code"] == "ACC701"]
+    assert [(one["file"], one["line"], one["column"]) for one in found] == [(str(script), 18, 5)]
+    message = found[0]["message"]
+    # The steps, the last one first, with lines of the original; the other figure for the same cause goes with it.
+    assert '`figures.get("a", 0) + torch.log10(loss).item()` (16)' in message
+    assert message.index("(16)") < message.index("`torch.log10(loss)` (16)") < message.index("(12)")
+    assert message.endswith("; the same at line 19")
+    assert found[0]["safety"] == "manual"
+
+
+def test_it_stands_in_the_summary_and_on_the_page(run: Run, tmp_path: Path) -> None:
+    script, page = _script(tmp_path, UNPROVED), tmp_path / "page.html"
+    outcome = run("convert", script, "--report", page)
+    assert outcome.code == 1
+    assert f"{script}:18:5: ACC701 printed: " in outcome.out
+    assert f"{script}:20:1: ACC702 `os.system` is done by every process" in outcome.out
+    assert "ACC701" in page.read_text()
+
+
+def test_what_a_loop_shows_is_one_line(run: Run, tmp_path: Path) -> None:
+    script = _script(tmp_path, UNPROVED)
+    note = "shown inside the training loop, of the main process's share: line 17"
+    assert _converted(run, script)["notes"] == [note]
+    assert f"  {note}\n" in run("convert", script).out
+
+
+def test_a_script_of_which_all_is_proved_has_no_finding(run: Run, tmp_path: Path) -> None:
+    found = _converted(run, _script(tmp_path, PLAIN))
+    assert found["status"] == "converted"
+    assert found["remaining"] == []
+
+
+def test_what_is_named_already_is_not_named_again(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("def shown(text):\n    print(text)\n    return text\n")
+    text = HEAD.replace("import os\n", "from helper import shown\n") + 'name = shown("done")\n'
+    found = _converted(run, _script(tmp_path, text))["remaining"]
+    by_all = [one for one in found if "helper.py" in one["file"] or "helper.py" in one["message"]]
+    assert [one["code"] for one in by_all] == ["ACC201"]
+
+
+def test_a_module_that_is_not_converted_is_named_by_its_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    text = HEAD.replace("import os\n", "from helper import listed\n") + 'listed(".")\n'
+    found = [one for one in _converted(run, _script(tmp_path, text))["remaining"] if one["code"] == "ACC702"]
+    assert [(Path(one["file"]).name, one["line"]) for one in found] == [("helper.py", 5)]
+    assert found[0]["message"].endswith("; the same at line 6")
+
+
+def test_a_finding_of_which_the_contrary_is_proved_goes(run: Run, tmp_path: Path) -> None:
+    script = _script(tmp_path, PLAIN)
+    conversion = convert_paths([script], ConvertOptions())[0]
+    line = PLAIN.split("\n").index("    print(epoch, loss.item())  # the last batch's") + 1
+    once = Finding(str(script), line, 5, "ACC201", "print", "every process would print this")
+    figure = Finding(str(script), line, 5, "ACC306", "own-figure", "`loss` covers one process's share")
+    conversion.remaining = [once, figure]
+    prove([conversion], conversion)
+    # That it is printed once is proved; what is printed is the main process's.
+    assert conversion.remaining == [figure]
+
+
+def test_a_budget_that_is_used_up_is_said(tmp_path: Path) -> None:
+    conversion = convert_paths([_script(tmp_path, UNPROVED)], ConvertOptions())[0]
+    prove([conversion], conversion, budget=9)
+    assert [note for note in conversion.notes if note.startswith("not read further: the budget")]
+
+
+def test_a_notebook_is_gone_through_cell_by_cell(run: Run, tmp_path: Path) -> None:
+    top, _, rest = UNPROVED.partition("for epoch")
+    cells = [
+        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": source}
+        for source in (top, f"for epoch{rest}")
+    ]
+    notebook = tmp_path / "train.ipynb"
+    notebook.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
+    found = [one for one in _converted(run, notebook)["remaining"] if one["code"] == "ACC701"]
+    assert [(one["cell"], one["line"]) for one in found] == [(2, 10)]
+    assert "(cell 2:8)" in found[0]["message"]
+    assert found[0]["message"].endswith("; the same at cell 2:11")
+
+
+def test_check_does_not_run_it(run: Run, tmp_path: Path) -> None:
+    outcome = run("check", _script(tmp_path, UNPROVED))
+    assert "ACC70" not in outcome.out
