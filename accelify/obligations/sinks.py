@@ -60,7 +60,7 @@ _WORDS = {
 
 def obligations_of(event: Event) -> Iterator[Obligation]:
     """What one event requires, each with what was found."""
-    if event.kind in _LOGGED and not event.shown:
+    if event.kind in _LOGGED and not event.shown and event.path is None:
         return  # nothing is logged: `x.log()` of what is not known
     if event.path is not None and any(ref.type in _BUFFERS for ref in event.path.of(Instance)):
         return  # it is written to memory
