@@ -129,7 +129,7 @@ def demands(report: Report) -> Iterator[str]:
         return
     counts = [f"{len(found)} {outcome}" for outcome in _OUTCOMES if (found := report.of(outcome))]
     many = len(report.settled)
-    yield f"{many} demand{'s that were' if many > 1 else ' that was'} not proved: {', '.join(counts)}"
+    yield f"{many} demand{'s' if many > 1 else ''} not proved or only assumed: {', '.join(counts)}"
     for outcome in (Outcome.VIOLATED, Outcome.NOT_SETTLED):
         found = report.of(outcome)
         yield from (f"  {one.sentence}" for one in found[:_SHOWN])
