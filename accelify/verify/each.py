@@ -21,7 +21,7 @@ from typing import Any
 from accelify.source import SourceError
 from accelify.verify.compare.verdict import ASPECTS, Verdict
 from accelify.verify.session import VerifyError, verify
-from accelify.verify.show import COLOURS, TITLES, explain
+from accelify.verify.show import COLOURS, TITLES, demands, explain
 from accelify.verify.subject import find_subject
 
 LIST = "runs.tsv"
