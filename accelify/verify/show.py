@@ -130,11 +130,15 @@ def demands(report: Report) -> Iterator[str]:
     counts = [f"{len(found)} {outcome}" for outcome in _OUTCOMES if (found := report.of(outcome))]
     many = len(report.settled)
     yield f"{many} demand{'s' if many > 1 else ''} not proved or only assumed: {', '.join(counts)}"
-    for outcome in (Outcome.VIOLATED, Outcome.NOT_SETTLED):
-        found = report.of(outcome)
-        yield from (f"  {one.sentence}" for one in found[:_SHOWN])
-        if len(found) > _SHOWN:
-            yield f"  and {len(found) - _SHOWN} more; --json lists them"
+    violated = report.of(Outcome.VIOLATED)
+    yield from (f"  {one.sentence}" for one in violated[:_SHOWN])
+    if len(violated) > _SHOWN:
+        yield f"  and {len(violated) - _SHOWN} more; --json lists them"
+    reasons: dict[str, dict[str, None]] = {}
+    for one in report.of(Outcome.NOT_SETTLED):
+        reasons.setdefault(one.values, {})[f"{one.demand.file} line {one.demand.line}"] = None
+    for reason, places in reasons.items():
+        yield f"  not settled, {', '.join(places)}: {reason}"
 
 
 def explain(comparison: Comparison, report: Report | None = None) -> list[str]:

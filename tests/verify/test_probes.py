@@ -158,3 +158,15 @@ def test_what_is_proved_leaves_no_section(verify_pair: VerifyPair) -> None:
     )
     assert report.settled == []
     assert list(show.demands(report)) == []
+
+
+def test_ranks_that_leave_a_loop_together_hold_and_a_loop_that_nobody_leaves_is_not_reached(
+    verify_pair: VerifyPair,
+) -> None:
+    leave = "    if np.median(seen) > {}:\n        break\n"
+    held = verify_pair(*pair(leave.format(-1), leave.format(-1)), steps=8)
+    assert [one.outcome for one in of(held, "all ranks") if one.demand.sink == "leave"] == [Outcome.HELD]
+    stays = verify_pair(*pair(leave.format(1e9), leave.format(1e9)), steps=8)
+    assert [one.outcome for one in of(stays, "all ranks") if one.demand.sink == "leave"] == [
+        Outcome.NOT_REACHED
+    ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from accelify.verify.compare.verdict import Site
 from accelify.verify.converted import Converted
 from accelify.verify.lines import LineMap
-from accelify.verify.probes.inserting import Row, places
+from accelify.verify.probes.inserting import ARGUMENTS, EXITS, OUTCOME, Row, places
 
 if TYPE_CHECKING:
     from accelify.obligations import Validation
@@ -92,7 +92,7 @@ class _Planner:
         self.lines = lines
         self.result = Plan()
         self._trees: dict[tuple[str, int], ast.Module | None] = {}
-        self._numbers: dict[tuple[str, int, int, bool], int] = {}
+        self._numbers: dict[tuple[str, int, int, str], int] = {}
 
     def plan(self, found: Validation) -> Plan:
         from accelify.obligations import Status
@@ -112,9 +112,10 @@ class _Planner:
 
     def _add(self, demand: str, sink: str, path: str, line: int, column: int, sentence: str) -> None:
         file = self._file(path)
-        key = (file, line, column, demand == RESULT)
+        shown = OUTCOME if demand == RESULT else EXITS if sink == "leave" else ARGUMENTS
+        key = (file, line, column, shown)
         tree = self._tree(file, 1)
-        row = (line, column, len(self._numbers), demand == RESULT)
+        row = (line, column, len(self._numbers), shown)
         node = next((node for node, _ in places(tree, [row])), None) if tree is not None else None
         if key not in self._numbers:
             self._numbers[key] = row[2]

@@ -144,7 +144,7 @@ class _Settler:
                 if left_out
                 else Settled(demand, Outcome.NOT_REACHED)
             )
-        if demand.demand == "content":
+        if demand.demand in ("content", "unwrapped"):
             outcome, values = self._content(demand, checks)
             # A part of the original's figure does not count against a run, whoever finds it.
             seen = seen or any(check.verdict is Verdict.NOT_COMPARABLE for check in checks)
@@ -163,7 +163,9 @@ class _Settler:
             outcome, values = self._same(demand)
         else:
             outcome, values = self._by_checks(checks)
-        if self.run.failure and outcome is Outcome.VIOLATED and demand.demand != "once":
+        robust = outcome is Outcome.VIOLATED and demand.demand in ("once", "path")
+        if self.run.failure and not robust:
+            # Each rank was ended somewhere: what it did not do it may have had to do yet.
             return Settled(demand, Outcome.NOT_SETTLED, f"the run failed: {self.run.failure}")
         fails = outcome is Outcome.VIOLATED and demand.demand in _SEEN_BY_OTHERS
         return Settled(demand, outcome, values, fails and not seen)
@@ -192,7 +194,7 @@ class _Settler:
         if checks and all(check.verdict in _SAME for check in checks):
             return Outcome.HELD, ""
         open_ = next((check.sentence for check in checks if check.sentence), "")
-        return Outcome.NOT_SETTLED, open_ or self.run.failure or "nothing that can be compared hangs on it"
+        return Outcome.NOT_SETTLED, open_ or self.run.failure or "no comparison looks at it"
 
     def _by_reference(self, demand: Demand) -> bool:
         return any(Values(run.ranks[0], demand.number).count for run in self.references)
