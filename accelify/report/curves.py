@@ -53,7 +53,7 @@ def curves_of(report: dict[str, Any]) -> Curves:
     verdicts = dict.fromkeys(f"{run['verdict']} ({_named(run)})" for run in compared)
     verdict = ", ".join(verdicts) or report["refused"] or report["unchanged"] or "nothing was run"
     named = tuple((name, tuple(map(_number, losses))) for name, losses in runs)
-    return Curves(verdict, named, read_verdicts(compared))
+    return Curves(verdict, named, read_verdicts(compared, report.get("demands", {}).get("settled", ())))
 
 
 def _named(run: dict[str, Any]) -> str:

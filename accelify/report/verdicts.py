@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-_BAD, _OPEN = ("different", "failed"), ("not comparable", "not reached")
+_BAD, _OPEN = ("different", "failed", "violated"), ("not comparable", "not reached", "not settled")
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,13 @@ class Verdicts:
     sentences: tuple[tuple[str, str, str], ...] = ()
 
 
-def read_verdicts(runs: Sequence[dict[str, Any]]) -> Verdicts:
-    """The verdicts of the runs that `accelify verify --json` printed; KeyError where they are not of that form."""
+def read_verdicts(runs: Sequence[dict[str, Any]], demands: Sequence[dict[str, Any]] = ()) -> Verdicts:
+    """The verdicts of the runs that `accelify verify --json` printed; KeyError where they are not of that form.
+
+    Args:
+        runs: what was compared.
+        demands: what became of the demands that are not proved; those that are violated or not settled are shown.
+    """
     names = tuple(run["on"] for run in runs)
     aspects = list(dict.fromkeys(aspect for run in runs for aspect in run["aspects"]))
     rows = [(aspect, tuple(run["aspects"].get(aspect, "not reached") for run in runs)) for aspect in aspects]
@@ -36,6 +41,15 @@ def read_verdicts(runs: Sequence[dict[str, Any]]) -> Verdicts:
         for name, run in zip(names, runs, strict=True)
         for check in run["checks"]
         if check["sentence"]
+    ]
+    sentences += [
+        (
+            "not proved",
+            one["outcome"],
+            f"{one['file']} line {one['line']}: {one['sentence']}: {one['values']}",
+        )
+        for one in demands
+        if one["outcome"] in ("violated", "not settled")
     ]
     return Verdicts(names, tuple(rows), tuple(dict.fromkeys(sentences)))
 

@@ -204,6 +204,10 @@ def run_rank(job: dict[str, Any]) -> int:
         redirected.install(job, context)
     else:
         renames.install()
+    if job["probes"]:
+        from accelify.verify.probes import recording
+
+        recording.install(context, job["probes"])
     everything.install(context)
     code, why = 0, "finished"
     try:

@@ -21,7 +21,7 @@ from typing import Any
 from accelify.source import SourceError
 from accelify.verify.compare.verdict import ASPECTS, Verdict
 from accelify.verify.session import VerifyError, verify
-from accelify.verify.show import COLOURS, TITLES, explain
+from accelify.verify.show import COLOURS, TITLES, demands, explain
 from accelify.verify.subject import find_subject
 
 LIST = "runs.tsv"
@@ -127,6 +127,9 @@ def _run(
             if aspects.get(aspect) in (Verdict.DIFFERENT, Verdict.FAILED) and TITLES[aspect] not in row.wrong
         ]
         row.reasons += explain(comparison)
+    if any(one.fails for one in report.settled):
+        row.wrong.append("demands not proved")
+    row.reasons += demands(report)
     if not report.comparisons:
         row.reasons.append(report.converted.refused or report.converted.unchanged)
     return row, report.exit_code

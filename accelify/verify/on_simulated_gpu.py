@@ -47,14 +47,15 @@ def compare(job: Job, copy: Job, lines: LineMap, nursery: Nursery) -> OnGpu:
     assert job.save_weights is not None
     weights = job.save_weights.with_name("gpu.pt")
     job = replace(
-        job, cuda_as_cpu=False, simulated_gpu=True, save_weights=weights, environment={**job.environment, **_ON_GPU}
+        job, cuda_as_cpu=False, simulated_gpu=True, probes={}, save_weights=weights,
+        environment={**job.environment, **_ON_GPU}
     )  # fmt: skip
     original = execute(job, nursery)
     if why := _not_comparable(original):
         return OnGpu(note=f"What happens on a GPU was not compared: on a simulated one {why}.")
     copy = replace(
-        copy, cuda_as_cpu=False, simulated_gpu=True, reference=weights, environment={**copy.environment, **_ON_GPU},
-        limit=min(copy.limit, 60 + 20 * original.seconds),
+        copy, cuda_as_cpu=False, simulated_gpu=True, probes={}, reference=weights,
+        environment={**copy.environment, **_ON_GPU}, limit=min(copy.limit, 60 + 20 * original.seconds),
     )  # fmt: skip
     run = execute(copy, nursery)
     comparison = everything.compare(original, run, lines, exact=True)

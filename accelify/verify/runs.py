@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class Job:
         schedule: what schedulers set after each call at some places; see `observe.schedules`.
         module: the script is run as `python -m` runs this module.
         scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
+        probes: where to look at values, by real path of the file; see `probes.inserting`.
         allow_network: leave the network as it is.
         save_weights: file that takes the final weights, really.
         reference: file of another run's final weights, to measure the distance to.
@@ -78,6 +80,7 @@ class Job:
     reference_trace: Path | None = None
     module: str = ""
     schedule: tuple[tuple[tuple[str, int], list[Any]], ...] = ()
+    probes: dict[str, list[Sequence[Any]]] = field(default_factory=dict)
 
 
 @dataclass
@@ -279,6 +282,7 @@ def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) 
         "factor": job.factor,
         "module": job.module,
         "schedule": list(job.schedule),
+        "probes": job.probes,
         "trace": list(job.trace),
         "save_trace": str(job.save_trace) if job.save_trace else None,
         "reference_trace": str(job.reference_trace) if job.reference_trace else None,

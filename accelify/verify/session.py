@@ -18,8 +18,11 @@ from accelify.verify.compare.losses import Comparison, rates, same_rates, struct
 from accelify.verify.compare.schedule import rates_by_data
 from accelify.verify.compare.verdict import Verdict
 from accelify.verify.converted import Converted, convert_copy
+from accelify.verify.lines import LineMap
 from accelify.verify.nursery import Nursery, NurseryError
 from accelify.verify.on_simulated_gpu import OnGpu
+from accelify.verify.probes.planning import Plan, plan
+from accelify.verify.probes.settling import Outcome, Settled, settle, worst
 from accelify.verify.progress import Progress, silent
 from accelify.verify.runs import Job, Run, execute
 
@@ -49,13 +52,16 @@ class Report:
     cuda_as_cpu: bool = False
     """The script asks for a CUDA device outright, and the CPU took its place in every run."""
     on_gpu: OnGpu = field(default_factory=OnGpu)
+    settled: list[Settled] = field(default_factory=list)
+    """What became of the demands that are not proved."""
 
     @property
     def exit_code(self) -> int:
         """0 where nothing is wrong, 1 where a run is different or failed, 2 where nothing was verified."""
         if not self.comparisons:
             return 2
-        return int(any(c.overall in (Verdict.DIFFERENT, Verdict.FAILED) for c in self.columns))
+        wrong = any(c.overall in (Verdict.DIFFERENT, Verdict.FAILED) for c in self.columns)
+        return int(wrong or any(one.fails for one in self.settled))
 
     @property
     def columns(self) -> list[Comparison]:
@@ -73,6 +79,10 @@ class Report:
         """What the sandbox held back, and why nothing was compared on a simulated GPU; each sentence once."""
         said = [note for run in self.runs for note in run.notes]
         return list(dict.fromkeys([*said, *filter(None, [self.on_gpu.note])]))
+
+    def of(self, outcome: Outcome) -> list[Settled]:
+        """The demands that came to this."""
+        return [one for one in self.settled if one.outcome is outcome]
 
     @property
     def within_first_epoch(self) -> bool:
@@ -105,6 +115,11 @@ class Report:
             "cuda_as_cpu": self.cuda_as_cpu,
             "notes": self.notes,
             "tolerances": self.tolerances,
+            "demands": {
+                "not_proved": len(self.settled),
+                **{outcome.replace(" ", "_"): len(self.of(outcome)) for outcome in Outcome},
+                "settled": [one.to_json() for one in self.settled],
+            },
             "runs": [comparison.to_json() for comparison in self.comparisons],
             "on_simulated_gpu": self.on_gpu.comparison.to_json() if self.on_gpu.comparison else None,
         }
@@ -170,8 +185,11 @@ def verify(
             job = replace(job, environment={"ACCELERATE_USE_CPU": "true"})
         try:
             progress("importing torch")
+            lines = converted.lines()
+            # While torch is imported.
+            demands = plan(script, converted, lines) if most > 1 else Plan()
             nursery.ready()
-            Session(report, job, nursery, runtime, progress).run(counts)
+            Session(report, job, nursery, runtime, progress, lines, demands).run(counts)
         except NurseryError as error:
             raise VerifyError(f"The runs were given up: {error}") from None
     return report
@@ -186,16 +204,29 @@ class Session:
         nursery: where processes come from.
         runtime: what the copy is written for.
         progress: see `verify`.
+        lines: which lines of the two scripts stand for each other.
+        demands: what is not proved of the copy.
     """
 
-    def __init__(self, report: Report, job: Job, nursery: Nursery, runtime: str, progress: Progress) -> None:
+    def __init__(
+        self,
+        report: Report,
+        job: Job,
+        nursery: Nursery,
+        runtime: str,
+        progress: Progress,
+        lines: LineMap,
+        demands: Plan,
+    ) -> None:
         self.report = report
-        self.job = job
+        self.job = replace(job, probes=demands.original)
         self.nursery = nursery
         self.progress = progress
-        self.lines = report.converted.lines()
+        self.lines = lines
+        self.demands = demands
         self.copy = replace(
             job,
+            probes=demands.copy,
             replaced=report.converted.files,
             label="converted",
             converted=True,
@@ -240,9 +271,13 @@ class Session:
         comparison = self._compare(original, one, self.job)
         self._where_it_parts(comparison, self.job, self.copy)
         self.report.comparisons.append(comparison)
+        settled = []
         for count in processes:
             if count > 1:
-                self.report.comparisons.append(self._several(original, one, count))
+                comparison, job = self._several(original, one, count)
+                self.report.comparisons.append(comparison)
+                settled.append(self._settle(comparison, job, original, one))
+        self.report.settled = worst(settled)
 
     def _execute(self, what: str, job: Job) -> Run:
         self.progress(what)
@@ -276,12 +311,7 @@ class Session:
         comparison = everything.compare(reference, run, self.lines, exact)
         if comparison.overall is not Verdict.DIFFERENT:
             return comparison
-        # Each job of the original has weights of its own.
-        if job.save_weights not in self.repeated:
-            self.repeated[job.save_weights] = self._execute(
-                "the original once more", replace(job, save_weights=None)
-            )
-        again = self.repeated[job.save_weights]
+        again = self._again(job)
         comparison = everything.compare(reference, run, self.lines, exact, again=again)
         if exact or comparison.verdict is not Verdict.DIFFERENT:
             return comparison
@@ -289,14 +319,33 @@ class Session:
         control = self._execute("the original with its gradients disturbed as by rounding", disturbed)
         return everything.compare(reference, run, self.lines, exact, again=again, control=control)
 
-    def _several(self, original: Run, one: Run, count: int) -> Comparison:
-        """Compare the copy on several processes with the original, in batches as large as theirs together."""
+    def _settle(self, comparison: Comparison, job: Job, original: Run, one: Run) -> list[Settled]:
+        """Settle what is not proved; where only a value says that it is wrong, the original has to repeat its own."""
+        others = [original, *([one] if comparison.reference is original else [])]
+        found = settle(self.demands.demands, comparison, others)
+        if not any(settled.fails for settled in found):
+            return found
+        return settle(self.demands.demands, comparison, others, self._again(job))
+
+    def _again(self, job: Job) -> Run:
+        # Each job of the original has weights of its own.
+        if job.save_weights not in self.repeated:
+            self.repeated[job.save_weights] = self._execute(
+                "the original once more", replace(job, save_weights=None)
+            )
+        return self.repeated[job.save_weights]
+
+    def _several(self, original: Run, one: Run, count: int) -> tuple[Comparison, Job]:
+        """Compare the copy on several processes with the original, in batches as large as theirs together.
+
+        Returns the comparison and the reference's job.
+        """
         name = f"{count} processes"
         job, reference = self._reference(original, one, count)
         copy = replace(self.copy, processes=count, reference=job.save_weights)
         run = self._execute(f"the converted script on {name}", copy)
         if reference.failure or not reference.losses:
-            return self._without_reference(original, reference, run)
+            return self._without_reference(original, reference, run), self.job
         if run.repeated and reference.losses != original.losses:
             # Nothing is shared out: each process does what the original does, in batches of the original's size. Where
             # larger ones change nothing in training, they are those of another loader, which is shared out.
@@ -323,7 +372,7 @@ class Session:
         if comparison.verdict is Verdict.DIFFERENT and order and not structural(reference, run):
             comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, "; ".join(order)
             everything.downgrade(comparison, comparison.differing(), comparison.reason)
-        return comparison
+        return comparison, job
 
     def _without_reference(self, original: Run, larger: Run, run: Run) -> Comparison:
         """What can be said of a run where the original cannot run in batches as large: whether it goes through."""

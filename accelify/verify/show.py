@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.verify.compare.losses import Comparison
 from accelify.verify.compare.verdict import ASPECTS, Check, Site, Verdict
+from accelify.verify.probes.settling import Outcome
 from accelify.verify.session import Report
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ TITLES = {
 _COLUMNS = 3
 """Runs beside each other in one table: what 80 columns hold."""
 _SHOWN = 12
+_OUTCOMES = (Outcome.HELD, Outcome.VIOLATED, Outcome.NOT_REACHED, Outcome.NOT_SETTLED)
 _REPEATED = "every process does the whole work: the numbers are right, but nothing is shared out"
 
 
@@ -57,6 +59,8 @@ def print_report(report: Report, console: Console) -> None:
     for line in notes(report):
         _say(console, line)
     for line in explanations(report):
+        _say(console, line)
+    for line in demands(report):
         _say(console, line)
     left = report.converted.remaining
     if left:
@@ -117,6 +121,24 @@ def explanations(report: Report) -> list[str]:
         found = explain(report.on_gpu.comparison, report)
         lines += [line for line in found if line.partition(": ")[2] not in known]
     return lines
+
+
+def demands(report: Report) -> Iterator[str]:
+    """What became of the demands that are not proved: how many, and those that are violated or not settled."""
+    if not report.settled:
+        return
+    counts = [f"{len(found)} {outcome}" for outcome in _OUTCOMES if (found := report.of(outcome))]
+    many = len(report.settled)
+    yield f"{many} demand{'s' if many > 1 else ''} not proved or only assumed: {', '.join(counts)}"
+    violated = report.of(Outcome.VIOLATED)
+    yield from (f"  {one.sentence}" for one in violated[:_SHOWN])
+    if len(violated) > _SHOWN:
+        yield f"  and {len(violated) - _SHOWN} more; --json lists them"
+    reasons: dict[str, dict[str, None]] = {}
+    for one in report.of(Outcome.NOT_SETTLED):
+        reasons.setdefault(one.values, {})[f"{one.demand.file} line {one.demand.line}"] = None
+    for reason, places in reasons.items():
+        yield f"  not settled, {', '.join(places)}: {reason}"
 
 
 def explain(comparison: Comparison, report: Report | None = None) -> list[str]:

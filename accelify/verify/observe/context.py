@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +21,8 @@ class Context:
         world: how many processes the run has.
         tree: see `Sites`.
 
-    `step` is the number of optimizer steps so far, counted by the recorder.
+    `step` is the number of optimizer steps so far, counted by the recorder. `rewrite` changes the tree of a file of the
+    user's before it is compiled, `at_end` are called when the run is over.
     """
 
     def __init__(self, writer: EventWriter, rank: int = 0, world: int = 1, tree: str = "") -> None:
@@ -30,6 +32,8 @@ class Context:
         self.sites = Sites(tree)
         self.tree = tree
         self.step = 0
+        self.rewrite: Callable[[ast.Module, str], None] | None = None
+        self.at_end: list[Callable[[], None]] = []
         self._paused = threading.local()
 
     def emit(self, kind: str, /, **fields: Any) -> None:

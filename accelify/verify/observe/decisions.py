@@ -131,6 +131,8 @@ class Decisions:
             self.context.emit("decisions_left_out", file=self.context.translate(file), bytes=len(source))
             return compile(source, file, "exec", dont_inherit=True)
         found = instrument(source, len(self.sites), file)
+        if self.context.rewrite is not None:
+            self.context.rewrite(found.tree, file)
         if self.context.rank:
             later_clocks.shift_calls(found.tree)
         code = compile(found.tree, file, "exec", dont_inherit=True)

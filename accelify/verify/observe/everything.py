@@ -18,6 +18,8 @@ def install(context: Context) -> None:
 
 def finish(context: Context) -> None:
     """Write what is known at the end only; called once, whatever ended the run."""
+    for finish_one in context.at_end:
+        finish_one()
     decisions.finish(context)
     lifetimes.finish(context)
     printed.finish(context)

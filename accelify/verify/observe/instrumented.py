@@ -172,7 +172,7 @@ class _Instrumenter(ast.NodeTransformer):
     visit_TryStar = visit_Try  # noqa: N815
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        if node.name in _NOT_INSTRUMENTED or _is_compiled(node):
+        if node.name in _NOT_INSTRUMENTED or is_compiled(node):
             return node
         return self._inside(node, loop=_ANYWHERE, function=_extent(node.body))
 
@@ -285,7 +285,7 @@ def _assigned(parts: Sequence[ast.AST]) -> set[str]:
     return found - {""}
 
 
-def _is_compiled(node: ast.FunctionDef) -> bool:
+def is_compiled(node: ast.FunctionDef) -> bool:
     """Whether a decorator reads the function's source or its instructions."""
     for decorator in node.decorator_list:
         for part in ast.walk(decorator):
