@@ -71,8 +71,8 @@ class Message:
         """Whether a tensor can travel in the message: it is small, and its bytes lie in the host's memory."""
         return (
             tensor.device.type == "cpu"
-            and 0 < tensor.nbytes <= self._room
             and tensor.layout == torch.strided
+            and 0 < tensor.nbytes <= self._room
             and not (tensor.is_conj() or tensor.is_neg() or tensor.is_quantized)
         )
 
