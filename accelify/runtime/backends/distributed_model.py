@@ -84,8 +84,6 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         self._additions: Additions | None = None
         # Whether a forward has looked for new parts since the last backward.
         self._looked_over = False
-        # torch's compiler takes no buckets smaller than torch's first one.
-        self._shows_buckets = self.bucket_bytes_cap >= dist._DEFAULT_FIRST_BUCKET_BYTES  # type: ignore[attr-defined]
         self._edges = list(map(get_gradient_edge, self._reduced))
         self._hooked = self._accumulators()
         PartialState().group_holders.add(self)
@@ -143,14 +141,12 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         return self
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        # As often as this runs, it goes by what torch's modules do when their attributes are read and set.
-        own = self.__dict__
-        if torch.is_grad_enabled() and own["_modules"]["module"].training:
+        if torch.is_grad_enabled() and self.module.training:
             self._follow_new_parts()
-            own["_looked_over"] = True
-        if own["_flat"]:
+            self._looked_over = True
+        if self._flat:
             return self._run_ddp_forward(*args, **kwargs)
-        own["_running"] = True
+        self._running = True
         try:
             return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
         except RuntimeError as error:
@@ -159,22 +155,16 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
                 raise
             raise explained from error
         finally:
-            own["_running"] = False
+            self._running = False
 
     def _run_ddp_forward(self, *args: Any, **kwargs: Any) -> Any:
-        own = self.__dict__
-        if not own["_armed"]:
-            own["_armed"] = torch.is_grad_enabled() and self.require_backward_grad_sync
-        loaders = GradientState().loaders
-        if len(loaders) > 1:
-            loaders.meet((args, kwargs))
-        run = own["_route"]
-        if run is None:
-            run = self._run_module if self._precision.is_mixed else own["_modules"]["module"]
-        else:
-            # What the method calls itself must not be taken for another routed call.
-            own["_route"] = None
-        if own["_flat"] or not own["_shows_buckets"]:
+        self._armed = self._armed or (torch.is_grad_enabled() and self.require_backward_grad_sync)
+        GradientState().loaders.meet((args, kwargs))
+        run = self._route or self._run_module
+        # What the method calls itself must not be taken for another routed call.
+        self._route = None
+        # torch's compiler takes no buckets smaller than torch's first one.
+        if self._flat or self.bucket_bytes_cap < dist._DEFAULT_FIRST_BUCKET_BYTES:  # type: ignore[attr-defined]
             return run(*args, **kwargs)
         # By this a compiler sees where buckets end, and cuts its graph there: they are reduced during the backward.
         with self._inside_ddp_forward():
