@@ -44,8 +44,8 @@ def barrier() -> None:
             dist.barrier()
 
 
-def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> list[torch.Tensor]:
-    """Every rank's tensor; shapes must agree."""
+def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> torch.Tensor:
+    """Every rank's tensor, in a first dimension of all ranks; shapes must agree."""
     mine = _to_group(tensor)
     process = PartialState()
     # On a device, asking for the tensor's bytes would wait for it.
@@ -53,10 +53,12 @@ def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> list[torch.T
         small = guard.gather_small(operation, mine)
         if small is not None:
             return small
-    parts = [torch.empty_like(mine) for _ in range(process.data_ranks)]
+    whole = mine.new_empty(process.data_ranks * mine.numel())
     with guard.collective(operation, tensor):
-        dist.all_gather(parts, mine, group=process.data_group)
-    return [p.to(tensor.device) for p in parts]
+        # Backends differ in what they make of nothing.
+        if mine.numel():
+            dist.all_gather_into_tensor(whole, mine.view(-1), group=process.data_group)
+    return whole.view(process.data_ranks, *mine.shape).to(tensor.device)
 
 
 def gather(tensor: Any) -> Any:
@@ -70,7 +72,7 @@ def gather(tensor: Any) -> Any:
         return tensor
 
     def one(t: torch.Tensor) -> torch.Tensor:
-        return torch.cat(_all_gather(t.unsqueeze(0) if t.ndim == 0 else t))
+        return _all_gather(t.unsqueeze(0) if t.ndim == 0 else t).flatten(0, 1)
 
     one.__name__ = "gather"
     return recursively_apply(one, tensor, error_on_other_type=True)
@@ -93,7 +95,7 @@ def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
         shapes = [(int(s[0]), int(s[1])) for s in _all_gather(shape, "gather of sizes")]
         most = max(ndim for ndim, _ in shapes)
         if most == 0:
-            parts = _all_gather(t.unsqueeze(0))
+            parts = list(_all_gather(t.unsqueeze(0)))
             # Where no rank has more than one sample, a number is what came of it, or the sample's own, squeezed.
             own = whole or max(held) == 1
             return torch.cat([p for p, n in zip(parts, sizes, strict=True) if n or not own])

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import json
 import os
 import sys
@@ -31,6 +30,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .messages import Message, describe, digest, signature_within
 from .script_lines import line_of, script_line
 
 # A wait is looked into after this many seconds, again and again; with many ranks less often, for the store's sake.
@@ -38,9 +38,7 @@ _PATIENCE = 1.0
 _RANKS_A_SECOND = 100
 # After so long a waiting rank says once whom it waits for.
 _TELL = 60.0
-# Bytes of a small tensor in that message, and of all ranks' together.
-_ROOM = 4096
-_ROOM_OF_ALL = 65536
+_A_MOMENT = timedelta(seconds=_PATIENCE)
 MODES = ("on", "warn", "off")
 BACKWARD = "a backward pass"
 AVERAGE = "average of gradients"
@@ -60,13 +58,6 @@ class RanksDisagreeError(RuntimeError):
 
 # Hugging Face Accelerate's name for it.
 DistributedOperationException = RanksDisagreeError
-
-
-def describe(item: Any) -> str:
-    """A tensor as type and shape, anything else as it is."""
-    if isinstance(item, torch.Tensor):
-        return f"{str(item.dtype).removeprefix('torch.')}{list(item.shape)}"
-    return str(item)
 
 
 class Guard:
@@ -96,9 +87,7 @@ class Guard:
             store = dist.distributed_c10d._get_default_store()
             self.store = dist.PrefixStore("accelify", store)  # type: ignore[attr-defined]
         # With warnings alone ranks may go on with tensors of different sizes.
-        self.room = 0 if warns else min(_ROOM, _ROOM_OF_ALL // ranks) // 8 * 8
-        self._mine = torch.zeros(2 + self.room // 8, dtype=torch.int64)
-        self._all = [torch.empty_like(self._mine) for _ in range(ranks)]
+        self.message = Message(ranks, with_room=not warns)
         self._interval = _PATIENCE * max(1.0, ranks / _RANKS_A_SECOND)
         # The state in which a rank was seen last.
         self._seen: dict[int, dict[str, Any]] = {}
@@ -127,36 +116,41 @@ class Guard:
         Raises:
             RanksDisagreeError: they do not agree, or a rank is gone.
         """
-        self._agree(f"{operation} of {', '.join(map(describe, what))}" if what else operation)
+        told = f"{operation} of {', '.join(map(describe, what))}" if what else operation
+        self._agree(told, digest(told))
 
-    def _agree(self, told: str, sent: str = "") -> None:
+    def _agree(self, told: str, digest: int) -> None:
         self.count += 1
-        digest = hashlib.blake2b((told + sent).encode(), digest_size=8).digest()
-        self._mine[0] = self.count
-        self._mine[1] = int.from_bytes(digest, "little", signed=True)
-        self._exchange(self._all, self._mine, told)
+        self.message.begin(self.count, digest)
+        self._exchange(self.message.all, self.message.mine, told)
         self.passes = 0
-        if any(not torch.equal(other[:2], self._mine[:2]) for other in self._all):
+        if not self.message.agrees():
             self._raise_disagreement(told)
 
-    def gather(self, operation: str, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """`enter`, and every rank's tensor, which has to lie in the host's memory and fit into `room`."""
-        own = tensor.contiguous().reshape(-1).view(torch.uint8)
-        self._mine[2:].view(torch.uint8)[: len(own)] = own
-        self._agree(f"{operation} of {describe(tensor)}", sent=" in this message")
-        parts = [other[2:].view(torch.uint8)[: len(own)].clone() for other in self._all]
-        return [part.view(tensor.dtype).view(tensor.shape) for part in parts]
+    def gather(self, operation: str, tensor: torch.Tensor) -> torch.Tensor:
+        """`enter`, and every rank's tensor, in a first dimension of all ranks.
+
+        Args:
+            operation: its name.
+            tensor: one that the message `takes`.
+        """
+        self.message.put(tensor)
+        self._agree(*signature_within(operation, tensor.dtype, tensor.shape))
+        return self.message.parts(tensor)
 
     def _raise_disagreement(self, told: str) -> None:
         here = f"{told} at {script_line()}, its collective number {self.count}".encode()
         size = torch.tensor([len(here)])
-        sizes = [torch.empty_like(size) for _ in range(self.ranks)]
+        sizes = size.repeat(self.ranks)
         self._exchange(sizes, size, told)
-        longest = max(int(s) for s in sizes)
+        longest = int(sizes.max())
         mine = torch.tensor(list(here.ljust(longest)), dtype=torch.uint8)
-        texts = [torch.empty_like(mine) for _ in range(self.ranks)]
+        texts = mine.repeat(self.ranks)
         self._exchange(texts, mine, told)
-        lines = [f"rank {r}: {bytes(t.tolist()).decode().rstrip()}" for r, t in enumerate(texts)]
+        lines = [
+            f"rank {r}: {bytes(t.tolist()).decode().rstrip()}"
+            for r, t in enumerate(texts.view(self.ranks, -1))
+        ]
         self._raise("ranks disagree on a collective: " + "; ".join(lines))
 
     def _raise(self, sentence: str) -> None:
@@ -164,16 +158,17 @@ class Guard:
             raise RanksDisagreeError(sentence)
         print(f"accelify: {sentence}", file=sys.stderr, flush=True)
 
-    def _exchange(self, outputs: list[torch.Tensor], mine: torch.Tensor, told: str) -> None:
+    def _exchange(self, outputs: torch.Tensor, mine: torch.Tensor, told: str) -> None:
         try:
-            work = dist.all_gather(outputs, mine, group=self.group, async_op=True)
+            # What all_gather_into_tensor calls, which takes longer than what is sent.
+            work = self.group._allgather_base(outputs, mine)
         except RuntimeError as error:
             raise self.explained(error, told) from error
         begun = looked = time.monotonic()
         said = False
         while True:
             try:
-                work.wait(timedelta(seconds=_PATIENCE))
+                work.wait(_A_MOMENT)
                 return
             except RuntimeError as error:
                 if "Timed out waiting" in str(error):
@@ -237,8 +232,7 @@ class Guard:
 
     # Passes that are averaged over ranks
 
-    @contextlib.contextmanager
-    def backward(self, told: str = BACKWARD, reducers: tuple[str, ...] | None = None) -> Iterator[None]:
+    def backward(self, told: str = BACKWARD, reducers: tuple[str, ...] | None = None) -> _Pass:
         """A pass that ends only together with the others', such as a backward that averages gradients: counted, but
         nothing is exchanged for it.
 
@@ -246,16 +240,7 @@ class Guard:
             told: what an error calls it.
             reducers: names of the models whose gradients are averaged in it; empty: it needs no other rank.
         """
-        self.passes += reducers is None or len(reducers) > 0
-        self.running = (time.monotonic(), self.passes, told, reducers or ())
-        try:
-            yield
-        except RuntimeError as error:
-            if any(word in str(error) for word in _PEER_WORDS):
-                raise self.explained(error, told) from error
-            raise
-        finally:
-            self.running = None
+        return _Pass(self, told, reducers)
 
     def _watch(self) -> None:
         """Let the others see when this process is long in such a pass, and what it is."""
@@ -378,6 +363,25 @@ class Guard:
         self._publish("ended", "its script")
 
 
+class _Pass:
+    """What `Guard.backward` gives. One of contextlib's would take longer than all else that is done for a step."""
+
+    __slots__ = ("guard", "reducers", "told")
+
+    def __init__(self, guard: Guard, told: str, reducers: tuple[str, ...] | None) -> None:
+        self.guard, self.told, self.reducers = guard, told, reducers
+
+    def __enter__(self) -> None:
+        guard, reducers = self.guard, self.reducers
+        guard.passes += reducers is None or len(reducers) > 0
+        guard.running = (time.monotonic(), guard.passes, self.told, reducers or ())
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.guard.running = None
+        if isinstance(error, RuntimeError) and any(word in str(error) for word in _PEER_WORDS):
+            raise self.guard.explained(error, self.told) from error
+
+
 _guards: list[Guard] = []
 
 
@@ -458,11 +462,9 @@ def enter(operation: str, *what: Any) -> None:
         _guards[0].enter(operation, *what)
 
 
-def gather_small(operation: str, tensor: torch.Tensor) -> list[torch.Tensor] | None:
-    """Every rank's tensor, where it is small and on the host; None: it needs a collective of its own."""
-    if not _guards or tensor.device.type != "cpu" or tensor.layout != torch.strided:
-        return None
-    if not 0 < tensor.nbytes <= _guards[0].room or tensor.is_conj() or tensor.is_neg():
+def gather_small(operation: str, tensor: torch.Tensor) -> torch.Tensor | None:
+    """Every rank's tensor in one, where it is small and on the host; None: it needs a collective of its own."""
+    if not _guards or not _guards[0].message.takes(tensor):
         return None
     return _guards[0].gather(operation, tensor)
 

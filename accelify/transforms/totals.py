@@ -27,6 +27,7 @@ from accelify.analysis.metrics.figures import LEFT, BatchLoop, Place, head_of, i
 from accelify.analysis.metrics.set_divisors import SetDivisors
 from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.metrics.undivided import shown_undivided
+from accelify.analysis.metrics.windows import is_over_window
 from accelify.analysis.syntax import children, dotted, names_in, text_of, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -257,6 +258,8 @@ class _Totals:
         whole = bool(by) and all(counts_all(self.script, d) or text_of(d) in counters for d in by)
         whole = whole or self.set_divisors.divide(place.text, added)
         undivided = not by and shown_undivided(self.script, self.loop, place.text)
+        # A process's window of a step has as many batches as the script's alone.
+        undivided = undivided and not is_over_window(self.script, self.loop)
         if not (whole or undivided):
             return kind
         if self.home(place) is None:

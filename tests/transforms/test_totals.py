@@ -244,6 +244,55 @@ def test_a_sum_of_means_that_is_shown_as_it_is_says_what_a_cut_round_does_to_it(
 
 
 @pytest.mark.parametrize(
+    ("before", "window", "reduction"),
+    [
+        (
+            "batches = iter(loader)\nfor step in range(len(loader) // 2):",
+            "[next(batches) for _ in range(2)]",
+            "mean",
+        ),
+        ("for epoch in range(2):\n    first = next(iter(loader))", "loader", "sum"),
+        ("for epoch in range(2):", "list(loader)", "sum"),
+    ],
+)
+def test_a_sum_over_a_window_of_batches_is_of_as_many_on_every_process(
+    before: str, window: str, reduction: str
+) -> None:
+    end = f"""
+{before}
+    window = {window}
+    total = 0.0
+    for x, y in window:
+        loss = F.cross_entropy(model(x), y) / 2
+        loss.backward()
+        total += loss.item()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(total)
+"""
+    assert f'total = accelerator.reduce(total, reduction="{reduction}")' in convert(end=end).new_text
+
+
+def test_a_sum_over_batches_that_the_loop_around_it_collects() -> None:
+    end = """
+window = []
+for x, y in loader:
+    window.append((x, y))
+    if len(window) == 2:
+        total = 0.0
+        for a, b in window:
+            loss = F.cross_entropy(model(a), b) / 2
+            loss.backward()
+            total += loss.item()
+        optimizer.step()
+        optimizer.zero_grad()
+        print(total)
+        window = []
+"""
+    assert 'total = accelerator.reduce(total, reduction="mean")' in convert(end=end).new_text
+
+
+@pytest.mark.parametrize(
     "batches",
     ["(len(data) + size - 1) // size", "(size - 1 + len(data)) // size", "(len(data) - 1) // size + 1"],
 )

@@ -160,15 +160,17 @@ class DDPBackend(AveragingBackend):
         self, models: list[DistributedModel], before: list[Any]
     ) -> contextlib.AbstractContextManager[Any]:
         """A backward in which other ranks may be waited for."""
-        waiting = [m for m, marks in zip(models, before, strict=True) if marks is not None]
-        if not waiting:
+        if not guard.is_on() or before.count(None) == len(before):
             return contextlib.nullcontext()
+        waiting = [m for m, marks in zip(models, before, strict=True) if marks is not None]
         # Those whose reducers may all-reduce.
         reducing = [m._trained.told for m in waiting if m._armed and not (m._flat or m._sync_next)]
         return guard.backward(reducers=tuple(reducing))
 
     def _share_frozen(self, group: Any) -> None:
         """Give every rank rank 0's statistics of models that only run: in training mode batches change them, too."""
+        if not self._frozen:
+            return
         running = [m for r in self._frozen if (m := r()) is not None and m.training]
         if running:
             share_tensors([b.data for model in running for b in model.buffers()], group)

@@ -82,6 +82,8 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         self.averaged = False
         # Counts of gradients, where checkpoints within a backward may add to one several times.
         self._additions: Additions | None = None
+        # Whether a forward has looked for new parts since the last backward.
+        self._looked_over = False
         self._edges = list(map(get_gradient_edge, self._reduced))
         self._hooked = self._accumulators()
         PartialState().group_holders.add(self)
@@ -141,6 +143,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled() and self.module.training:
             self._follow_new_parts()
+            self._looked_over = True
         if self._flat:
             return self._run_ddp_forward(*args, **kwargs)
         self._running = True
@@ -207,7 +210,12 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     def _is_changed(self) -> bool:
         """Whether a weight was frozen, thawed or replaced, or a layer was, since that was looked at."""
-        return self._pattern != list(map(_is_trained, self._known)) or self._is_replaced()
+        # What is put in the place of something after the forward has no part in this backward.
+        looked = self._looked_over
+        self.__dict__["_looked_over"] = False
+        if self._pattern != list(map(_is_trained, self._known)):
+            return True
+        return not looked and self._is_replaced()
 
     def _is_replaced(self) -> bool:
         """Whether a weight or a layer was, since that was looked at."""
@@ -236,6 +244,8 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     def _is_moved(self) -> bool:
         """Whether parameters were on another device, or of another type, since the reducer hung its hooks on them."""
+        if len(self._hooked) == 1 and torch.is_grad_enabled():
+            return _node_of(self._trained.parameters[0]) is not self._hooked[0]
         return any(a is not b for a, b in zip(self._accumulators(), self._hooked, strict=False))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -290,8 +300,12 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         """Average what the reducer still waits for, as other ranks may have its gradients; returns whether it did."""
         if before is None or self._sync_next or self._flat or not self._armed:
             return False
-        if not complete_reduction(self.reducer, self._reduced, self._edges, self.keeps_zero_signs):
+        # Nearly always there is nothing left, which the reducer says at once.
+        try:
+            self.reducer._check_reducer_finalized()
             return False
+        except RuntimeError:
+            complete_reduction(self.reducer, self._reduced, self._edges, self.keeps_zero_signs)
         self.refuse_join()
         return True
 
@@ -309,16 +323,19 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
             self._trained.average()
             return True
         if completed:
-            self._armed = False
+            self.__dict__["_armed"] = False
             return True
         if self._additions is not None and self._additions.came_again and not self._flat:
             # What came after the reducer's mean is the rank's own; the mean of both over ranks is right.
             self.leave_reducer()
             self._trained.average()
             return True
-        touched = any(old != mark_of(p) for old, p in zip(before, self._trained.parameters, strict=False))
+        if len(before) == 1:
+            touched = bool(before[0] != mark_of(self._trained.parameters[0]))
+        else:
+            touched = any(old != mark_of(p) for old, p in zip(before, self._trained.parameters, strict=False))
         if self._armed and not self._flat:
-            self._armed = not touched
+            self.__dict__["_armed"] = not touched
         elif touched:
             self.leave_reducer()
             self._trained.average()
@@ -326,6 +343,8 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     def share_buffers(self) -> None:
         """Give every rank rank 0's buffers, past the version counters: a graph still to be walked may hold them."""
+        if not self._buffer_homes:
+            return
         own = [b.data for home in self._buffer_homes for b in home.values() if b is not None]
         if own:
             share_tensors(own, self.process_group, self.broadcast_bucket_size)

@@ -33,6 +33,7 @@ from .sharding import (
     SkipBatchSampler,
     WholeBatchShard,
 )
+from .whole_tensors import WholeTensors, reads_rows
 from .workers import ReadingApart, may_draw
 
 
@@ -144,12 +145,15 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         return iter(base)
 
     def _read_apart(self, base: Any, number: int, batches: int) -> None:
-        """Have a pass read its samples on random streams of this rank's own, where it reads them here and alone."""
+        """Have a pass read its samples on random streams of this rank's own, where it reads them here and alone; those
+        that are rows of tensors it reads in one piece."""
         fetcher = getattr(base, "_dataset_fetcher", None)
         if self.shard is not None and self._sharded and fetcher is not None:
             by_index = not isinstance(self.original.dataset, IterableDataset)
             if by_index and may_draw(fetcher.dataset, fetcher.collate_fn):
                 base._dataset_fetcher = ReadingApart(fetcher, number, PartialState().data_rank, batches)
+            elif by_index and reads_rows(fetcher):
+                base._dataset_fetcher = WholeTensors(fetcher)
 
     def position_state(self) -> dict[str, Any]:
         """Where the pass in progress stands, and all that its order depends on; for checkpoints."""

@@ -1,0 +1,92 @@
+"""The few bytes that ranks exchange before a collective, and small tensors that travel in them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import Any
+
+import torch
+
+# Bytes of a small tensor in the message, and of all ranks' together.
+_ROOM = 16384
+_ROOM_OF_ALL = 65536
+# Whole numbers of a message's head: how many collectives there were, and a digest of this one.
+_HEAD = 2
+
+
+def describe(item: Any) -> str:
+    """A tensor as type and shape, anything else as it is."""
+    if isinstance(item, torch.Tensor):
+        return _described(item.dtype, item.shape)
+    return str(item)
+
+
+def _described(kind: torch.dtype, shape: torch.Size) -> str:
+    return f"{str(kind).removeprefix('torch.')}{list(shape)}"
+
+
+def digest(told: str) -> int:
+    """What stands for a collective's description in a message."""
+    return int.from_bytes(hashlib.blake2b(told.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+@functools.lru_cache(maxsize=256)
+def signature_within(operation: str, kind: torch.dtype, shape: torch.Size) -> tuple[str, int]:
+    """Description and digest of a collective whose tensor travels in the message itself."""
+    told = f"{operation} of {_described(kind, shape)}"
+    return told, digest(f"{told} in this message")
+
+
+class Message:
+    """One that all ranks send at once, always of the same size: of another, no rank could read it.
+
+    Args:
+        ranks: how many there are.
+        with_room: for a small tensor.
+    """
+
+    def __init__(self, ranks: int, with_room: bool) -> None:
+        self.ranks = ranks
+        # A multiple of what an element of any type takes.
+        self._room = min(_ROOM, _ROOM_OF_ALL // ranks) // 16 * 16 if with_room else 0
+        self.mine = torch.zeros(_HEAD + self._room // 8, dtype=torch.int64)
+        self.all = self.mine.repeat(ranks)
+        by_rank = self._by_rank = self.all.view(ranks, -1)
+        # What every message needs, made once: views take longer than what is written to them.
+        self._head = self.mine[:_HEAD].numpy()
+        self._heads, self._expected = by_rank[:, :_HEAD], self.mine[:_HEAD].expand(ranks, _HEAD)
+        self._rooms: dict[torch.dtype, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def begin(self, count: int, digest: int) -> None:
+        """Write the head of this rank's message."""
+        self._head[0] = count
+        self._head[1] = digest
+
+    def agrees(self) -> bool:
+        """Whether every rank's head is this one's."""
+        return torch.equal(self._heads, self._expected)
+
+    def takes(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor can travel in the message: it is small, and its bytes lie in the host's memory."""
+        return (
+            tensor.device.type == "cpu"
+            and tensor.layout == torch.strided
+            and 0 < tensor.nbytes <= self._room
+            and not (tensor.is_conj() or tensor.is_neg() or tensor.is_quantized)
+        )
+
+    def put(self, tensor: torch.Tensor) -> None:
+        """Write a tensor into this rank's message."""
+        self._room_of(tensor.dtype)[0].narrow(0, 0, tensor.numel()).copy_(tensor.reshape(-1))
+
+    def parts(self, like: torch.Tensor) -> torch.Tensor:
+        """Every rank's tensor of the type and shape of `like`, in a first dimension of all ranks."""
+        parts = self._room_of(like.dtype)[1].narrow(1, 0, like.numel())
+        return parts.clone(memory_format=torch.contiguous_format).view(self.ranks, *like.shape)
+
+    def _room_of(self, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        """The rest of this rank's message, and of all, as tensors of a type."""
+        if kind not in self._rooms:
+            self._rooms[kind] = self.mine[_HEAD:].view(kind), self._by_rank[:, _HEAD:].view(kind)
+        return self._rooms[kind]
