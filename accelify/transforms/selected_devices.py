@@ -1,4 +1,7 @@
-"""Selections of a GPU, `torch.cuda.set_device(0)`, which go: the Accelerator selects that of each process."""
+"""Selections of a GPU, which go: the Accelerator selects that of each process.
+
+torch.cuda.set_device(args.gpu)     ->  (nothing)
+"""
 
 from __future__ import annotations
 
