@@ -146,6 +146,13 @@ def settled(place: Placement) -> Placement:
     return replace(place if place.phase == AFTER else _without_degree(place), phase="")
 
 
+def is_mean_of_round(place: Placement) -> bool:
+    """Whether it is a mean over the rows of one round, or of one round of every rank."""
+    if place.rows or place.even or place.degree != 0:
+        return False
+    return place.kind is Kind.WIDE or (place.kind is Kind.ROUND and place.samples == 0)
+
+
 def unturned(place: Placement) -> Placement:
     """The same with its rows along the first axis."""
     return replace(place, turned=False) if place.turned else place

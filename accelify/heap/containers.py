@@ -16,6 +16,7 @@ from accelify.domains.placement import (
     Kind,
     Placement,
     function,
+    is_mean_of_round,
     linear,
     own,
     reduced,
@@ -72,6 +73,8 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
     if filling:
         run.store.set(into, "#known", None)
         if any(loop not in into.loops for loop in run.shared_loops()):
+            if filling == "rounds" and is_mean_of_round(array_of(value)):
+                run.take_mean()
             by_samples = array_of(value).kind is Kind.SAMPLE or any(
                 loop.samples.kind is Kind.WIDE for loop in run.loops
             )

@@ -7,7 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import BEFORE, Kind, accumulated, added, carried, own, settled
+from accelify.domains.placement import (
+    BEFORE,
+    Kind,
+    accumulated,
+    added,
+    carried,
+    is_mean_of_round,
+    own,
+    settled,
+)
+from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.pieces import Piece, Written
 from accelify.heap.run import Event, Loop
@@ -32,10 +42,6 @@ from accelify.heap.values import (
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
-_FULL = (
-    "all rounds of an evaluation are full: a mean over rounds counts a last, shorter one as much as the others, as the "
-    "original did with its last batch"
-)
 _MOST_PASSES = 4
 _MOST_ELEMENTS = 6
 
@@ -206,8 +212,8 @@ class Loops:
         over = self.run.segment(node)
         text = f"`{name}` adds up over `{over}`" if name.isidentifier() else f"adds up over `{over}`"
         why = self.run.reason(node, text, value)
-        if loop.shared and value.delta.kind is Kind.WIDE and value.delta.degree == 0 and not value.delta.even:
-            self.run.assume(_FULL, node)
+        if loop.shared and is_mean_of_round(value.delta):
+            self.run.means.setdefault(loop.place, Reason("means over the rounds", *loop.place))
         return Value(
             place,
             why,

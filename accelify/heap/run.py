@@ -28,6 +28,8 @@ class Loop:
     number: int
     shared: bool
     samples: Placement = SAME
+    # Where it stands: the file and the line.
+    place: tuple[str, int] = ("", 0)
     meets: bool = False
     trains: bool = False
     whole: Reason | None = None
@@ -94,6 +96,8 @@ class Run:
     imported: list[Event] = field(default_factory=list)
     assumptions: dict[str, Reason] = field(default_factory=dict)
     unread: dict[str, Reason] = field(default_factory=dict)
+    # Loops that add up or list means over their rounds.
+    means: dict[tuple[str, int], Reason] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
     modules: list[ModuleRef] = field(default_factory=list)
@@ -167,6 +171,12 @@ class Run:
         if text not in self.assumptions:
             self.assumptions[text] = Reason(text, self.module.path, getattr(node, "lineno", 0))
 
+    def take_mean(self) -> None:
+        """Note that a loop adds up or lists means over its rounds, of which the last may be shorter than the others."""
+        place = next((loop.place for loop in reversed(self.loops) if loop.shared), None)
+        if place is not None:
+            self.means.setdefault(place, Reason("means over the rounds", *place))
+
     def leave_unread(self, text: str, node: ast.AST) -> None:
         """Note what was not gone through."""
         self.unread.setdefault(text, Reason(text, self.module.path, getattr(node, "lineno", 0)))
@@ -201,7 +211,7 @@ class Run:
     @contextmanager
     def loop(self, node: ast.AST, shared: bool, samples: Placement = SAME) -> Iterator[Loop]:
         """Go through a loop's body."""
-        loop = Loop(id(node), shared, samples)
+        loop = Loop(id(node), shared, samples, (self.module.path, getattr(node, "lineno", 0)))
         self.loops.append(loop)
         try:
             yield loop

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
+from accelify.heap.run import Event
 from accelify.knowledge import Knowledge
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import races
 from accelify.obligations.sinks import is_parted, never_accumulated, never_let_go, obligations_of
 
 _ORDER = list(Status)
+_PUTTING_TOGETHER = frozenset({"gather", "gather_for_metrics", "gather_object", "reduce"})
 
 
 @dataclass
@@ -28,6 +30,8 @@ class Validation:
     budget: int = 1
     # Whether each process takes a share of every batch.
     split: bool = False
+    # Loops that add up or list means over their rounds, where figures are put together over the ranks.
+    means: list[Reason] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:
@@ -86,4 +90,9 @@ def validate(
         run.steps,
         run.budget,
         run.split,
+        list(run.means.values()) if any(map(_puts_together, run.events)) else [],
     )
+
+
+def _puts_together(event: Event) -> bool:
+    return event.kind == "collective" and event.name.rpartition(".")[2] in _PUTTING_TOGETHER

@@ -91,6 +91,14 @@ class Named:
         shown = self.found.of(Status.LOOP)
         if shown:
             yield f"shown inside the training loop, of the main process's share: {self._lines(shown)}"
+        if means := self.found.means:
+            lines = _listed(
+                list(dict.fromkeys(self.places.at(one.path, one.line, self.entry_name) for one in means))
+            )
+            yield (
+                f"means over batches, of which a last, shorter round counts as much as a whole one: {lines}; figures "
+                "made of them are the original's where every process has whole rounds"
+            )
         for reason in self.found.unread:
             where = self.places.at(reason.path, reason.line, self.entry_name)
             yield f"not read further: {reason.text} ({where})"

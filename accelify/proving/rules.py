@@ -126,6 +126,23 @@ of a round:
 
     accelerator.free_memory()""",
     ),
+    _rule(
+        "ACC709",
+        "unordered-files",
+        "A file is read by every process, and nothing waits for the main process, which writes it.",
+        "order",
+        3,
+        """\
+The main process writes a file or makes a folder, and the others come to the place where it is read while it may not be
+there yet, or not whole. Let all wait in between:
+
+    if accelerator.is_main_process:
+        torch.save(model.state_dict(), "best.pt")
+    accelerator.wait_for_everyone()
+    model.load_state_dict(torch.load("best.pt"))
+
+Where all look for a name that is free, the wait stands after the search.""",
+    ),
 )
 
 _BY_DEMAND = {demand: one.rule for one in RULES for demand in one.demands}

@@ -23,13 +23,14 @@ def proofs_text(proofs: Sequence[tuple[str, Validation]], *, colour: bool = Fals
 
 
 def proof_json(found: Validation) -> dict[str, Any]:
-    """The same for programs: counts, `not_proved`, `in_the_loop`, `assumptions` and `not_read`."""
+    """The same for programs: counts, `not_proved`, `in_the_loop`, `assumptions`, `means_over_rounds` and `not_read`."""
     return {
         "proved": len(found.of(Status.PROVED)),
         "in_the_loop": [_obligation(one) for one in found.of(Status.LOOP)],
         "assumed": [_obligation(one) for one in found.of(Status.ASSUMED)],
         "not_proved": [_obligation(one) for one in found.of(Status.NAMED)],
         "assumptions": [_reason(one) for one in found.assumptions],
+        "means_over_rounds": [_reason(one) for one in found.means],
         "not_read": [_reason(one) for one in found.unread],
     }
 
@@ -56,6 +57,9 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
         yield f"  {TAKEN}: {_places(taken)}"
     if losses := [one for one in assumed if one.sink == "backward"]:
         yield f"  losses that are taken for a mean or a sum over the rows of a batch: {_places(losses)}"
+    if found.means:
+        places = ", ".join(f"{one.path}:{one.line}" for one in found.means)
+        yield f"  means over batches, of which a last, shorter round counts as much as a whole one: {places}"
     if found.assumptions:
         yield "  the proofs assume:"
         for assumption in found.assumptions:

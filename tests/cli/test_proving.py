@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from accelify.conversion import ConvertOptions
 from accelify.convert import convert_paths
 from accelify.findings import Finding
 from accelify.proving import prove
+from accelify.proving.rules import rule_of
 from tests.cli.conftest import PLAIN, Run
 
 HEAD = """\
@@ -140,3 +142,32 @@ def test_a_notebook_is_gone_through_cell_by_cell(run: Run, tmp_path: Path) -> No
 def test_check_does_not_run_it(run: Run, tmp_path: Path) -> None:
     outcome = run("check", _script(tmp_path, UNPROVED))
     assert "ACC70" not in outcome.out
+
+
+def test_means_over_batches_are_one_line(run: Run, tmp_path: Path) -> None:
+    total = HEAD.replace(
+        'figures["a"] = figures.get("a", 0) + torch.log10(loss).item()', "total += loss.item()"
+    )
+    total = total.replace("    figures = {}\n", "    total = 0.0\n") + "    print(total / len(loader))\n"
+    note = "of which a last, shorter round counts as much as a whole one: line 11;"
+    assert any(note in one for one in _converted(run, _script(tmp_path, total))["notes"])
+    exact = total.replace("loss.item()\n", "loss.item() * len(x)\n").replace("len(loader))", "64)")
+    assert not any("round" in one for one in _converted(run, _script(tmp_path, exact))["notes"])
+
+
+def test_every_demand_has_its_rule() -> None:
+    folder = Path(__file__).parents[2] / "accelify" / "obligations"
+    made = [
+        node
+        for name in ("sinks.py", "ordering.py")
+        for node in ast.walk(ast.parse((folder / name).read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    demands = {
+        node.args[1].value
+        for node in made
+        if node.func.id in ("_made", "Obligation") and isinstance(node.args[1], ast.Constant)
+    }
+    assert "content" in demands
+    assert "order" in demands
+    assert all(rule_of(demand).code.startswith("ACC7") for demand in demands)
