@@ -66,12 +66,15 @@ def check(
 def _findings(path: Path, select: list[str], ignore: list[str], imports: Imports) -> list[Finding]:
     from accelify.conversion import ConvertOptions
     from accelify.convert import convert_project
+    from accelify.proving import entries_of, prove
     from accelify.selection import selection_for, shown
 
     selection = selection_for(None if path == STDIN else path, select, ignore)
     with garbage_kept():
         source = read_script(path)
         conversions = convert_project(source, ConvertOptions(), imports)
+        for entry in entries_of(conversions, [path]):
+            prove(conversions, entry)
     findings = [f for c in conversions for f in [*c.applied, *c.remaining]]
     # Convert leaves a script alone that is distributed already; nothing is wrong with it.
     findings = shown(

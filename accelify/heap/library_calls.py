@@ -605,7 +605,8 @@ class LibraryCalls:
         bag = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
         if bag and row.kind not in ("module", "loss", "optimizer", "scheduler", "loader"):
             furthest = worst(bag)
-            return Value(array_of(furthest), furthest.why, (made,), type_)
+            why = self.run.reason(node, f"`{self.run.segment(node)}`", furthest)
+            return Value(array_of(furthest), why, (made,), type_)
         return Value(refs=(made,), type=type_)
 
 

@@ -139,9 +139,10 @@ def test_a_notebook_is_gone_through_cell_by_cell(run: Run, tmp_path: Path) -> No
     assert found[0]["message"].endswith("; the same at cell 2:11")
 
 
-def test_check_does_not_run_it(run: Run, tmp_path: Path) -> None:
+def test_check_names_it_too(run: Run, tmp_path: Path) -> None:
     outcome = run("check", _script(tmp_path, UNPROVED))
-    assert "ACC70" not in outcome.out
+    assert outcome.code == 1
+    assert "train.py:18:5: ACC701 printed: " in outcome.out
 
 
 def test_means_over_batches_are_one_line(run: Run, tmp_path: Path) -> None:
