@@ -195,7 +195,7 @@ class LibraryCalls:
             and instance is not None
             and instance.kind == "object"
         )
-        mutating = row is not None and any(one.receiver for one in row.mutates)
+        mutating = row is not None and any(one.receiver for one in (*row.mutates, *row.overwrites))
         takes = (
             common and mutating and not all(array_of(value).is_same for value in [*args, *keywords.values()])
         )
@@ -292,6 +292,8 @@ class LibraryCalls:
             result = self._seeded(result, args, node, receiver)
         if row.mutates:
             self._mutate(row, result, args, keywords, node, shift)
+        if row.overwrites:
+            result = self._overwrite(row, result, args, keywords, node, shift)
         if row.returns and not result.type and result.const is UNSET:
             result = Value(result.place, result.why, result.refs, row.returns, token=None)
         return result
@@ -346,8 +348,28 @@ class LibraryCalls:
                 if plain and number is not None and value.place.is_same:
                     self.mutated.setdefault(node, {})[number] = Value(place, why, type=value.type)
 
+    def _overwrite(
+        self, row: Row, result: Value, args: Args, keywords: Keywords, node: ast.AST, shift: int
+    ) -> Value:
+        """Arguments that are written whole: nothing of what they were goes into what they become."""
+        written = [value for one in row.overwrites for value in self._argument(one, args, keywords, shift)]
+        given = [value for value in [*args, *keywords.values()] if value not in written]
+        place = function((array_of(value) for value in given), rowwise=True)
+        made = self.run.made(
+            node, result.place if row.transfer == "draw" else place, *given, type_=row.returns
+        )
+        for one in row.overwrites:
+            number = -1 if one.receiver else one.position
+            for value in self._argument(one, args, keywords, shift):
+                part_written(self.run, value, made, node)
+                if number is not None and not is_part(value):
+                    self.mutated.setdefault(node, {})[number] = replace(made, type=value.type or made.type)
+        return made if row.returns else result
+
     def _function(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
+        if row.transfer == "reshaped" and operands and not operands[0].place.is_same:
+            operands = operands[:1]  # the shape says how the values lie, not which they are
         places = [array_of(value) for value in operands]
         linearly = row.transfer in _LINEAR
         rowwise = (

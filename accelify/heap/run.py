@@ -368,6 +368,6 @@ def _distance(value: Value | Reason | None) -> int:
     if value is None or isinstance(value, Reason):
         return 0
     counted = value.place.kind == "same" and value.place.degree is None
-    if counted or (value.place.kind == "round" and value.place.needs):
+    if counted or (value.place.kind == "round" and (value.place.needs or value.place.mixed)):
         return 4
     return {"own": 1, "main": 2, "linear": 3, "clock": 4, "round": 5}.get(value.place.kind, 6)

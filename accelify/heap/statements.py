@@ -184,7 +184,16 @@ class Statements:
 
     def bind_again(self, node: ast.expr, value: Value, scope: Ref) -> None:
         """Write a value back to the place that an expression read it from, where it is one."""
-        if isinstance(node, ast.Name | ast.Attribute):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr.endswith("_")
+        ):
+            # `x.resize_(n).copy_(y)` writes to x.
+            self.bind_again(node.func.value, value, scope)
+        elif isinstance(node, ast.Attribute) and node.attr == "data":
+            self.bind_again(node.value, value, scope)
+        elif isinstance(node, ast.Name | ast.Attribute):
             self.bind(node, value, scope)
 
     # Simple statements

@@ -51,7 +51,7 @@ KINDS = (
     "module loss loader dataset sampler optimizer scheduler scaler tracker bar file parser generator metric "
     "table figure object"
 ).split()
-KEYS = ("kind", "effect", "when", "path", "content", "mutates", "axis", "returns", "place", "note")
+KEYS = "kind effect when path content mutates overwrites axis returns place note".split()
 PLACES = "host, device, default, or like:0 with the position of an argument"
 
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -101,6 +101,8 @@ class Row:
     content: tuple[Argument, ...] = ()
     """What the effect writes. With `mix`: whose rows meet those of the others. Of a loss: what weighs its rows."""
     mutates: tuple[Argument, ...] = ()
+    overwrites: tuple[Argument, ...] = ()
+    """What is written to in place, nothing of what was there staying."""
     axis: Argument | None = None
     returns: str = ""
     """Dotted name of the result's type; for `new`, the class itself; `self` is the type of the receiver."""
@@ -217,6 +219,7 @@ _READERS = {
     "path": _arguments,
     "content": _arguments,
     "mutates": _arguments,
+    "overwrites": _arguments,
     "axis": _axis,
     "returns": _returns,
     "place": _place,

@@ -112,3 +112,27 @@ def test_a_state_that_the_round_before_left() -> None:
 def test_a_divisor_that_is_0_where_a_process_has_few_rounds(every: str, found: list[str]) -> None:
     lines = f"        every = {every}\n        if i % every == 0: optimizer.zero_grad()\n"
     assert named(lines + STEP) == found
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "state.data.copy_(torch.randn(8, 4))",
+        "state.normal_(0, 1)",
+        "state.resize_(x.size(0), 4).fill_(1.0)",
+        "state.data.resize_as_(x).copy_(x)",
+    ],
+)
+def test_a_tensor_that_each_round_writes_whole(write: str) -> None:
+    before, after = HEAD.split("for epoch")
+    script = before + "state = torch.zeros(8, 4)\nfor epoch" + after
+    lines = f"        {write}\n        loss = loss + (state * model(x)).mean()\n"
+    assert not validate(script + lines + STEP, None, KNOWLEDGE).of(Status.NAMED)
+
+
+def test_a_tensor_that_the_round_before_wrote() -> None:
+    before, after = HEAD.split("for epoch")
+    script = before + "state = torch.zeros(8, 4)\nfor epoch" + after
+    lines = "        loss = loss + (state * model(x)).mean()\n        state.data.copy_(x)\n"
+    found = validate(script + lines + STEP, None, KNOWLEDGE).of(Status.NAMED)
+    assert [f"{one.sink}/{one.demand}" for one in found] == ["backward/rounds"]
