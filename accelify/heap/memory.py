@@ -124,6 +124,7 @@ class Memory:
             run.store.redefined,
             run.recording,
             run.seeded is None,
+            tuple(run.parted_streams),
             run.seeded_apart,
             run.begun_alike,
             run.logs_once,

@@ -112,6 +112,8 @@ class Run:
     at_model: bool = False
     # Why random numbers are others on each rank, once a seed says so.
     seeded: Reason | None = None
+    # Why ranks draw other numbers from a stream (torch, numpy, random) from now on.
+    parted_streams: dict[str, Reason] = field(default_factory=dict)
     # Whether all ranks draw the same from here on: a seed was set, or the Accelerator made.
     begun_alike: bool = False
     # Whether any seed differs between ranks, a generator's too.

@@ -243,3 +243,24 @@ def test_an_evaluation_that_leaves_batches_out(drops: str, names: int) -> None:
 def test_what_only_the_first_round_does_is_met() -> None:
     first = "first = True\nfor x, y in loader:\n    if first:\n        print(3)\n    first = False\n"
     assert [one.sink for one in named(checked(end=first), "once")] == ["terminal.write"]
+
+
+DRAWS = """\
+import random
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+random.seed(0)
+{first}
+rate = random.random()
+if accelerator.is_main_process:
+    print(rate)
+"""
+
+
+def test_draws_of_some_processes_part_the_stream() -> None:
+    found = validate(DRAWS.format(first="name = random.randint(0, 9)"), None, KNOWLEDGE)
+    assert not found.of(Status.NAMED)
+    some = "if accelerator.is_main_process: name = random.randint(0, 9)"
+    (one,) = validate(DRAWS.format(first=some), None, KNOWLEDGE).of(Status.NAMED)
+    assert "draws on some processes only" in one.message
+    assert not validate(DRAWS.format(first=some + "\nrandom.seed(1)"), None, KNOWLEDGE).of(Status.NAMED)

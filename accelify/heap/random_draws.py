@@ -1,0 +1,107 @@
+"""Random numbers: which ranks draw the same, from seeds and from who draws."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from accelify.domains.placement import Kind, Placement, function, own
+from accelify.domains.reasons import Reason
+from accelify.heap.containers import array_of
+from accelify.heap.run import Run
+from accelify.heap.values import UNSET, Container, Instance, Value
+from accelify.knowledge import Row
+
+Args = Sequence[Value]
+Keywords = Mapping[str, Value]
+
+_ALIKE = (
+    "what is drawn at random before the Accelerator is made, and before a seed is set, is the same on every rank, as "
+    "where `accelify launch` starts all of them on one machine"
+)
+# What gives rows in another order: the places of rows, and no rows.
+_ORDERS = ("randperm", "permutation")
+
+
+class RandomDraws:
+    """Finds what draws give, and follows the streams that they are from.
+
+    A stream is torch's, NumPy's or Python's: once some ranks draw from it and others do not, they go on to
+    draw other numbers, until it is seeded anew.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def draw(
+        self, row: Row, args: Args, keywords: Keywords, node: ast.AST, of_shape: Placement | None
+    ) -> Value:
+        """What a draw gives; `of_shape` is its placement where its arguments say how large it is."""
+        places = [array_of(value) for value in [*args, *keywords.values()]]
+        place = of_shape or function(places, rowwise=True)
+        text = f"`{self.run.segment(node)}` draws random numbers"
+        differing = self._generated(row, keywords, node)
+        if differing is not None and place.is_same and not self.run.in_shared_loop():
+            return Value(own("drawn with one seed"), self.run.reason(node, text, differing), type=row.returns)
+        if place.is_same and not self.run.begun_alike:
+            self.run.assume(_ALIKE, node)
+        if self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND):
+            rows = not row.name.endswith(_ORDERS) and (place.rows or draws_rows(row, args, keywords))
+            place = Placement(Kind.ROUND, rows=rows, samples=0 if rows else None)
+        return self.run.made(node, place, *args, *keywords.values(), type_=row.returns, text=text)
+
+    def seeded(self, row: Row, result: Value, args: Args, node: ast.AST, receiver: bool) -> Value:
+        """A seed: where it differs between ranks, so does what is drawn afterwards."""
+        differing = [value for value in args[int(receiver) :] if not array_of(value).is_uniform]
+        if not differing:
+            self.run.begun_alike = True
+            self.run.parted_streams.pop(_stream(row), None)
+            return result
+        self.run.seeded_apart = True
+        why = self.run.reason(
+            node, f"`{self.run.segment(node)}` seeds each process with another number", *differing
+        )
+        if not receiver:
+            self.run.seeded = why
+            return result
+        for ref in args[0].of(Instance):
+            self.run.store.set(ref, "#seeded", Value(own("one seed"), why))
+        return result.placed(own("one seed"), why)
+
+    def _generated(self, row: Row, keywords: Keywords, node: ast.AST) -> Reason | None:
+        """Why a draw is another one on each rank, None where all ranks draw the same."""
+        generator = keywords.get("generator")
+        if generator is not None and generator.const is not None:
+            found = [self.run.read(ref, "#seeded") for ref in generator.of(Instance)]
+            return next((value.why for value in found if value is not None), None)
+        self.run.depends()
+        parted = self.run.parted_streams
+        guard = next((one for one in self.run.guards if one.kind in ("main", "others", "some")), None)
+        if guard is not None:
+            text = f"`{self.run.segment(node)}` draws on some processes only"
+            parted.setdefault(_stream(row), self.run.reason(node, text, guard.why))
+            return self.run.seeded
+        return self.run.seeded or parted.get(_stream(row))
+
+
+def _stream(row: Row) -> str:
+    return row.name.partition(".")[0]
+
+
+def draws_rows(row: Row, args: Args, keywords: Keywords) -> bool:
+    """Whether a draw is taken for one row of each sample: it gives an array of more than one number."""
+    if row.name.startswith("torch."):
+        sizes = [inner for value in args for inner in _elements(value)]
+        return any(value.const is UNSET or value.const not in (0, 1) for value in sizes)
+    plain = row.name.rpartition(".")[2] in ("rand", "randn") and bool(args)
+    return plain or "size" in keywords or any(value.of(Container) for value in args)
+
+
+def _elements(value: Value) -> list[Value]:
+    inside = [
+        inner
+        for ref in value.of(Container)
+        for name, inner in ref.looked_into().items()
+        if name.startswith("[")
+    ]
+    return inside if value.of(Container) else [value]
