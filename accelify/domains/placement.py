@@ -485,7 +485,7 @@ def joined(left: Placement, right: Placement) -> Placement:
             even = one.even and one.kind is Kind.ROUND
             needs = _needs((one,))
             return Placement(one.kind, degree, needs=needs, even=even, samples=one.samples, mixed=one.mixed)
-        if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME) or one == linear(0)):
+        if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME, Kind.SAMPLE) or one == linear(0)):
             return one
     return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)
 

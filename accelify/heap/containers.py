@@ -24,7 +24,7 @@ from accelify.domains.placement import (
 )
 from accelify.heap.run import Run
 from accelify.heap.store import join
-from accelify.heap.values import UNSET, Container, Instance, Iterable, Value, constant
+from accelify.heap.values import OF_SAMPLE, UNSET, Container, Instance, Iterable, Value, constant
 
 # How many containers lie in each other at most; one may hold itself.
 _DEEPEST = 6
@@ -45,10 +45,13 @@ _DISTANCE = (
 
 def container(run: Run, type_: str, site: object = None) -> Container:
     """An empty list, tuple, set, dictionary or bag, made at a place of the script or in passing."""
+    loops = run.shared_loops()
+    if any(loop.samples.kind is Kind.WIDE for loop in run.loops):
+        loops = (*loops, OF_SAMPLE)
     if site is None:
-        return run.passing(type_, run.shared_loops())
+        return run.passing(type_, loops)
     made = run.allocate((site, type_), lambda: Container(type_, run.store))
-    run.place(made, run.shared_loops())
+    run.place(made, loops)
     made.passing, made.serial = False, 0
     return made
 
@@ -144,15 +147,16 @@ def array_of(value: Value, depth: int = 0) -> Placement:
     place = value.place
     for ref in value.refs:
         if isinstance(ref, Container) and depth < _DEEPEST:
-            fill = fill_of(ref)
             for name, inner in ref.looked_into().items():
                 if name.startswith("["):
-                    place = function((place, _together(inner, fill, depth)), rowwise=True)
+                    place = function((place, _together(inner, ref, depth)), rowwise=True)
     return place
 
 
-def _together(inner: Value, fill: str, depth: int) -> Placement:
-    place = array_of(inner, depth + 1)
+def _together(inner: Value, ref: Container, depth: int) -> Placement:
+    place, fill = array_of(inner, depth + 1), fill_of(ref)
+    if place.kind is Kind.SAMPLE and OF_SAMPLE in ref.loops:
+        return place
     if not fill:
         return WIDE_ROWS if place.kind is Kind.SAMPLE else place
     if place.kind is Kind.ROUND:

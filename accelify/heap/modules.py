@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,9 +123,15 @@ class Modules:
         if place is not None:
             self._module(loaded)
             return Value(refs=(self._at(place, name),))
-        if self._place(name.split(".")[0]) is None:
-            return Value(refs=(Library(name),))
+        self._looked_for(name)
         return Value(refs=(Library(name),))
+
+    def _looked_for(self, name: str) -> None:
+        """Note a module that is neither in the project nor a library of which something is known."""
+        root = name.partition(".")[0]
+        known = root in sys.stdlib_module_names or root == "accelify" or self.run.knowledge.knows(root)
+        if not known and self._place(root) is None:
+            self.run.unknown_modules.setdefault(root)
 
     def import_from(self, stmt: ast.ImportFrom, scope: Ref) -> None:
         """`from base import names`."""

@@ -96,6 +96,8 @@ class Run:
     imported: list[Event] = field(default_factory=list)
     assumptions: dict[str, Reason] = field(default_factory=dict)
     unread: dict[str, Reason] = field(default_factory=dict)
+    # Modules that are imported, and are neither in the project nor in the knowledge.
+    unknown_modules: dict[str, None] = field(default_factory=dict)
     # Loops that add up or list means over their rounds.
     means: dict[tuple[str, int], Reason] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)

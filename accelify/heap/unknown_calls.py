@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import Kind, Placement, function, own
+from accelify.domains.placement import WIDE_ROWS, Kind, Placement, function, own
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.values import TENSOR, Bound, Container, Function, Instance, Library, Value
 
@@ -56,6 +56,9 @@ class UnknownCalls:
             taking = self.run.allocate((node, name), lambda: Instance(None, name))
             self.run.place(taking, self.run.shared_loops())
             return Value(refs=(taking,))
+        if {one for one in places if not one.is_same} == {WIDE_ROWS}:
+            self.run.assume(f"{name} works row by row", node)
+            place = WIDE_ROWS
         text = f"`{name}`, of which nothing is known"
         for value in operands:
             for ref in value.of(Container):

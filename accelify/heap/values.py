@@ -40,6 +40,10 @@ PART = "#part"
 LAST = "#last"
 
 
+# Among the loops in which a container is made: it is made for one row of all ranks' batches.
+OF_SAMPLE = -1
+
+
 class Ref:
     """Something that a value may be: an object, a function, a class, a module, a name of a library."""
 

@@ -99,6 +99,11 @@ class Knowledge:
         self._rows: dict[str, Row | None] = {}
         self._methods: dict[tuple[str | None, str], Row | None] = {}
 
+    def knows(self, library: str) -> bool:
+        """Whether there are rows about a library, by the name that it is imported by."""
+        shipped = self._of(library)[1:]
+        return bool(shipped) or any(name.partition(".")[0] == library for name in self._users.rows)
+
     def row(self, name: str) -> Row | None:
         """The row of a function, class or attribute: the exact one, a method's of a base, else the longest `a.b.*`.
 

@@ -32,6 +32,8 @@ class Validation:
     split: bool = False
     # Loops that add up or list means over their rounds, where figures are put together over the ranks.
     means: list[Reason] = field(default_factory=list)
+    # Modules that are imported, and are neither in the project nor in the knowledge.
+    unknown_modules: list[str] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:
@@ -91,6 +93,7 @@ def validate(
         run.budget,
         run.split,
         list(run.means.values()) if any(map(_puts_together, run.events)) else [],
+        list(run.unknown_modules),
     )
 
 

@@ -99,6 +99,9 @@ class Named:
                 f"means over batches, of which a last, shorter round counts as much as a whole one: {lines}; figures "
                 "made of them are the original's where every process has whole rounds"
             )
+        if self.found.unknown_modules:
+            modules = ", ".join(self.found.unknown_modules)
+            yield f"not read, as they are neither in the project nor known: {modules} (see docs/models.md)"
         for reason in self.found.unread:
             where = self.places.at(reason.path, reason.line, self.entry_name)
             yield f"not read further: {reason.text} ({where})"

@@ -23,7 +23,8 @@ def proofs_text(proofs: Sequence[tuple[str, Validation]], *, colour: bool = Fals
 
 
 def proof_json(found: Validation) -> dict[str, Any]:
-    """The same for programs: counts, `not_proved`, `in_the_loop`, `assumptions`, `means_over_rounds` and `not_read`."""
+    """The same for programs: counts, `not_proved`, `in_the_loop`, `assumptions`, `means_over_rounds`,
+    `unknown_modules` and `not_read`."""
     return {
         "proved": len(found.of(Status.PROVED)),
         "in_the_loop": [_obligation(one) for one in found.of(Status.LOOP)],
@@ -31,6 +32,7 @@ def proof_json(found: Validation) -> dict[str, Any]:
         "not_proved": [_obligation(one) for one in found.of(Status.NAMED)],
         "assumptions": [_reason(one) for one in found.assumptions],
         "means_over_rounds": [_reason(one) for one in found.means],
+        "unknown_modules": found.unknown_modules,
         "not_read": [_reason(one) for one in found.unread],
     }
 
@@ -64,6 +66,8 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
         yield "  the proofs assume:"
         for assumption in found.assumptions:
             yield f"    {assumption.text} ({assumption.path}:{assumption.line})"
+    if found.unknown_modules:
+        yield f"  not read, as they are neither in the project nor known: {', '.join(found.unknown_modules)}"
     for reason in found.unread:
         yield f"  not read further: {reason.text} ({reason.path}:{reason.line})"
 

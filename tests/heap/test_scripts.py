@@ -364,3 +364,32 @@ def test_modules_of_a_project(tmp_path: Path) -> None:
         ("lib/meters.py", 5, "terminal.write", "once"),
         ("train.py", 12, "terminal.write", "content"),
     }
+
+
+ROWS = """\
+for x, y in loader:
+    p, y = accelerator.gather_for_metrics((model(x), y))
+{lines}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "figure"),
+    [
+        ("    labels = library.labels(p)\n    total += (labels - y).abs().sum().item()", "total / 64"),
+        (
+            "    for i in range(y.shape[0]):\n"
+            "        parts = []\n"
+            "        for part in range(4):\n"
+            "            both = (p[i] == part).sum()\n"
+            "            parts.append(1 if both == 0 else float(both))\n"
+            "        seen.append(np.mean(parts))",
+            "np.mean(seen)",
+        ),
+    ],
+)
+def test_figures_of_gathered_rows(lines: str, figure: str) -> None:
+    text = (
+        f"import numpy as np, library\nseen = []\n{ROWS.format(lines=lines)}\naccelerator.print({figure})\n"
+    )
+    assert statuses(text) == [Status.PROVED]
