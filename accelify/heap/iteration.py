@@ -15,6 +15,7 @@ from accelify.domains.placement import (
     SAMPLE,
     SHARD,
     UNRELATED,
+    WIDE_ROWS,
     Kind,
     Placement,
     reduced,
@@ -187,7 +188,11 @@ class Iteration:
         samples = next((part for part in parts if not part.samples.is_same), None)
         rounds = shared.rounds if shared else samples.rounds if samples else SAME
         rows = samples.samples if samples else SAME
-        found = Iterable(self._pair([part.item for part in parts]), shared is not None, rounds, (), rows)
+        items = [
+            part.item.placed(SAMPLE) if rows.kind is Kind.WIDE and part.item.place == WIDE_ROWS else part.item
+            for part in parts
+        ]
+        found = Iterable(self._pair(items), shared is not None, rounds, (), rows)
         for part in parts:
             if part.whole or part.uneven or part.fewer:
                 return found.like(part)
