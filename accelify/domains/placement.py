@@ -261,6 +261,13 @@ def _of_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -
     return Placement(Kind.ROUND, degrees.pop() if exact else None, rows, needs, even=even)
 
 
+def _of_both(left: Placement, right: Placement) -> str:
+    """What two ways to a value need: of one of them alone it is not said that the round before left it."""
+    return (
+        left.needs if left.needs == right.needs else COUNTED if COUNTED in (left.needs, right.needs) else ""
+    )
+
+
 def _needs(places: Iterable[Placement]) -> str:
     return next((place.needs for place in places if place.kind is Kind.ROUND and place.needs), "")
 
@@ -468,7 +475,7 @@ def joined(left: Placement, right: Placement) -> Placement:
             left.kind,
             left.degree if exact else None,
             left.rows and right.rows,
-            _needs((left, right)),
+            _of_both(left, right),
             samples=samples,
             mixed=left.mixed or right.mixed,
         )

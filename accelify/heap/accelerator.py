@@ -53,6 +53,7 @@ def accelerate_call(
     """A call of a name of the runtime's: an Accelerator, a state, or one of its functions."""
     if word in _STATES:
         run.begun_alike = True
+        run.meet("accelerator", node, word)
         made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
         if any(word.startswith("gradient_accumulation") for word in keywords):
             run.meet("accumulates", node, "Accelerator")

@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import function
-from accelify.heap.containers import array_of, container, element, elements, fill_of, put, reduced_value
+from accelify.heap.containers import (
+    array_of,
+    container,
+    element,
+    elements,
+    fill_of,
+    put,
+    reduced_value,
+    worst,
+)
 from accelify.heap.paths import joined_path
 from accelify.heap.values import NONE, PART, UNSET, Container, Instance, Iterable, Library, Value, constant
 
@@ -141,7 +150,14 @@ def _isinstance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.A
 def _getattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if len(args) > 1 and isinstance(args[1].const, str):
         return engine.attributes.read(args[0], args[1].const, node)
-    return None
+    names = [(ref, name) for value in args[:1] for ref in value.of(Instance) for name in list(ref.fields)]
+    parts = [engine.run.read(ref, name) for ref, name in names if not name.startswith("#")]
+    differing = [part for part in parts if part is not None and not array_of(part).is_same]
+    if not differing:
+        return None
+    # One of them all: which one is not known.
+    furthest = worst(differing)
+    return engine.run.made(node, array_of(furthest), furthest, type_=furthest.type)
 
 
 def _setattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

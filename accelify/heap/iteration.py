@@ -89,7 +89,7 @@ class Iteration:
         return Iterable(item, shared=False, elements=tuple(known or ()))
 
     def _over_instance(self, ref: Instance, value: Value, node: ast.AST) -> Iterable:
-        if ref.kind == "loader":
+        if ref.kind == "loader" or (ref.prepared and ref.kind == "object" and ref.cls is None):
             return self.over_loader(ref, node)
         for method in ("__iter__", "__getitem__"):
             function = self.engine.attributes.method(ref, method)

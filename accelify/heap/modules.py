@@ -140,6 +140,8 @@ class Modules:
         in_project = self._place(base.split(".")[0]) is not None or self._place(base) is not None
         if in_project:
             self._later[base] = None
+        else:
+            self._looked_for(base)
         for alias in stmt.names:
             if alias.name == "*":
                 module = self._module(base) if in_project else None

@@ -365,6 +365,8 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
                 # A choice by this rank's round, between values of this round, is one of the original's rounds too.
                 return replace(ROUND, samples=None), left.why or right.why or guard.why
             return own("decided by all ranks together"), guard.why
+        if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:
+            return MAIN, guard.why
         parted = left if not left.place.is_same else right
         return (MAIN, guard.why) if parted.place.is_same else (parted.place, parted.why)
     if left.place == right.place:

@@ -313,6 +313,12 @@ class Transfers:
             (node, row.name), lambda: Instance(None, row.returns or row.name, row.kind or "bar")
         )
         over = args[0] if args else keywords.get("iterable")
+        if (
+            over is not None
+            and not over.refs
+            and (isinstance(over.const, int) or over.type == "builtins.int")
+        ):
+            over = Value(refs=(self.engine.iteration.counted(args, node),))  # as many rounds as a number says
         if over is not None:
             self.run.store.set(made, "#over", over)
         return Value(refs=(made,))

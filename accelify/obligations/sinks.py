@@ -130,8 +130,13 @@ def never_let_go(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     if event.kind != "prepare":
         return
     around = event.loops[-1].number
+    # An Accelerator that the round makes goes with it.
     released = any(
-        other.name == "accelerator.free_memory" and around in {loop.number for loop in other.loops}
+        (
+            other.name == "accelerator.free_memory"
+            or (other.kind == "accelerator" and other.name == "Accelerator")
+        )
+        and around in {loop.number for loop in other.loops}
         for other in events
     )
     if not released:

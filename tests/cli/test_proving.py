@@ -172,3 +172,10 @@ def test_every_demand_has_its_rule() -> None:
     assert "content" in demands
     assert "order" in demands
     assert all(rule_of(demand).code.startswith("ACC7") for demand in demands)
+
+
+def test_modules_of_which_nothing_is_known_are_said(run: Run, tmp_path: Path) -> None:
+    text = "import absent_module.part\nfrom other_absent import augment\nimport json, numpy, helper\n" + HEAD
+    (tmp_path / "helper.py").write_text("import torch\n")
+    (note,) = [one for one in _converted(run, _script(tmp_path, text))["notes"] if one.startswith("not read")]
+    assert note.endswith("absent_module, other_absent (see docs/models.md)")

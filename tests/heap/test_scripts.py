@@ -393,3 +393,32 @@ def test_figures_of_gathered_rows(lines: str, figure: str) -> None:
         f"import numpy as np, library\nseen = []\n{ROWS.format(lines=lines)}\naccelerator.print({figure})\n"
     )
     assert statuses(text) == [Status.PROVED]
+
+
+def test_an_attribute_by_a_name_that_is_not_known() -> None:
+    text = (
+        "import sys\n"
+        "class Losses: pass\n"
+        "losses = Losses()\n"
+        "losses.d = 0.0\n"
+        "for x in loader: losses.d += x.sum().item()\n"
+        "accelerator.print(getattr(losses, sys.argv[1], 0.0))\n"
+    )
+    (message,) = named(text)
+    assert message.startswith(f"printed: {SHARE}")
+
+
+def test_a_bar_over_a_number_of_rounds() -> None:
+    text = (
+        "from tqdm import trange\n"
+        "bar = trange(3, disable=not accelerator.is_local_main_process)\n"
+        "for epoch in bar:\n"
+        "    for x, y in loader: accelerator.backward((model(x) - y).mean())\n"
+    )
+    assert named(text) == []
+
+
+def test_models_of_rounds_with_an_accelerator_each() -> None:
+    made = "model = accelerator.prepare(torch.nn.Linear(2, 1))"
+    assert len(named(f"for trial in range(9):\n    {made}\n")) == 1
+    assert named(f"for trial in range(9):\n    accelerator = Accelerator()\n    {made}\n") == []
