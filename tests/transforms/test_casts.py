@@ -58,6 +58,12 @@ def test_half_precision_without_loss_scaling_gets_none() -> None:
     kept(loss=f"with autocast(device_type=device):\n    {LOSS}")
 
 
+def test_a_switch_that_is_known_after_the_accelerator_is_made_stays() -> None:
+    use = "use_amp = '--amp' in sys.argv and model.weight.device.type == 'cuda'"
+    cast = f"with autocast(device_type=device, dtype=torch.bfloat16, enabled=use_amp):\n    {LOSS}"
+    kept(setup=f"import sys\n{DEVICE}", build=f"{BUILD}\n{use}", loss=cast)
+
+
 def test_a_region_that_is_switched_off_stays_switched_off() -> None:
     loss = f"with autocast('cuda'):\n    out = model(x)\nwith autocast('cuda', enabled=False):\n    {LOSS}"
     conversion = convert(imports=AMP, loss=loss, **SCALED)

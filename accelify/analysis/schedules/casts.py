@@ -11,6 +11,7 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.schedules.windows import from_caller
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, call_keyword, dotted, is_constant, walk
@@ -29,12 +30,27 @@ def casts_its_own_way(script: ScriptModel) -> bool:
         return _models_cast(script)
     if any(is_constant(call_keyword(c, "enabled"), False) for c in autocasts):
         return True
+    if any(_switches_by_itself(script, c) for c in autocasts):
+        return True
     scaled = any(script.qualname(c.func) in k.SCALER_CLASSES for c in script.calls())
     halves = [c for c in autocasts if not (dotted(call_keyword(c, "dtype")) or "").endswith("bfloat16")]
     if halves and not scaled:
         return True
     forwards = [c for c in script.calls() if script.models_run(c) & script.trained_models]
     return any(_is_outside(script, call, set()) for call in forwards)
+
+
+def _switches_by_itself(script: ScriptModel, autocast: ast.Call) -> bool:
+    """Whether a condition switches a cast on that the Accelerator's constructor cannot repeat."""
+    switch = call_keyword(autocast, "enabled")
+    if switch is None or isinstance(switch, ast.Constant):
+        return False
+    for part in walk(switch):
+        if isinstance(part, ast.Name) and script.is_a(part, v.DEVICE):
+            return False
+        if isinstance(part, ast.Call) and script.qualname(part.func) in k.AVAILABILITY_CALLS:
+            return False
+    return not script.is_uniform(switch) or from_caller(script, switch) is None
 
 
 def _models_cast(script: ScriptModel) -> bool:
