@@ -153,5 +153,5 @@ TRANSFORMS: tuple[Transform, ...] = (
     replace_ddp.tests,
     accelerate.transform,
 )
-# Asked behind all the others, with what they yield.
+# Run after all the others, with the changes that they yield.
 THREADING = threading.transform

@@ -1,4 +1,4 @@
-"""Where Hugging Face Accelerate does not do what accelify's own runtime does (`convert --runtime accelerate`).
+"""Differences between Hugging Face Accelerate and accelify's runtime (`convert --runtime accelerate`).
 
 loss = optimizer.step(closure)    ->  loss = optimizer.optimizer.step(closure)
 scheduler.last_epoch              ->  scheduler.scheduler.last_epoch
@@ -63,7 +63,7 @@ _SCHEDULER = frozenset("step get_last_lr get_lr print_lr state_dict load_state_d
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield what differs under Accelerate: edits where one mends it, else a word."""
+    """Yield a finding for each difference, with the edits that remove it where there are any."""
     if not context.for_accelerate:
         return
     yield from _launching(context)

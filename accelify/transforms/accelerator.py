@@ -190,7 +190,7 @@ def _creation(context: Context) -> Change:
             ")",
         )
     for told in context.plan.named_devices:
-        # For what goes on reading it: tensors made in the loop, functions that are told the device.
+        # For code that still reads it: tensors made in the loop, functions with a device parameter.
         lines += (f"{told.text} = {device_for(context.script, told.text, name, told.others)}",)
     if anchor.before is not None:
         edit: Edit = InsertBefore(place, lines, order=-50, above_comment=True)
@@ -223,7 +223,7 @@ def _prepares(context: Context) -> Iterator[Change]:
         inner = [(item, _each(context, site, item, accelerator)) for item in site.containers()]
         models = [text for item, texts in inner for text in texts if item.kind == v.MODEL]
         others = [text for item, texts in inner for text in texts if item.kind != v.MODEL]
-        # Optimizers come behind the models whose parameters they hold.
+        # Optimizers come after the models whose parameters they update.
         if any(item.container is None and item.kind == v.MODEL for item in site.items):
             lines = (*models, *lines, *others)
         else:
@@ -234,7 +234,7 @@ def _prepares(context: Context) -> Iterator[Change]:
         evidence = tuple(
             f"{item.holder.text(site.scope)}: {item.kind}, {note}"
             for item in site.items
-            # A set of things has no order, and a report is the same every time.
+            # A set has no order, but the report has to be the same in every run.
             for note in sorted({t.evidence[0] for t in item.things if t.evidence})
         )
         message = f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} not prepared for several processes"

@@ -1,4 +1,4 @@
-"""Numbers of batches that are not `len(loader)`: of them each of N processes comes to 1/N.
+"""Numbers of batches that are not `len(loader)`: each of N processes gets 1/N of them.
 
 for i, (x, y) in enumerate(loader):
     print(i, len(data) // batch_size)    ->  print(i, len(data) // batch_size // accelerator.num_processes)

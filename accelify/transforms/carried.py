@@ -1,8 +1,8 @@
-"""Weights of the loss that are carried on from the figures of a batch: each process has its own.
+"""Weights of the loss that are updated from the figures of a batch: they differ between processes.
 
 k = k + 0.1 * (real - fake).item()
                         ->  k = k + 0.1 * accelerator.reduce((real - fake).item(), reduction="mean")
-self.radius.data = quantile(dist.detach())    (a finding: it is made of one process's own part of the batch)
+self.radius.data = quantile(dist.detach())    (a finding: it is computed from one process's part of the batch)
 self.target[index] = mix(self.target[index], p.detach())    (the same, in the forward of a criterion)
 bank.update(features.detach(), index)         (the same, of rows that the loss reads)
 """
@@ -85,7 +85,7 @@ def _keeps_statistic(context: Context, loop: BatchLoop, stmt: Update, batch: Set
 
 
 def _kept(context: Context, place: Place, stmt: Update) -> Change:
-    """The finding for what is set from a process's own part of a batch; what is computed from it is not named again."""
+    """The finding for a value set from one process's part of a batch; what is computed from it is not reported."""
     given = [a for n in calls_in(stmt.value) for a in n.args]
     context.averaged += [stmt.value, *(given if isinstance(stmt, ast.Expr) else ())]
     message = (

@@ -57,7 +57,7 @@ def _becomes_path(context: Context, texts: ClockTexts, stmt: Naming, depth: int)
 
 
 def _is_kept_in_path(context: Context, texts: ClockTexts, target: ast.expr) -> bool:
-    """Whether an attribute becomes part of a path where its object is handed on: `self.p.name`."""
+    """Whether an attribute becomes part of a path where its object is passed on: `self.p.name`."""
     script = context.script
     if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
         return False

@@ -15,10 +15,10 @@ run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([da
     run = utils.new_folder()    ->  (where that also makes the folder, in a module that stays as it is)
     run = broadcast_object_list([utils.new_folder() if accelerator.is_main_process else None])[0]
 
-The processes read the clock one after the other, and what `uuid4` draws goes by no seed. A name is meant where the
-text of a time, or such an id, becomes part of a path. What a function of another module names without giving it back
-is said, and so is what such a module names when it is imported, where every process makes or reads it. A folder that
-such a function makes and numbers by what lies beside it is one for all, too.
+The processes read the clock at different moments, and `uuid4` does not follow a seed. Only a name counts where the
+text of a time, or such an id, becomes part of a path. A name that a function of another module makes without returning
+it is reported, and so is one that such a module makes when it is imported, where every process creates or reads the
+file. A folder that such a function makes and numbers by its siblings becomes the same for all processes, too.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def transform(context: Context) -> Iterator[Change]:
             times = texts.times_in(script.scope_of(stmt))
             if texts.is_text(value, times) and dotted(naming_target(stmt)) not in times:
                 given.append((stmt, value))
-    # What a function gives back is asked about behind what it does itself, callees first.
+    # What a function returns is looked at after what it does itself, callees first.
     given.sort(key=lambda naming: -script.depth(script.scope_of(naming[0])))
     for stmt, value in [*own, *given]:
         if script.scope_of(stmt) in script.dormant or context.is_claimed(stmt) or context.is_guarded(stmt):
@@ -189,7 +189,7 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
             function, node = place
             drawn = texts.is_drawn(function.nodes)
             if drawn and any(map(_removes, function.nodes)):
-                continue  # a file for the while, of each process's own
+                continue  # a temporary file, one for each process
             by = "a drawn id" if drawn else "the clock"
             where = _where(script.interpreter.module_of(function), node)
             yield context.change(
@@ -301,7 +301,7 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
                 ]
                 context.claim(call)
             if not edits and listing is None:
-                continue  # said of what writes elsewhere
+                continue  # reported with the function that writes
             advice = "" if edits else f": behind the Accelerator, {ADVICE}"
             yield context.change(CLOCK, call, f"{message}{advice}", edits)
             break
@@ -314,7 +314,7 @@ def _where(module: Module, node: ast.AST) -> str:
 
 
 def _is_agreed(context: Context, texts: ClockTexts, value: ast.expr, agreed: set[Scope]) -> bool:
-    """Whether what an expression is given by functions is one for all already."""
+    """Whether the functions that compute an expression already return the same on every process."""
     given = [s for call in calls_in(value) for s in texts.given_by(call)]
     return any(texts.calls_one_of(function, agreed) for function in given)
 
@@ -410,7 +410,7 @@ def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bo
 
 
 def _namings(context: Context) -> list[tuple[Naming, ast.expr]]:
-    """The statements that give something a name, each with what it is given."""
+    """The statements that bind a name, each with the value that it gets."""
     tree = context.tree
     stmts = [*tree.nodes(ast.Assign), *tree.nodes(ast.AugAssign), *tree.nodes(ast.AnnAssign)]
     return [(stmt, stmt.value) for stmt in stmts if stmt.value is not None]

@@ -2,14 +2,14 @@
 
 batch_size = 64 * torch.cuda.device_count()    ->  batch_size = 64
 batch_size *= n_gpu                            ->  (gone)
-batch_size = 64 * len(gpus)                    ->  batch_size = 64     (the list that DataParallel is given)
+batch_size = 64 * len(gpus)                    ->  batch_size = 64     (the list that DataParallel takes)
 lr = 0.1 * n_gpu                               ->  lr = 0.1 * accelerator.num_processes
 lr = 0.1 * batch_size / 256                    ->  lr = 0.1 * batch_size * accelerator.num_processes / 256
 
-So too where the size stands in a dictionary that the loader is given: `DataLoader(data, **params)`. A learning rate
-that counts the GPUs as the batch size of the training data did, or is computed from that, goes with the batches of all
-processes. Where the loader that takes the size is not seen, or made in a module that is not converted, the factors
-stay and are named.
+The same where the size is in a dictionary that the loader gets: `DataLoader(data, **params)`. A learning rate that
+counts the GPUs like the batch size of the training data, or is computed from that, becomes one for the batches of all
+processes. Where the loader that takes the size is not visible, or is made in a module that is not converted, the
+factors stay and are reported.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
 
 
 def _products_there(script: ScriptModel, module: Module, size: ast.expr) -> Iterator[ast.expr | ast.stmt]:
-    """The products with `torch.cuda.device_count()` that a batch size is made of, in its own function."""
+    """The products with `torch.cuda.device_count()` from which a batch size is computed, in its function."""
     scope, names = module.scopes.of(size), names_in(size)
     made: list[ast.expr | ast.stmt] = [size]
     for node in scope.nodes:
@@ -223,7 +223,7 @@ def _rates(context: Context, counts: DeviceCounts, sizes: list[Product]) -> Iter
 
 
 def _products_of_rates(context: Context, counts: DeviceCounts) -> Iterator[Product]:
-    """The products with a number of GPUs in the learning rates that optimizers are given, and in what is named so."""
+    """The products with a number of GPUs in the learning rates of optimizers, and in variables with such a name."""
     script = context.script
     for thing in sorted(context.plan.prepared, key=Thing.place):
         if thing.kind == v.OPTIMIZER and isinstance(thing.site, ast.Call) and thing.module in script.modules:

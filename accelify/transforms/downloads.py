@@ -2,8 +2,8 @@
 
 dataset = MNIST(root, download=True)    ->  with accelerator.main_process_first():
                                                 dataset = MNIST(root, download=True)
-molecules = Molecules(root)             ->  with accelerator.main_process_first():    (an InMemoryDataset, with a
-                                                molecules = Molecules(root)           process() of its own)
+molecules = Molecules(root)             ->  with accelerator.main_process_first():    (an InMemoryDataset that
+                                                molecules = Molecules(root)           defines process())
 urlretrieve(url, "data.zip")            ->  if accelerator.is_main_process:
                                                 urlretrieve(url, "data.zip")
                                             accelerator.wait_for_everyone()

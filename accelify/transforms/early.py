@@ -1,4 +1,4 @@
-"""What runs before there is an Accelerator, in the functions that come to the one which makes it."""
+"""What runs before there is an Accelerator, in the callers of the function that makes it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def runs_first(context: Context, call: ast.Call, above: dict[Scope, ast.Call]) -
 
 
 def is_early(context: Context, call: ast.Call, above: Collection[Scope]) -> bool:
-    """Whether a call runs where there is no Accelerator to ask: above it, or in a function that calls its own.
+    """Whether a call runs where there is no Accelerator to ask: above it, or in a caller of its function.
 
     Args:
         context: of the script.

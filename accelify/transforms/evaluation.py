@@ -74,7 +74,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _in_comprehensions(context: Context) -> Iterator[Change]:
-    """`[evaluate(model, batch) for batch in loader]`: nothing in it can be gathered by a line of its own.
+    """`[evaluate(model, batch) for batch in loader]`: a comprehension has no line at which to gather.
 
     What is collected of a loader that is shared out is named as a figure, where it is shown or decides something.
     """
@@ -126,7 +126,7 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
 
 
 def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
-    """Functions that are not converted and evaluate a model over data of their own, each of them named once."""
+    """Functions that are not converted and evaluate a model over data that they load: each is reported once."""
     script, plan = context.script, context.plan
     done: set[Scope] = set()
     for call in script.calls():
@@ -193,7 +193,7 @@ def _evaluates(context: Context, scope: Scope, depth: int = 2) -> bool:
 
 
 def _runs_there(context: Context, scope: Scope, loop: ast.For) -> bool:
-    """Whether a loop names a model that its function is handed, or one is that the function keeps elsewhere."""
+    """Whether a loop reads a model that is a parameter of its function, or that is found in another place."""
     names = set(context.effects.of(scope).models)
     if not names:
         return True
@@ -204,7 +204,7 @@ def _runs_there(context: Context, scope: Scope, loop: ast.For) -> bool:
 
 
 def _measures(context: Context, call: ast.Call, callee: Scope) -> bool:
-    """Whether a function goes through a loader that it is handed and gives back what it finds.
+    """Whether a function iterates over a loader that is its argument and returns what it computes.
 
     The model is in its evaluation mode already there: where the function sets that, it does not measure alone.
     """
@@ -235,7 +235,7 @@ def _is_no_evaluation(context: Context, evaluation: EvaluationLoop) -> bool:
     loop = evaluation.loop
     if not any(context.script.is_a(n, v.LOADER) for n in walk(loop.iter) if isinstance(n, ast.expr)):
         return True
-    # What it adds up is reduced behind it, or said there.
+    # What it adds up is reduced after it, or reported there.
     return all(isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) for stmt in loop.body)
 
 
@@ -265,7 +265,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         scope = context.script.scope_of(call)
         free = [n for n in ("output", "outputs", "predictions") if scope.resolve(n) is None]
         if names and free and call.lineno == call.end_lineno and not _moves(call):
-            # One collective for all: the outputs get a name of their own.
+            # One collective for all: the outputs get a separate name.
             line = f"{free[0]}, {joined} = {accelerator}.gather_for_metrics(({text}, {joined}))"
             edits += [InsertBefore(evaluation.before, (line,)), verbs.replace(call, free[0])]
             continue
@@ -293,7 +293,7 @@ def _moves(call: ast.expr) -> bool:
 
 
 def _early(context: Context, evaluation: EvaluationLoop, part: ast.expr, accelerator: str) -> list[Edit]:
-    """Gather what is kept before the model's call where it stands: behind that it may be bound anew."""
+    """Gather what is stored before the model's call where it is assigned: after that the name may be bound again."""
     batch = names_in(evaluation.loop.target)
     own = [n for n in evaluation.gathered if n in batch]
     if isinstance(part, ast.Name) and (count := evaluation.counts.get(part.id)) is not None:

@@ -10,7 +10,7 @@ if x.size(0) != y.size(0):         ->  if accelerator.reduce(int(x.size(0) != y.
     continue                               continue
 if time.time() - start > limit:    ->  if accelerator.reduce(int(time.time() - start > limit), reduction="max"):
     break                                  break
-except RuntimeError: continue      (a finding, behind a `try` that takes a step: the others wait for it in there)
+except RuntimeError: continue      (a finding, after a `try` with an optimizer step: the others wait in it)
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _differing(context: Context, test: ast.expr) -> ast.expr:
 
 
 def _clocks(context: Context) -> Iterator[Change]:
-    """`if time.time() - start > limit: break`: each process has a clock of its own."""
+    """`if time.time() - start > limit: break`: the clocks of the processes differ."""
     script, figures = context.script, context.figures
     for stmt in (n for n in context.tree.nodes(ast.If, ast.While) if isinstance(n, (ast.If, ast.While))):
         if isinstance(stmt, ast.While):
@@ -169,7 +169,7 @@ def _is_read_off(node: ast.expr) -> bool:
 
 
 def _compares_shapes(context: Context, test: ast.expr) -> bool:
-    """`x.shape != y.shape`, where one of them is of the batch at hand."""
+    """`x.shape != y.shape`, where one of them is of the current batch."""
     for compare in (n for n in walk(test) if isinstance(n, ast.Compare)):
         shaped = [one for side in (compare.left, *compare.comparators) if (one := shape_of(side)) is not None]
         if len(shaped) > 1 and any(context.script.is_a(one, v.BATCH) for one in shaped):
@@ -217,7 +217,7 @@ def _is_against_whole_batch(context: Context, size: ast.expr) -> bool:
 
 
 def _leaves_out_smaller(context: Context, test: ast.expr, size: ast.expr) -> bool:
-    """Whether the branch behind a test goes without the steps of batches that are not full."""
+    """Whether the branch of a test skips the steps of batches that are not full."""
     compare, branch = context.tree.parent(size), context.tree.parent(test)
     assert isinstance(compare, ast.Compare)
     if not isinstance(branch, ast.If):
@@ -236,7 +236,7 @@ def _asks_size(test: ast.expr) -> bool:
 
 
 def _is_batch_size(context: Context, node: ast.expr) -> bool:
-    """Whether an expression is the size of the batch at hand: `x.size(0)`, `len(x)`, or a name for it."""
+    """Whether an expression is the size of the current batch: `x.size(0)`, `len(x)`, or a name for it."""
     if isinstance(node, ast.Name):
         return isinstance(node.ctx, ast.Load) and context.figures.is_batch_size(node)
     measured = size_of(node)
@@ -297,7 +297,7 @@ def _caught(context: Context) -> Iterator[Change]:
 
 
 def _is_repeated(context: Context, node: ast.AST) -> bool:
-    """Whether a node stands in a loop, or in a function that is called in one: something comes behind it."""
+    """Whether a node is in a loop, or in a function that is called in one, so that more rounds may follow."""
     script = context.script
     scope = script.scope_of(node)
     calls = script.callers(scope) if scope.kind == "function" else []
@@ -305,7 +305,7 @@ def _is_repeated(context: Context, node: ast.AST) -> bool:
 
 
 def _leaves_with(context: Context, handler: ast.ExceptHandler) -> bool:
-    """Whether a handler ends the run, however it goes on, by a function of the script's own: `save(); sys.exit()`."""
+    """Whether a handler ends the run, in any way, by calling a function of the script: `save(); sys.exit()`."""
     calls = calls_in(handler)
     return any(context.script.qualname(call.func) in _ENDING for call in calls)
 
@@ -377,7 +377,7 @@ def _skips_backward(context: Context, stop: ast.AST) -> bool:
 
 
 def _is_reached(context: Context, *tests: ast.expr) -> bool:
-    """Whether a process's own share of the data reaches a test, as far as it is followed."""
+    """Whether one process's share of the data flows into a test, as far as it is followed."""
     followed = context.followed
     return followed is None or any(context.tree.parent(test) in followed.decisions for test in tests)
 
@@ -389,7 +389,7 @@ def _meets_others_within(context: Context, stop: ast.Break) -> bool:
 
 
 def _counted_by(context: Context, test: ast.expr) -> ast.expr | None:
-    """The test of one process's own numbers that sets a counter which a test reads: how long a loss did not fall."""
+    """The process-dependent test that sets a counter which a test reads: for how long a loss did not fall."""
     read = names_in(test)
     for stmt in [*context.tree.nodes(ast.Assign), *context.tree.nodes(ast.AugAssign)]:
         targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
@@ -410,7 +410,7 @@ def _counted_by(context: Context, test: ast.expr) -> ast.expr | None:
 
 
 def _local_number(context: Context, test: ast.expr) -> bool:
-    """Whether a test reads a number that comes from the process's own batch."""
+    """Whether a test reads a number that comes from the process's batch."""
     if context.gathered(test):
         return False
     for node in walk(test):

@@ -5,12 +5,12 @@ os.makedirs(path)                   ->  if accelerator.is_main_process:
 if not os.path.exists(path): ...    ->  if accelerator.is_main_process and not os.path.exists(path): ...
 log = open(path, "w")               ->  log = open(path if accelerator.is_main_process else os.devnull, "w")
 
-Files that samples of the batch give their names are written by each process, here and in a function that is given those
+Files that are named after samples of the batch are written by each process, here and in a function that gets those
 names, and the folder that is made for them there may exist already.
 A folder that must not be there yet is made when every process has asked for it.
-What is read, imported or asked for behind it is waited for: behind the `if` that asks whether it is there, where who
-comes late finds it. Where such an `if` writes in one branch and reads in the other, one process runs it after the
-other. A data set that does so for each sample is a finding where every process goes through all of its data.
+Processes wait before what was written is read, imported or asked for: after the `if` that asks whether it exists, where
+a process that comes late finds it. Where such an `if` writes in one branch and reads in the other, the processes run it
+in turn. A data set that does so for each sample is a finding where every process reads all of its data.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _only_flushes(context: Context, stmt: ast.stmt) -> bool:
 
 
 def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
-    """What is written before there is an Accelerator: a folder may be there by then, all else is said."""
+    """What is written before there is an Accelerator: a folder may exist by then, everything else is a finding."""
     scope, tree = context.script.scope_of(stmt), context.tree
     if scope.kind == "function" and not context.script.callers(scope):
         return
@@ -234,7 +234,7 @@ def _own_folders(context: Context) -> Iterator[Change]:
 
 
 def _folders_of_own_files(context: Context) -> Iterator[ast.Call]:
-    """The calls that make a folder into which processes write the files of their own samples: none waits for it."""
+    """The calls that make a folder for files of one process's samples: no process waits for it."""
     script, tree = context.script, context.tree
     making = [call for call in script.calls() if makes_folder(call) and not makes_folder_again(call)]
     making = [call for call in making if statement_for(tree, call) is not None and is_writing(context, call)]

@@ -8,7 +8,7 @@ p.grad.data.copy_(worked_out)               ->  p.grad.data.copy_(accelerator.re
 p.register_hook(lambda g: g.clamp(-1, 1))       (named only: it clips what one process has)
 
 for p, v in zip(model.parameters(), torch.autograd.grad(loss, other)):
-    p.data.add_(rate * v)                       (named only: each process works on at weights of its own)
+    p.data.add_(rate * v)                       (a finding only: the weights differ between processes)
 
 weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce(weight.grad, reduction="mean")
                                                 weight -= lr * weight.grad   (a tensor that is part of no model)
@@ -125,7 +125,7 @@ def _elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
 
 
 def _stepped_elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
-    """A loss with weights of its own, say, which an object of another module keeps together with their optimizer."""
+    """An object of another module that contains weights and their optimizer: a loss with parameters, for example."""
     script, told = context.script, set[Scope]()
     others = [
         m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(".step()")
@@ -240,7 +240,7 @@ def _learned_through(context: Context, calls: list[ast.Call]) -> Iterator[Change
 
 
 def _are_parameters(context: Context, inputs: ast.expr) -> bool:
-    """Whether autograd is asked for the gradients of a model's parameters, and not of what it is given."""
+    """Whether autograd computes the gradients of a model's parameters, and not those of its input."""
     if context.script.is_a(inputs, v.PARAMETERS):
         return True
     return any(
@@ -260,7 +260,7 @@ def _goes_by_a_batch(context: Context, loops: Set[ast.AST], node: ast.AST, far: 
 
 
 def _shifted(context: Context) -> Iterator[Change]:
-    """Weights that are shifted by one process's own gradients, to take a difference of gradients there."""
+    """Weights that are shifted by one process's gradients, to take a difference of gradients there."""
     if context.plan.known.distributed:
         return
     for stmt, amount in shifted_weights(context.script, context.plan.prepared):

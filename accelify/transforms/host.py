@@ -5,7 +5,7 @@ counts += np.bincount(labels)           ->  counts += np.bincount(labels.cpu())
 torch.LongTensor(labels)                ->  torch.LongTensor(labels.cpu())
 pack_padded_sequence(x, lengths)        ->  pack_padded_sequence(x, lengths.cpu())
 
-A function of another module that does so with what the script hands it is given the copy there.
+A function of another module that does so with an argument of the script gets the copy there.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _conversions(context: Context) -> Iterator[Change]:
 
 
 def _is_on_cpu(context: Context, node: ast.AST) -> bool:
-    """Whether a node stands in the branch of a test that is taken where the Accelerator is told to use the CPU."""
+    """Whether a node is in the branch of a test that is taken where the Accelerator is set to use the CPU."""
     told = context.plan.arguments.get("cpu")
     child = node
     for branch in context.tree.ancestors(node) if told is not None else ():
@@ -110,7 +110,7 @@ def _one_branch(context: Context, call: ast.Call) -> list[Edit]:
 
 
 def _arguments(context: Context) -> Iterator[Change]:
-    """Tensors that are handed to a function of NumPy, or of a library on top of it, as they are."""
+    """Tensors that are passed to a function of NumPy, or of a library on top of it, without a copy to the host."""
     before, after = context.locations
     for call in context.script.calls_named(_takes_from_host):
         name = context.script.qualname(call.func) or ""
@@ -169,9 +169,9 @@ def _lengths(context: Context) -> Iterator[Change]:
 
 
 def _elsewhere(context: Context) -> Iterator[Change]:
-    """What functions of modules that are not converted read on the host: mended there where it can only be a tensor.
+    """What functions of modules that are not converted read on the host: fixed there where it can only be a tensor.
 
-    Where it may be an array for other callers, it is said with the place where it is done.
+    Where it may be an array for other callers, it is a finding that names the place.
     """
     said: set[ast.Call] = set()
     for read in reads_on_host(context.script, *context.locations):

@@ -72,7 +72,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _told_or_measured(context: Context) -> Iterator[tuple[ast.Call, str]]:
-    """Lengths taken before prepare, in the place of which a told number of steps can stand that ends the training."""
+    """Lengths taken before prepare that can be replaced by a known number of steps that ends the training."""
     script, plan = context.script, context.plan
     for total in told_totals(script) if not plan.known.distributed else ():
         loaders = total.length.loaders(script)
@@ -114,8 +114,8 @@ def _hand_made_schedules(context: Context) -> Iterator[Change]:
 
 
 def _goes_by_steps(context: Context) -> bool:
-    """Whether a learning rate follows a count of steps that is named (ACC407): the steps of all processes, counted
-    as is said there, come to the number of all batches, and to divide that as well would be once too much."""
+    """Whether a learning rate follows a reported count of steps (ACC407): when the steps of all processes are counted
+    as that finding advises, they are the number of all batches, and the length must not be divided as well."""
     script = context.script
     return any(
         rate.counter is not None and not rate.of_batches

@@ -48,7 +48,7 @@ _WEIGHTS = re.compile(r"state_?dict|^weights$|^(model|net|network|optimi[sz]er|o
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield a finding for each such place, at the first call of the script that comes to it."""
+    """Yield a finding for each such place, at the first call of the script that reaches it."""
     if context.plan.arguments.get("cpu") == "True":
         return
     loads: dict[ast.Call, list[str]] = {}
@@ -57,7 +57,7 @@ def transform(context: Context) -> Iterator[Change]:
         if context.plan.on_main_only(call) or context.is_guarded(call):
             continue
         if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__":
-            continue  # what a base class chooses is written anew behind it
+            continue  # what a base class chooses is overwritten after it
         file = module.path.name if module.path is not None else "another module"
         returned = {
             n.id for s in scope.of_type(ast.Return) if s.value for n in walk(s.value)
@@ -123,7 +123,7 @@ def _by_number(context: Context) -> Iterator[tuple[ast.Call, str]]:
 
 
 def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Call, call: ast.Call) -> bool:
-    """Whether a call loads a checkpoint or a model, and is not told where to."""
+    """Whether a call loads a checkpoint or a model without a device to load it to."""
     if not (dotted(load.func) or "").endswith("load") or len(load.args) != 1:
         return False
     placing = [kw for kw in load.keywords if kw.arg in ("map_location", None)]
@@ -191,7 +191,7 @@ def _has_weights(scope: Scope, names: set[str]) -> bool:
 def _is_used_device(module: Module, text: ast.Constant, returned: set[str]) -> bool:
     """Whether a constant is a GPU with its number, to which something is moved or on which it is made.
 
-    A device that the function gives back is another's to use: the script's own is the Accelerator's then.
+    A device that the function gives back is used by its caller: the script's device is then the Accelerator's.
     """
     if not isinstance(text.value, str) or not _NUMBERED.match(text.value):
         return False

@@ -52,13 +52,13 @@ class Fates:
         if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
             return None
         if self.script.callees(call):
-            # A method of the script's own that is only named so, or that moves more than prepare does.
+            # A method that the script defines under this name, or that moves more than prepare does.
             return None
         if func.attr == "cuda":
             if isinstance(func.value, ast.Name) and self.script.qualname(func.value) == "torch":
                 return None
             if self._scripts and self._is_scripted(call):
-                return None  # TorchScript knows no Accelerator; cuda() is the process's own GPU
+                return None  # TorchScript knows no Accelerator; cuda() is the process's GPU
             pure = True
         else:
             device = call_argument(call, 0, "device")

@@ -299,7 +299,7 @@ class _Moves:
                 return None
             kept = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0]
             if not isinstance(call.func, ast.Attribute) or call.func.attr not in _MOVES:
-                # Variable(x): what it wraps stays, where it needs no parentheses of its own.
+                # Variable(x): its argument stays, where it needs no parentheses.
                 kept = call.args[0]
                 if not isinstance(kept, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
                     return None

@@ -75,7 +75,7 @@ def _left(
 
 
 def _elsewhere(context: Context) -> Iterator[Change]:
-    """Name the losses that functions of modules which are not converted read so, at the call that comes to them."""
+    """Report the losses that functions of modules which are not converted read so, at the call that reaches them."""
     for call, module, scope in come_to(context.script, b".data["):
         found = [node for node, held in _reads(scope.nodes) if _is_named_loss(held)]
         if found and module.path is not None:

@@ -25,7 +25,7 @@ OLD_NEXT = Rule(
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the edits that draw by Python's own `next`, which gives the same batch on every torch."""
+    """Yield the edits that draw by Python's `next`, which gives the same batch in every version of torch."""
     script, tree = context.script, context.tree
     for call in script.calls():
         func = call.func

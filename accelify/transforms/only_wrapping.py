@@ -69,7 +69,7 @@ def without_statement(
 
 
 def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:
-    """Whether a value is the wrapper itself, or that with a move behind it that prepare makes: `.cuda()`."""
+    """Whether a value is the wrapper itself, or the wrapper with a move that prepare makes: `.cuda()`."""
     moves = (ast.Attribute, ast.Call)
     moved = False
     while value is not call and isinstance(value, moves):

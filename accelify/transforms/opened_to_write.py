@@ -24,7 +24,7 @@ _READING = frozenset("close keys values items get filename visit visititems".spl
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the mode of each such file, or a finding at the call that comes to one."""
+    """Yield the mode of each such file, or a finding at the call that reaches one."""
     script, tree = context.script, context.tree
     found = list(script.calls()) if any(m.tree.mentions(_WORD) for m in script.modules) else []
     for call in found:

@@ -93,7 +93,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _own_total(context: Context, call: ast.Call, accelerator: str) -> list[Edit]:
-    """The edits after which a bar that goes along with a process's own share of the data ends with it."""
+    """The edits after which a bar over one process's share of the data ends with it."""
     tree, total = context.tree, call_keyword(call, "total")
     if total is None or context.for_accelerate or not is_set(context.script, total):
         return []
@@ -119,7 +119,7 @@ def _own_total(context: Context, call: ast.Call, accelerator: str) -> list[Edit]
 
 
 def _steps(context: Context, call: ast.Call) -> Iterator[ast.Call]:
-    """The calls by which a bar goes on, where it is kept under one name: `bar.update(n)`."""
+    """The calls that advance a bar that is stored under one name: `bar.update(n)`."""
     script, parent = context.script, context.tree.parent(call)
     target = parent.optional_vars if isinstance(parent, ast.withitem) else None
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
@@ -131,14 +131,14 @@ def _steps(context: Context, call: ast.Call) -> Iterator[ast.Call]:
         method = context.tree.parent(read)
         step = context.tree.parent(method) if isinstance(method, ast.Attribute) else None
         if isinstance(step, ast.Call) and isinstance(method, ast.Attribute) and method.attr == "update":
-            # Of several bars under one name, each is gone on with in its own block.
+            # Of several bars under one name, each advances in its block.
             block = context.tree.parent(parent) if isinstance(parent, ast.withitem) else None
             if block is None or any(a is block for a in context.tree.ancestors(read)):
                 yield step
 
 
 def _is_near(context: Context, call: ast.Call) -> bool:
-    """Whether the Accelerator is at hand, or one parameter more brings it."""
+    """Whether the Accelerator is available, or becomes so with one parameter more."""
     home = node_of(context.script, context.script.scope_of(call))
     return context.reaches_cheaply(call) or (
         home.kind == "function" and is_called_within_reach(context, home)
@@ -231,7 +231,7 @@ def _count_read(context: Context, call: ast.Call) -> ast.Attribute | None:
 
 
 def _read_of(context: Context, name: str, owner: Scope, far: int = 0) -> ast.Attribute | None:
-    """The same for a variable, and for the parameters that it is handed to."""
+    """The same for a variable, and for the parameters that it is passed to."""
     script, tree = context.script, context.tree
     for read in script.reads(name, owner):
         parent = tree.parent(read)

@@ -41,7 +41,7 @@ REPLACE = Rule(
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the Accelerator for the placeholders that taking DistributedDataParallel out left behind."""
+    """Yield the Accelerator for the placeholders that taking DistributedDataParallel out has left."""
     known = context.plan.known
     if not known.distributed:
         return
@@ -52,7 +52,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def tests(context: Context) -> Iterator[Change]:
-    """Yield the Accelerator for tests of the rank, where it is at hand; asked when it is known who else needs it."""
+    """Yield the Accelerator for tests of the rank, where it is available; run when it is known who else needs it."""
     known = context.plan.known
     for node, test in known.main_tests(context.tree):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Call)) or any(

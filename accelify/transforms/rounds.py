@@ -69,7 +69,7 @@ def transform(context: Context) -> Iterator[Change]:
         around = _loops_behind(context, source, loop)
         counts = [n for n in map(_number, [loop, *around]) if n is not None]
         if around and not any(is_the_loaders_own(context, loader, n) for n in counts):
-            # The inner loop (accumulation) takes its batches as before, and the outer one comes to the end too soon.
+            # The inner loop (accumulation) takes its batches as before, and the outer one ends too early.
             if not done & set(around):
                 done.update(around)
                 text = context.tree.segment(loader)

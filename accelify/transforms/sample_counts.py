@@ -68,7 +68,7 @@ def _whole(context: Context, count: SampleCount) -> Change:
 
 
 def _is_reached_by_all(context: Context, stmt: ast.stmt) -> bool:
-    """Whether all processes come to a statement in each round, so that they can meet there."""
+    """Whether all processes reach a statement in each round, so that it can contain a collective."""
     tree, loop = context.tree, context.script.enclosing_loops(stmt)[0]
     leaving = [n for s in loop.body for n in walk(s) if isinstance(n, ast.Continue)]
     before = [n for n in leaving if tree.is_before(n, stmt)]

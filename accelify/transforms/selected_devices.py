@@ -107,14 +107,14 @@ def _hidden_by_functions(context: Context) -> Iterator[Change]:
 
 
 def _selected_by_functions(context: Context) -> Iterator[Change]:
-    """Name the calls of functions that stay as they are, and that select one GPU for all behind the Accelerator."""
+    """Report the calls of functions that are not converted and select one GPU for all after the Accelerator."""
     selected = SelectedDevices(context.script, context.effects.qualname)
     for call in context.script.calls() if selected.any else ():
         found = selected.by(call)
         if found is None or context.is_claimed(call) or not context.reaches_cheaply(call):
             continue
         if context.accelerator(call) is None:
-            continue  # above the Accelerator, which selects each process's own behind it
+            continue  # above the Accelerator, which selects each process's GPU after it
         callee, (path, line) = found
         file = path.replace("\\", "/").rsplit("/", 1)[-1]
         yield context.todo(

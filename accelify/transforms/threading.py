@@ -104,7 +104,7 @@ def _places(tree: Tree, written: list[Edit]) -> _Places:
 
 
 def _has_in_objects(cls: Scope, places: _Places) -> bool:
-    """Whether one lies in a class where its objects are known: static methods and the class's own have none."""
+    """Whether a place is in a class and outside of methods that have no object: static methods and the class body."""
     bare = [s for s in cls.children.values() if s.is_method and not s.has_object]
     return places[cls.node] > sum(places[s.node] for s in bare)
 
@@ -146,7 +146,7 @@ def _hands_to_base(context: Context, call: ast.AST, places: _Places) -> bool:
 
 
 def _first(function: Scope) -> ast.stmt:
-    """The first statement of a function behind its docstring."""
+    """The first statement of a function after its docstring."""
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
     body = function.node.body
     told = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and len(body) > 1
@@ -154,7 +154,7 @@ def _first(function: Scope) -> ast.stmt:
 
 
 def _begins_module(context: Context, scope: Scope, first: ast.stmt) -> bool:
-    """Whether a statement is the `super().__init__()` of a torch module: what the object keeps is set behind it."""
+    """Whether a statement is the `super().__init__()` of a torch module, after which attributes are set."""
     call = first.value if isinstance(first, ast.Expr) else None
     if (
         not isinstance(call, ast.Call)
@@ -191,7 +191,7 @@ def _scope_edits(context: Context, scope: Scope, places: _Places) -> list[Edit]:
         if accelerator is None:
             raise verbs.EditError(f"the Accelerator cannot be handed over in line {tree.line_of(call)}")
         if not optional and _is_unbound(context, call) and call.args:
-            # `Base.__init__(self, lr)`: behind the object.
+            # `Base.__init__(self, lr)`: after the object.
             edits.append(verbs.AddArgument(call, accelerator, after=call.args[0]))
         else:
             edits.append(_argument(call, accelerator, optional))
@@ -216,7 +216,7 @@ def _made_where_left_out(context: Context, function: Scope) -> list[Edit]:
         raise verbs.EditError(
             f"{where}, which other files call, has its body in the line of its head: give it one"
         )
-    # As the script makes it, as far as that is no question of the script's own options.
+    # As the script makes it, as far as it does not depend on the script's options.
     arguments = [f"{name}={value}" for name, value in context.plan.arguments.items() if _is_literal(value)]
     made = f"{NAME} = Accelerator({', '.join(arguments)})"
     lines = (f"if {NAME} is None:", f"{context.tree.indent_unit()}{made}")
@@ -242,7 +242,7 @@ def _made_in_the_body(context: Context, call: ast.Call, default: Default, option
     """`def f(loss=Mean()):` as `def f(loss=None):`, with the default in its first lines, which know the Accelerator.
 
     Raises:
-        EditError: the Accelerator is not known there either, or the text does not fit into a line of its own.
+        EditError: the Accelerator is not known there either, or the text does not fit on a separate line.
     """
     tree, first = context.tree, _first(default.function)
     accelerator = NAME if _name(default.function) == "__init__" else context.accelerator(first)

@@ -1,4 +1,4 @@
-"""The text of the first GPU, `"cuda:0"`, from which the number can be taken: `"cuda"` is each process's own GPU."""
+"""The text of the first GPU, `"cuda:0"`, from which the number can be taken: `"cuda"` is each process's GPU."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def can_go(context: Context, module: Module, text: ast.expr) -> bool:
 
 
 def without_number(segment: str) -> str:
-    """The source of such a text as that of the process's own GPU."""
+    """The source of such a text without the number, which then means the process's GPU."""
     return segment.replace(FIRST, "cuda")

@@ -39,7 +39,7 @@ from accelify.writer.edits import Edit
 
 # What a wrapper hands on to the model, or is asked of it by other rules.
 _THROUGH_WRAPPER = frozenset({"forward", "state_dict", "load_state_dict", "to", "cuda", "cpu", "zero_grad"})
-# Of torch's own: what looks at the parts of a module, and would find those of the wrapper.
+# Functions of torch that look at the parts of a module, and would find those of the wrapper.
 _LOOKS_INSIDE = frozenset(
     """state_dict load_state_dict children named_children modules named_modules get_submodule get_parameter get_buffer
     add_module register_module register_buffer register_parameter""".split()
@@ -187,7 +187,7 @@ def _without(arm: ast.expr, read: ast.Attribute) -> str:
 
 
 def _either_way(context: Context) -> Iterator[Change]:
-    """`model.module if several else model` is one thing, whether the model is wrapped or not."""
+    """`model.module if several else model` is the same model, wrapped or not."""
     tree = context.tree
     for choice in tree.nodes(ast.IfExp) if tree.mentions(".module") else ():
         if context.is_claimed(choice):
@@ -231,16 +231,16 @@ def _is_unwrapped(context: Context, node: ast.expr) -> bool:
 
 
 def _rebinds(context: Context, node: ast.Attribute) -> bool:
-    """Whether a method gives the model back to its own name, which has to go on being the prepared one."""
+    """Whether a method returns the model to the same name, which must still be the prepared model."""
     call = context.tree.parent(node)
     stmt = context.tree.parent(call) if isinstance(call, ast.Call) and call.func is node else None
     return isinstance(stmt, ast.Assign) and any(dotted(t) == dotted(node.value) for t in stmt.targets)
 
 
 def _is_overridden(context: Context, node: ast.Attribute) -> bool:
-    """Whether a method of `nn.Module` is one of the model's own here, which a wrapper does not call, or not so.
+    """Whether the model defines a method of `nn.Module` itself, which a wrapper does not call, or calls differently.
 
-    `def train(self, x, y): ...` with its own training in it; any wrapper calls `def train(self, mode=True)`.
+    `def train(self, x, y): ...` that trains; any wrapper calls `def train(self, mode=True)`.
     """
     if node.attr in _THROUGH_WRAPPER:
         return False
@@ -252,7 +252,7 @@ def _is_overridden(context: Context, node: ast.Attribute) -> bool:
 
 
 def _is_torchs_train(context: Context, method: Scope, node: ast.Attribute) -> bool:
-    """Whether a model's own `train` takes what torch's does, a mode, and is called here with no more than that."""
+    """Whether a model's `train` takes what torch's does, a mode, and is called here with no more than that."""
     call, arguments = context.tree.parent(node), getattr(method.node, "args", None)
     if isinstance(call, ast.Call) and call.func is node:
         if len(call.args) > 1 or any(kw.arg != "mode" for kw in call.keywords):
@@ -268,7 +268,7 @@ def _is_torchs_train(context: Context, method: Scope, node: ast.Attribute) -> bo
 
 
 def _has_part_of_that_name(context: Context, node: ast.expr) -> bool:
-    """Whether `module` is an attribute of the model's own class, and not what a wrapper calls what it wraps."""
+    """Whether `module` is an attribute that the model's class defines, and not the wrapper's name for the model."""
     models = context.script.models_of(node)
     return any(
         "module" in c.attributes for t in models if t.cls is not None for c in t.cls.ancestry()
@@ -341,12 +341,12 @@ def _bare_uses(context: Context) -> Iterator[Change]:
 
 
 def _asked_elsewhere(context: Context) -> Iterator[Change]:
-    """Models whose class functions of other modules ask for: handed over bare where they do nothing else with them."""
+    """Models whose class functions of other modules ask for: unwrapped if they do nothing else with them."""
     for one in asked_elsewhere(context.script, context.plan.prepared):
         if context.is_claimed(one.model):
             continue
         if context.is_guarded(one.model):
-            continue  # what one process runs alone is handed the bare model anyway
+            continue  # what one process runs alone gets the bare model anyway
         if not _can_be_wrapped(context, one.model) or not _after_prepare(context, one.model):
             continue
         context.claim(one.model)

@@ -195,7 +195,7 @@ def _is_appended(context: Context, call: ast.expr) -> bool:
 
 
 def _hidden_use(context: Context, made: list[ast.Call], held: set[Thing]) -> bool:
-    """Whether a writer's name is read where it is not known to be the writer (a global, a helper's own variable)."""
+    """Whether a writer's name is read where it is not known to be the writer (a global, a variable of a helper)."""
     names = {
         n
         for call in made
@@ -248,7 +248,7 @@ def _needed_by_all(context: Context, held: set[Thing]) -> bool:
 
 
 def _handed_away(context: Context, held: set[Thing]) -> bool:
-    """Whether a writer is handed to a function that is not converted with this script and uses it there."""
+    """Whether a writer is passed to a function that is not converted with this script and uses it there."""
     script = context.script
     for call in script.calls():
         callees = script.callees(call)
@@ -263,7 +263,7 @@ def _handed_away(context: Context, held: set[Thing]) -> bool:
 
 
 def _is_told(context: Context, function: ast.expr) -> bool:
-    """Whether a function is one that its caller was given, of which nothing is known: `train(..., summary_fn)`."""
+    """Whether a function is a parameter of its caller, of which nothing is known: `train(..., summary_fn)`."""
     scope = context.script.scope_of(function)
     if isinstance(function, ast.Attribute):
         own = scope.self_name()

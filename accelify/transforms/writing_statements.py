@@ -28,7 +28,7 @@ SHOWING = frozenset("matplotlib.pyplot.show pylab.show cv2.imshow".split())
 def writing_statements(context: Context) -> Iterator[ast.stmt]:
     """The statements of the script that write and that the main process may run alone, in source order.
 
-    Functions that only other scripts come to stay as those scripts know them.
+    Functions that only other scripts call do not change.
     """
     found = [*context.tree.nodes(ast.Expr), *context.tree.nodes(ast.With)]
     if dormant := context.script.dormant:
@@ -37,7 +37,7 @@ def writing_statements(context: Context) -> Iterator[ast.stmt]:
 
 
 def writes(context: Context, stmt: ast.stmt) -> bool:
-    """Whether a statement writes, nothing of it is each process's own, and the main process may run it alone."""
+    """Whether a statement writes, nothing of it is local to one process, and the main process may run it alone."""
     if isinstance(stmt, ast.Expr):
         written = [call for call in calls_done([stmt]) if is_writing(context, call)]
         return (
@@ -78,7 +78,7 @@ def _opens_window(context: Context, call: ast.Call) -> bool:
 
 
 def needs_all(context: Context, stmt: ast.Expr) -> str:
-    """Why every process has to come to a call that writes; "" where one may do it alone."""
+    """Why every process has to make a call that writes; "" where one may make it alone."""
     kept = context.effects.kept_by(stmt)
     return context.needs_all(stmt) or (f"it sets `{kept}`, which is read elsewhere" if kept else "")
 
@@ -91,7 +91,7 @@ def is_writing(context: Context, call: ast.Call) -> bool:
 
 
 def _may_write(context: Context, call: ast.Call) -> bool:
-    """Whether a call writes to what it is told, wherever that lies."""
+    """Whether a call writes to a path or file that is its argument."""
     name = context.script.qualname(call.func)
     if gives_text(call, name or str(getattr(call.func, "attr", ""))):
         return False
@@ -178,7 +178,7 @@ def _keeps_to_itself(context: Context, stmt: ast.With) -> bool:
 
 
 def _bound_again(context: Context, read: ast.Name) -> bool:
-    """Whether a `with` or `for` around a read gives the name a value of its own first."""
+    """Whether a `with` or `for` around a read binds the name again first."""
     return any(
         isinstance(ancestor, (ast.With, ast.For))
         and any(
