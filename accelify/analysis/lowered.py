@@ -30,10 +30,10 @@ class Lowered:
     """What a script's plain form no longer says. Places are byte offsets in the plain form.
 
     `distributed`: it was distributed by hand, so that its batch sizes and schedules are those of one process.
-    `sharded`: where the loaders are made that were given a DistributedSampler.
-    `reduces`: it reduces its own metrics over processes.
+    `sharded`: where the loaders are made that had a DistributedSampler.
+    `reduces`: the script reduces its metrics over processes itself.
     `line_of`: the line of the script for a line of its plain form.
-    `wrapped`: names that held a model wrapped for several processes.
+    `wrapped`: names of models that were wrapped for several processes.
     `arguments`: what the Accelerator is made with, as source; `names` are those that the arguments read.
     """
 
@@ -47,7 +47,7 @@ class Lowered:
     line_of: Callable[[int], int] = lambda line: line
 
     def is_sharded(self, tree: Tree, loader: ast.Call) -> bool:
-        """Whether a loader was given a DistributedSampler."""
+        """Whether a loader had a DistributedSampler."""
         return tree.start(loader) in self.sharded
 
     def main_tests(self, tree: Tree) -> list[tuple[ast.expr, MainTest]]:

@@ -40,7 +40,7 @@ class Scope:
         return self.of_type(ast.Call)
 
     def of_type(self, *types: type) -> Sequence[Any]:
-        """The nodes of some types (not of their subclasses), in the same order. Kept for the next who asks."""
+        """The nodes of some types (not of their subclasses), in the same order. Cached."""
         found = self._of_types.get(types)
         if found is None:
             found = self._of_types[types] = [node for node in self.nodes if type(node) in types]
@@ -121,7 +121,7 @@ class Scope:
 
     @property
     def is_class_method(self) -> bool:
-        """Whether a method is given its class in place of an object."""
+        """Whether a method gets its class in place of an object."""
         return isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
             isinstance(d, ast.Name) and d.id == "classmethod" for d in self.node.decorator_list
         )
@@ -272,7 +272,7 @@ def _bind(scope: Scope, node: Node) -> None:
 
 
 def in_order(scopes: Iterable[Scope]) -> list[Scope]:
-    """Scopes by name and line: where the first of several decides, every run has to come to the same."""
+    """Scopes by name and line: where the first of several decides, every run has to decide the same."""
     found = list(scopes)
     if len(found) > 1:
         found.sort(key=lambda scope: (scope.name, getattr(scope.node, "lineno", 0)))

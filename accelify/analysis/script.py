@@ -211,7 +211,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
             yield from module.scopes.functions()
 
     def values(self, node: ast.expr) -> Values:
-        """What an expression can be. Asked many times for the same one, so answers are kept."""
+        """What an expression can evaluate to. Called many times for the same one, so answers are cached."""
         found = self._values.get(node)
         if found is None:
             found = self.interpreter.evaluate(self.module_of(node), self.scope_of(node), node)
@@ -219,14 +219,14 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return found
 
     def things(self, node: ast.expr, *kinds: str) -> set[Thing]:
-        """The things of some kinds that an expression can be."""
+        """The `Thing`s of some kinds that an expression can evaluate to."""
         values = self.values(node)
         if not values:  # as of most expressions
             return set()
         return {w for w in values if isinstance(w, Thing) and (not kinds or w.kind in kinds)}
 
     def is_a(self, node: ast.expr, *kinds: str) -> bool:
-        """Whether an expression can be a thing of some kinds."""
+        """Whether an expression can evaluate to a `Thing` of some kinds."""
         values = self.values(node)
         return bool(values) and any(isinstance(w, Thing) and w.kind in kinds for w in values)
 
@@ -252,14 +252,14 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return found
 
     def calls(self) -> Iterable[ast.Call]:
-        """Every call of the script, those in functions that only other scripts come to left out."""
+        """Every call of the script, without those in functions that only other scripts reach."""
         if not self.dormant:
             return self.tree.nodes(ast.Call)
         return (call for call in self.tree.nodes(ast.Call) if self.scope_of(call) not in self.dormant)
 
     @cached_property
     def dormant(self) -> set[Scope]:
-        """The functions of the script's other modules that it never comes to."""
+        """The functions of the script's other modules that it never reaches."""
         return dormant_scopes(self) if len(self.modules) > 1 else set()
 
     def callees(self, call: ast.Call) -> Set[Scope]:
@@ -362,7 +362,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
 
     @cached_property
     def fixed_batch_size(self) -> ast.Call | None:
-        """Where a model's own `__init__` makes a tensor with the configured batch size as a dimension, if one does."""
+        """Where a model's `__init__` makes a tensor with the configured batch size as a dimension, if one does."""
         for value in self.interpreter.things.values():
             if not isinstance(value, Class) or self.interpreter.kind_of_class(value) != v.MODEL:
                 continue
@@ -378,7 +378,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
 
     @cached_property
     def understands_precision(self) -> bool:
-        """Whether the script's casts are written out; a dtype from a variable stays the script's own."""
+        """Whether the script's casts are written out; casts to a dtype from a variable stay in the script."""
         for call in self.calls_to(k.AUTOCAST_CLASSES):
             dtype = call_keyword(call, "dtype")
             literal = dtype is None or (dotted(dtype) or "").rpartition(".")[0] in ("torch", "t", "th")
@@ -388,7 +388,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return True
 
     def keep_precision(self) -> None:
-        """Leave the script's own casts and scaler alone: where they are switched on cannot be told to the runtime."""
+        """Leave the script's casts and scaler alone: the runtime cannot know where they are switched on."""
         self.__dict__["understands_precision"] = False
         self.__dict__.pop("backwards", None)
         self.__dict__.pop("every_backward", None)
@@ -399,7 +399,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return [n for n in self.tree.nodes(ast.Name) if n.id == PLACEHOLDER]
 
     def depth(self, scope: Scope) -> int:
-        """How many calls lie between the module's own code and a scope (0 for the module's own)."""
+        """How many calls there are between the module's code and a scope (0 for the module's code)."""
         return self._depths.get(scope, 1)
 
     @cached_property
@@ -422,7 +422,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
     # -- helpers for rules
 
     def is_without_gradients(self, node: Node) -> bool:
-        """Whether a node stands in a `with torch.no_grad():` of its own function."""
+        """Whether a node is in a `with torch.no_grad():` of its function."""
         for ancestor in self.tree.ancestors(node):
             if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 return False

@@ -91,7 +91,7 @@ class TrainedModels:
         for call in self.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
                 if self.scope_of(call) not in self._unused:
-                    # `scaler.step(optimizer)` too, where the model's own zero_grad clears.
+                    # `scaler.step(optimizer)` too, where the model's zero_grad clears.
                     for stepped in (call.func.value, *call.args[:1]):
                         found |= self.things(stepped, v.OPTIMIZER)
         found |= self.stepped_elsewhere
@@ -143,7 +143,7 @@ class TrainedModels:
         if not found and any(self.takes_tensors(o) for o in self.optimizers):
             return set()
         for call in self.calls():
-            # `generator.optim.step()`: it keeps an optimizer of its own, which cannot be seen.
+            # `generator.optim.step()`: it has an optimizer, which cannot be seen.
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
                 kept = call.func.value
                 # `net.module.zero_grad()` and `net.head.zero_grad()` are those of models.
@@ -165,8 +165,8 @@ class TrainedModels:
         return {m for m in found if not isinstance(m.site, ast.ClassDef) and not self._is_never_made(m)}
 
     def _is_copy_of_handed(self, model: Thing) -> bool:
-        """Whether a model is a copy that a function makes of its own parameter, where nobody is seen to call it and
-        it asks for no weights to train them by hand: the model is made elsewhere."""
+        """Whether a model is a copy that a function makes of its parameter, where no call of it is seen and it reads no
+        weights to train them by hand: the model is made elsewhere."""
         site = model.site
         if not isinstance(site, ast.Call) or model.module not in self.modules or len(site.args) != 1:
             return False
@@ -196,7 +196,7 @@ class TrainedModels:
         return given is not None and self._are_tensors(given)
 
     def _are_tensors(self, given: ast.expr) -> bool:
-        """Whether an expression is a list of tensors: by name, one that torch's own functions fill, or two such."""
+        """Whether an expression is a list of tensors: by name, one that torch's functions fill, or two such."""
         if isinstance(given, (ast.List, ast.Tuple)):
             return all(isinstance(e, ast.Name) for e in given.elts)
         if isinstance(given, ast.BinOp):
@@ -243,7 +243,7 @@ class TrainedModels:
 
     def _owners_of(self, model: Thing) -> Set[Thing]:
         if isinstance(model.site, ast.ClassDef):
-            # `self` of a model that makes its own optimizer: every instance of the class.
+            # `self` of a model that makes its optimizer: every instance of the class.
             instances = self._models.of_class.get(model.cls, ())
             return {owner for instance in instances for owner in self.owners_of(instance)}
         if chosen := self._chosen_from(model):
@@ -251,8 +251,8 @@ class TrainedModels:
         losses = self._losses_around(model)
         outer = {t for part in (model, *losses) for t in self._models.of(part)}
         outer |= {t for t in model.link("whole") if t.kind == v.MODEL}
-        # Objects of a class share its attributes here: those that other files make are none of this script's, and a
-        # copy trains parts of its own.
+        # Objects of a class share its attributes here: those that other files make are not part of this script, and a
+        # copy trains its own parts.
         outer = {t for t in outer if self._is_seen(t)} or outer
         outer = self._handed(model, outer)
         outer = {t for t in outer if not t.link("original")} or outer
@@ -264,9 +264,9 @@ class TrainedModels:
         return {model}
 
     def _handed(self, model: Thing, outer: set[Thing]) -> set[Thing]:
-        """Of models of one class that could keep a module, those that were handed it where they are made.
+        """Of models of one class that could refer to a module, those that got it where they are made.
 
-        Left out is only who was handed another in its place: `Sampler(average)` beside `Sampler(net)`.
+        Only a model that got another module in its place is left out: `Sampler(average)` next to `Sampler(net)`.
         """
         if len(outer) < 2:
             return outer
@@ -306,7 +306,7 @@ class TrainedModels:
         return {one for models in whole for one in models} - {model} if all(whole) else set()
 
     def _is_seen(self, thing: Thing) -> bool:
-        """Whether a thing is made or kept in the files that are converted."""
+        """Whether a `Thing` is made or stored in the files that are converted."""
         return thing.module in self.modules or any(
             thing in h.things
             or any(
@@ -330,7 +330,7 @@ class TrainedModels:
         }
 
     def holders_outside_modules(self, model: Thing) -> list[Holder]:
-        """Where a model is kept other than as an attribute of another model."""
+        """Where a model is stored other than as an attribute of another model."""
         kind_of = self.interpreter.kind_of_class
         return [
             h
@@ -368,7 +368,7 @@ class _Keepers:
 
 
 def _is_tensor(thing: Thing) -> bool:
-    """Whether a thing is a tensor, also one that nothing but `torch.zeros(...)` tells to be one."""
+    """Whether a `Thing` is a tensor, also one that is only known to be one by `torch.zeros(...)`."""
     called = dotted(thing.site.func) if isinstance(thing.site, ast.Call) else None
     return thing.kind == v.TENSOR or (
         thing.kind == v.UNKNOWN and (called or "").rpartition(".")[0] == "torch"
@@ -395,7 +395,7 @@ def keeps_optimizer(cls: Class) -> bool:
 
 
 def trains_itself(script: ScriptModel, models: Iterable[Thing]) -> str | None:
-    """The class of a model, among some things, that calls backward in its own methods."""
+    """The class of a model, among some `Thing`s, that calls backward in its methods."""
     for model in sorted(models, key=Thing.place):
         for cls in model.cls.ancestry() if model.kind == v.MODEL and model.cls is not None else ():
             if any(method in script.training_scopes for method in cls.scope.children.values()):

@@ -67,7 +67,7 @@ class TrainingLoops(TrainedModels):
         return found
 
     def enclosing_loops(self, node: Node) -> list[Loop]:
-        """The loops around a node in its own function, innermost first."""
+        """The loops around a node in its function, innermost first."""
         found: list[Loop] = []
         child = node
         for ancestor in self.tree.ancestors(node):
@@ -97,7 +97,7 @@ class TrainingLoops(TrainedModels):
                     stack.extend(node.args)
                     stack.extend(kw.value for kw in node.keywords if kw.arg == "iterable")
             if name not in ("enumerate", "zip"):
-                # The pairs of a zip are those of what it is given: two batches, say, whose rows are no batches.
+                # The pairs of a zip are those of its arguments: two batches, for example, whose rows are no batches.
                 held = self._loaders_in(self.values(node))
                 if len(held) > 1 and isinstance(node, ast.Name):
                     made = reaching_assignments(cast("ScriptModel", self), node) or []

@@ -36,7 +36,7 @@ _UNIFORM_CALLS = frozenset(
 
 
 class UniformValues:
-    """The part of the ScriptModel that tells uniform values from those of one process's own batch."""
+    """The part of the ScriptModel that separates uniform values from those of one process's batch."""
 
     tree: Tree
     scopes: Scopes

@@ -15,7 +15,7 @@ from accelify.analysis.scopes import Scope
 if TYPE_CHECKING:
     from accelify.analysis.program import Module
 
-# The kinds a Thing can be of. "unknown" turns into another one by the way it is used.
+# The kinds a Thing can be of. "unknown" is replaced by another one, judged by the use.
 MODEL, OPTIMIZER, SCHEDULER, LOADER = "model", "optimizer", "scheduler", "loader"
 CRITERION, DEVICE, FLAG, SCALER, AUTOCAST = "criterion", "device", "flag", "scaler", "autocast"
 WRITER, DATASET, PARAMETERS = "writer", "dataset", "parameters"
@@ -62,18 +62,18 @@ class Thing(Value):
     earlier_kinds: list[str] = field(default_factory=list)
 
     def link(self, relation: str) -> set[Thing]:
-        """The things a relation leads to."""
+        """The `Thing`s that a relation leads to."""
         return {v for v in self.links.get(relation, ()) if isinstance(v, Thing)}
 
     def place(self) -> tuple[object, ...]:
         """Where it is made, for an order that is the same in every run: of one making, the calls of it tell."""
         sites = [(getattr(n, "lineno", 0), getattr(n, "col_offset", 0)) for n in (self.site, *self.made_by)]
-        # What is read off an object, and made nowhere, is told by the object.
+        # An object that is read from another, and made nowhere, is identified by that other.
         wholes = sorted(order_of(whole) for whole in self.link("whole"))
         return (*sites[0], sites[1:], sorted(self.names), getattr(self.module, "name", ""), wholes)
 
     def note(self, text: str) -> None:
-        """Keep a reason for the kind this thing is of."""
+        """Record a reason for the kind of this `Thing`."""
         if text not in self.evidence:
             self.evidence.append(text)
 
@@ -176,7 +176,7 @@ class Imported(Value):
 
 @dataclass(eq=False)
 class Method(Value):
-    """A method or attribute of a thing that the program does not define."""
+    """A method or attribute of a `Thing` that the program does not define."""
 
     receiver: Thing
     name: str

@@ -36,7 +36,7 @@ DECISION = Rule(
 )
 _SAVING = re.compile(r"^save|_save$|save_|checkpoint", re.I)
 _RATE = re.compile(r"(^|_)lr($|_)|learning_?rate", re.I)
-# Functions that do not keep their arguments: a figure passed to one goes no further, unless it is returned.
+# Names of objects that receive figures (loggers, writers) and are no figures, unless their calls return one.
 _WRITER = re.compile(r"(writer|logger|board|visdom|viz|vis)$", re.I)
 _STEERING = re.compile(
     r"adjust_?l|adjust_?opt|(set|update|decay|decrease|lower|reduce|change)_?(lr|learn)", re.I

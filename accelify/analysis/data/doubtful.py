@@ -1,4 +1,4 @@
-"""Loaders that share their name with what is none: `get_loader()` gives a DataLoader, or an endless one of its own.
+"""Loaders that may not be one: `get_loader()` returns a DataLoader, or an endless loader that the script defines.
 
 `prepare` shares out and places what torch's DataLoader gives, and hands anything else back as it is. Which of the two a
 name holds shows only when the script runs, so that nobody may count on its batches lying on the device. The same holds

@@ -1,4 +1,4 @@
-"""The loaders whose batches are handed on by what a loop goes through: a generator, an enumerate, a list of batches."""
+"""Loaders whose batches reach a loop through an iterable: a generator, an enumerate, a list of batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelify.analysis.values import Mapping, Sequence, Thing, Value, Values
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
 
-# What hands on the items of what it is given, counted or paired.
+# Functions that yield the items of their argument, counted or paired.
 _HANDING = frozenset({"enumerate", "zip", "list", "tuple", "reversed"})
 
 
@@ -21,7 +21,7 @@ def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[T
     """The loaders among some values, and those whose batches they hand on.
 
     Args:
-        held: what an expression can be.
+        held: what an expression can evaluate to.
         holds_results: whether a list holds what an evaluation found, whose rows are no batches.
     """
     found: set[Thing] = set()
@@ -79,7 +79,7 @@ def puts_part_in(script: ScriptModel, call: ast.Call) -> bool:
 
 
 def gone_through(target: ast.expr, source: ast.expr, part: ast.expr) -> list[ast.expr]:
-    """What a loop goes through to come to a part: both of `zip(a, b)`, and `a` where the part is one of `a[k]`."""
+    """What a loop iterates over to get a part: both of `zip(a, b)`, and `a` where the part is one of `a[k]`."""
     counted = set(target_names(target))
     found = [n.value for n in walk(part) if isinstance(n, ast.Subscript) and names_in(n.slice) & counted]
     queue = [source]

@@ -1,4 +1,4 @@
-"""Loaders that are kept in no variable, and prepared where they are made: `for batch in DataLoader(data)`."""
+"""Loaders without a variable, which are prepared where they are made: `for batch in DataLoader(data)`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelify.analysis.values import Thing
 
 
 def loader_sites(script: ScriptModel, loader: Thing) -> list[ast.Call]:
-    """The calls that are wrapped to prepare a loader which is kept in a dictionary, say, or used where it is made."""
+    """The calls to wrap in prepare for a loader that is put into a dictionary, say, or used where it is made."""
     if not isinstance(loader.site, ast.Call):
         return []
     sites = [loader.site] if loader.module in script.modules else handed_on_at_once(script, loader)

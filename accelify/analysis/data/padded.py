@@ -1,4 +1,4 @@
-"""Batches that cannot be put together by their first dimension: it is time, or each is padded to its own length."""
+"""Batches that cannot be concatenated by their first dimension: it is time, or each is padded to another length."""
 
 from __future__ import annotations
 

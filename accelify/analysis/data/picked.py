@@ -31,7 +31,7 @@ _LOSS = re.compile(r"loss|nll|perplex", re.I)
 
 @dataclass(eq=False)
 class Pick:
-    """An entry that is read behind the last call of the model.
+    """An entry that is read after the last call of the model.
 
     Args:
         text: how it is written.
@@ -245,7 +245,7 @@ class PickedEntries:
     # -- what is read of them
 
     def _behind(self, name: str) -> list[ast.Name]:
-        """The reads of a variable behind the last call of the model."""
+        """The reads of a variable after the last call of the model."""
         end = self.tree.end(self.statements[self.last])
         return [n for n in self._names.get(name, ()) if self.tree.start(n) > end]
 
@@ -338,7 +338,7 @@ class PickedEntries:
         return False
 
     def _sums_up(self) -> bool:
-        """Whether some loss of the script is a sum, which the model's own may be."""
+        """Whether some loss of the script is a sum, which a loss that the model returns may be, too."""
         return any(
             is_constant(call_keyword(call, "reduction"), "sum")
             or is_constant(call_keyword(call, "size_average"), False)
@@ -361,7 +361,7 @@ class PickedEntries:
     # -- names
 
     def _name_them(self, picked: Picked) -> str | None:
-        """Give what is read several times or in inner blocks a variable of its own."""
+        """Assign what is read several times or in inner blocks to a separate variable."""
         scope = self.script.scope_of(self.loop)
         taken: set[str] = set()
         for pick in picked.picks:

@@ -1,4 +1,4 @@
-"""What a loader is told where it is made, by those who call the functions around that, in whatever module they stand.
+"""The arguments of a loader, also those that callers of the functions around it pass, in any module.
 
 def loader_of(data, last=True):
     return DataLoader(data, batch_size=8, drop_last=last)

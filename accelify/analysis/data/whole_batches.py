@@ -1,4 +1,4 @@
-"""Objects that are handed a batch of data which every process sees whole, and then tell what they made of it.
+"""Objects that receive a batch which every process sees whole, and later return what they computed from it.
 
 for x, y in val_loader:           (not shared out)
     net.set_input(x, y)

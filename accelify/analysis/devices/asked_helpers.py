@@ -34,7 +34,7 @@ def choice_of(script: ScriptModel, call: ast.Call) -> tuple[Scope, ast.IfExp] | 
 
 
 def _of_branches(callee: Scope) -> ast.IfExp | None:
-    """The choice of a function that is one `if` with a device returned from each branch, or from it and behind it."""
+    """The choice of a function that is one `if` with a device returned from each branch, or from it and after it."""
     if not isinstance(callee.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return None
     body = callee.node.body[1:] if ast.get_docstring(callee.node) is not None else callee.node.body

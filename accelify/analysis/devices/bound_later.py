@@ -1,4 +1,4 @@
-"""Objects of the project's own classes that keep a device, and the statements that make them.
+"""Objects of the project's classes that store a device, and the statements that make them.
 
 if args.train:
     conf = Config(args)          # keeps `self.device = torch.device(args.device)`

@@ -27,7 +27,7 @@ class DeviceConstant:
     # The tests of the branches in which it is bound.
     tests: list[ast.expr] = field(default_factory=list)
     reads: list[ast.Name | ast.Attribute] = field(default_factory=list)
-    # The modules beside the script's own that read it.
+    # The other modules that read it.
     readers: list[Module] = field(default_factory=list)
 
     @property

@@ -1,8 +1,8 @@
 """Batches whose entries are replaced by moved ones: `for key, value in batch.items(): batch[key] = value.to(device)`.
 
-The batch keeps its name and changes its place: what is read of it behind the loop lies where the loop has moved it,
-also for who has handed the batch to the function in which the loop stands. `batch["x"] = batch["x"].to(device)` does
-so with one entry, and `sample[0] = sample[0].to(device)`, which no row of a tensor would be written for.
+The batch has the same name but another device: what is read of it after the loop is where the loop has moved it, also
+in the caller that passed the batch to the function with the loop. `batch["x"] = batch["x"].to(device)` does so with one
+entry, and `sample[0] = sample[0].to(device)`, which nobody would write for a row of a tensor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from accelify.analysis.syntax import statements_in, target_names, text_of
 _MOVING = frozenset({"to", "cuda", "cpu"})
 # `batch[key] = ....to(`, looked for before anything is looked at.
 _MOVED_ENTRY = re.compile(rb"\]\s*=[^=][^=]{0,200}?\.(?:to|cuda|cpu)\s*\(")
-# By the text of a name or an entry: the statement behind which it holds other things, and one of those.
+# By the text of a name or an entry: the statement after which it is on the device, and one of those.
 _Filled = dict[str, list[tuple[ast.stmt, ast.expr]]]
 
 

@@ -38,7 +38,7 @@ def given_wish(
 
 
 def _given(script: ScriptModel, scope: Scope, name: str) -> set[object]:
-    """The constants that a function is given for a parameter, None for what is none."""
+    """The constants that calls pass for a parameter of a function; None stands for an argument that is no constant."""
     names = scope.positional()
     callers = script.callers(scope) if name in names else []
     bound = any(isinstance(n.ctx, ast.Store) for n in scope.of_type(ast.Name) if n.id == name)

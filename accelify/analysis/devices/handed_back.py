@@ -1,4 +1,4 @@
-"""Functions that give back what they are handed, moved to a device at most: `to_var(x)`, `cuda(x)`."""
+"""Functions that return their argument, at most moved to a device: `to_var(x)`, `cuda(x)`."""
 
 from __future__ import annotations
 

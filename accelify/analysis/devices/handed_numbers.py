@@ -1,4 +1,4 @@
-"""GPUs that a function or class of another module is handed by their numbers, and puts tensors on: `Head([0, 1])`."""
+"""GPU numbers passed to a function or class of another module, which puts tensors on them: `Head([0, 1])`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _counts(node: ast.expr) -> bool:
 
 
 def _place(module: Module, callee: Scope, name: str) -> tuple[ast.Call, bool] | None:
-    """Where a function, or a method of the class that it makes, goes by what it is handed; whether it is a list."""
+    """Where a function, or a method of the class that it makes, uses its argument as a device; whether it is a list."""
     found = _in(callee, name)
     owner = callee.owner_class
     if found is not None or owner is None or callee.name.rpartition(".")[2] != "__init__":

@@ -45,8 +45,8 @@ def hiding(script: ScriptModel, call: ast.Call) -> Scope | None:
 
 
 def hidden_on_import(script: ScriptModel) -> Iterator[tuple[ast.stmt, str]]:
-    """The imports that choose the GPUs that are seen, each with the module that does; of the converted ones, their own
-    statement is looked at."""
+    """The imports that set which GPUs are visible, each with the module that does; of converted modules, the statement
+    itself is looked at."""
     told: set[str] = set()
     seen: set[Module] = set()
     for module in script.modules:
@@ -96,7 +96,7 @@ def _is_chosen_at_once(module: Module) -> Callable[[ast.AST], bool]:
 
 
 def hides_all(stmt: ast.Assign) -> bool:
-    """Whether it names no GPU: for a run on the CPU, or for a program that is started behind it."""
+    """Whether it names no GPU: for a run on the CPU, or for a program that is started after it."""
     return is_constant(stmt.value, "", "-1")
 
 

@@ -1,8 +1,8 @@
 """Where tensors lie: on the host or on the device, in the script as it is written and once prepare places its batches.
 
-A prepared loader puts a batch on the device at the head of the loop, which can be earlier than the script did. What the
-script made on the host to go with the batch until its own move has to follow. Asked twice, with `placed` and without,
-this tells where the two worlds part.
+A prepared loader puts a batch on the device at the head of the loop, which can be earlier than the script did. Tensors
+that the script made on the host to use with the batch until its move have to follow. Called twice, with `placed` and
+without, this finds where the devices before and after conversion differ.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Locations:
         return found
 
     def makes(self, call: ast.Call) -> bool:
-        """Whether a call of torch makes a tensor of its own, whatever it is given."""
+        """Whether a call of torch makes a new tensor, whatever its arguments are."""
         head, _, last = (self._name_of(call.func) or "").rpartition(".")
         return head == "torch" and (last in MAKERS or last in HOST_MAKERS)
 
@@ -254,7 +254,7 @@ class Locations:
         return self.of(func.value)
 
     def _of_type(self, given: ast.expr, func: ast.Attribute) -> Place:
-        """Where `x.type(...)` lies: a tensor type has a place of its own, a dtype has none."""
+        """The device of `x.type(...)`: a tensor type decides it, a dtype does not."""
         name = given.value if isinstance(given, ast.Constant) else self._name_of(given)
         if not isinstance(name, str) or not name.startswith("torch."):
             return NOWHERE  # x.type(Tensor), which can be a type of the device
@@ -361,7 +361,7 @@ class Locations:
             self._on_host[loader] = gives_host_tensors(self.script, loader)
         if not loaders or not all(self._on_host[t] for t in loaders):
             return NOWHERE
-        # A function that is handed one loader that is prepared and another that is not.
+        # A function that gets a loader that is prepared from one call and one that is not from another.
         mixed = self.placed and not loaders.isdisjoint(self.prepared)
         return frozenset({HOST, DEVICE} if mixed else {HOST})
 

@@ -25,13 +25,13 @@ _NO_MAKERS: frozenset[ast.Call] = frozenset()
 _NO_NAMES: frozenset[str] = frozenset()
 # Methods after which a tensor lies elsewhere, or that give no tensor.
 _LEAVING = frozenset("cpu cuda to type_as type numpy tolist item size dim numel nelement".split())
-# Those that give a number where they are told no dimension: one without dimensions goes with tensors anywhere.
+# Those that return a number without a dimension argument: a tensor without dimensions works on any device.
 _REDUCING = frozenset("sum mean max min prod std var norm median argmax argmin all any".split())
 # Those that take tensors from anywhere, or only look at their shape.
 _TAKING_ANY = frozenset(
     "to type_as copy_ expand_as view_as reshape_as resize_as_ new_tensor append extend".split()
 )
-# Methods that only tensors have, of all that a function can be handed.
+# Methods that only tensors have, among all possible arguments of a function.
 _OF_TENSORS = frozenset(
     "size dim view unsqueeze long float int double half bool detach clone contiguous permute new type numel".split()
 )
@@ -42,7 +42,7 @@ _DEEPEST = 2
 
 
 class MadeElsewhere(NamedTuple):
-    """A call of the script, and what a function that it comes to makes on the host for what the call hands over.
+    """A call of the script, and what a function that it reaches makes on the host for the call's arguments.
 
     `beside` is the parameter whose device it belongs on, where that can be nothing but a tensor. `gives_it_back` tells
     that the call gives back tensors alone, and those of the batch or made for it.
@@ -121,7 +121,7 @@ def _is_given_tensors(script: ScriptModel, after: Locations, callee: Scope, name
 
 @dataclass
 class _Body:
-    """A function that is given tensors of a batch under some names; of others only where it is not `alone`."""
+    """A function that gets tensors of a batch under some names; other arguments only where it is not `alone`."""
 
     script: ScriptModel
     scope: Scope
@@ -132,9 +132,9 @@ class _Body:
     def __post_init__(self) -> None:
         self.module = self.script.interpreter.module_of(self.scope)
         bound = self._bound()
-        # Where a parameter becomes something else for good, for the reads behind that.
+        # Where a parameter is rebound for good, for the reads after that.
         self._until: dict[str, int] = {}
-        # By the name that holds it: the parameters that it comes of, or the calls that made it.
+        # By variable: the parameters from which it is computed, or the calls that made it.
         self._roots = {name: frozenset({name}) for name in self.given}
         self._makers: dict[str, frozenset[ast.Call]] = {}
         known = -1
@@ -314,7 +314,7 @@ class _Body:
                     yield from node.args
 
     def gives_only_tensors(self) -> bool:
-        """Whether all that the function gives back are tensors of what it is given, or such that it makes."""
+        """Whether everything that the function returns is a tensor from its arguments, or a tensor that it makes."""
         returns = [n.value for n in self.scope.of_type(ast.Return)]
         parts = [e for value in returns for e in (value.elts if isinstance(value, ast.Tuple) else [value])]
         return bool(parts) and all(e is not None and (self.makers(e) or self.roots(e)) for e in parts)
@@ -359,7 +359,7 @@ def _spread(given: list[ast.expr]) -> list[ast.expr]:
 
 
 def _is_made_on_host(call: ast.Call, last: str) -> bool:
-    """Whether a call of torch that makes a tensor makes one with dimensions, and is not told where to."""
+    """Whether a call of torch makes a tensor with dimensions, and without a device argument."""
     if call_keyword(call, "device") is not None or any(kw.arg in (None, "out") for kw in call.keywords):
         return False
     first = call.args[0] if call.args else None

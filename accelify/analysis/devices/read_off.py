@@ -59,7 +59,7 @@ def _is_used_as_tensor(script: ScriptModel, scope: Scope, name: str) -> bool:
 
 
 def is_set_nowhere(script: ScriptModel, options: ast.expr | None, name: str) -> bool:
-    """Whether options that are read off a parameter are given no such entry anywhere in the program.
+    """Whether options that are read from a parameter get no such entry anywhere in the program.
 
     Args:
         script: its model.

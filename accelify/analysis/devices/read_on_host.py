@@ -98,14 +98,14 @@ def _has_word(module: Module) -> bool:
 def _reads(
     script: ScriptModel, scope: Scope, given: Set[str], parts: Set[str], loaders: Set[str], depth: int
 ) -> Iterator[tuple[Scope, ast.expr, bool]]:
-    """What a function, or one that it calls, reads on the host of tensors that it is given under some names.
+    """What a function, or one that it calls, reads on the host of tensors that it gets under some names.
 
     Args:
         script: its model.
         scope: the function.
         given: names of tensors, and of models.
-        parts: the same with names of what comes out of a loader, which can be a list, too: it is told only where
-            nothing but a tensor can be read so.
+        parts: the same with names of what a loader yields, which can be a list, too: reported only where nothing
+            but a tensor can be read so.
         loaders: names of prepared loaders.
         depth: how many calls it is followed through.
     """
@@ -217,5 +217,5 @@ def _is_fetched(node: ast.expr) -> bool:
 
 
 def can_be_mended(read: HostRead) -> bool:
-    """Whether the module can be given a copy to the host: one that trains is converted by itself."""
+    """Whether the module can use a copy on the host instead: a module that trains is converted by itself."""
     return read.certain and not read.module.tree.mentions(b".backward(")

@@ -50,7 +50,7 @@ def runs_on_host(
 ) -> Iterator[HostRun]:
     """Calls that hand such a function tensors of the host, or a loader that is not prepared, for some models.
 
-    A function of another module that makes a tensor itself for the model that it is handed is one too.
+    A function of another module that itself makes a tensor for a model in its arguments is one, too.
 
     Args:
         script: its model, with the modules that are converted.
@@ -124,7 +124,7 @@ def _runs_what_it_makes(
     told: Set[str],
     makes: Callable[[Module, Scope, ast.expr], bool],
 ) -> tuple[Scope, list[ast.Call]] | None:
-    """Where a function runs a model that it is handed under some names on a tensor that it makes on the host."""
+    """Where a function runs a model from its arguments, known by some names, on a tensor that it makes on the host."""
     module = script.interpreter.module_of(callee)
     bound: dict[str, list[ast.expr]] = {}
     for node in callee.nodes:
@@ -157,7 +157,7 @@ def _is_unprepared(script: ScriptModel, argument: ast.expr, prepared: Set[Thing]
 
 
 def _is_moved(script: ScriptModel, argument: ast.expr) -> bool:
-    """Whether a function moves what it hands on under a name, where it is told to: `if cuda: x = x.cuda()`."""
+    """Whether a function moves an argument before it passes it on, under a flag: `if cuda: x = x.cuda()`."""
     return isinstance(argument, ast.Name) and any(
         argument.id in {name for target in stmt.targets for name in target_names(target)}
         and _moves(script, stmt.value)
@@ -173,7 +173,7 @@ def _run(
     tensors: frozenset[str],
     depth: int,
 ) -> tuple[Scope, list[ast.Call]] | None:
-    """Where a function, or one that it calls, runs a model on what it is given under some names."""
+    """Where a function, or one that it calls, runs a model on arguments known by some names."""
     module = script.interpreter.module_of(scope)
     held = _held(script, scope, loaders, tensors)
 

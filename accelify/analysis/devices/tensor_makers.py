@@ -28,7 +28,7 @@ HOST_MAKERS = frozenset(
 NUMBERS = frozenset(
     "item tolist size dim numel nelement get_device ndimension element_size is_contiguous stride keys".split()
 )
-# Calls that give back what they are given, or something that lies beside it.
+# Calls that return their argument, or something on the same device.
 HANDING_ON = frozenset(
     "builtins.sum builtins.max builtins.min builtins.list builtins.tuple builtins.dict builtins.reversed".split()
 )
@@ -54,7 +54,7 @@ def union(places: Iterable[Place]) -> Place:
 
 
 def together(places: list[Place]) -> Place:
-    """Where the result of several operands lies: tensors of both sides never meet, or an edit sees to it."""
+    """The device of the result of several operands: tensors of both devices never meet, or an edit prevents it."""
     return frozenset({DEVICE}) if any(place == {DEVICE} for place in places) else union(places)
 
 

@@ -148,7 +148,7 @@ class Devices:
                 self.assignments.append(assignment)
 
     def _made_with(self, assignment: DeviceAssignment) -> list[ast.Call]:
-        """The models that are made with it, for parts of their own: prepare moves a model as a whole."""
+        """The models that get it for some of their parts: prepare moves a model as a whole."""
         target = assignment.target
         if not isinstance(target, ast.Name):
             return []
@@ -175,7 +175,7 @@ class Devices:
         return scope.owner_class, dotted(target) or ""
 
     def is_cpu(self, node: ast.expr) -> bool:
-        """Whether an expression is the CPU by its own words, or by those of the name that it was given."""
+        """Whether an expression is the CPU as it is written, or by the assignment to its name."""
         if names_cpu(node) or not self.beside:
             return names_cpu(node)
         scope = self.script.scope_of(node)
@@ -363,7 +363,7 @@ class Devices:
         if isinstance(test, (ast.Name, ast.Attribute)):
             text = dotted(test) or ""
             assigned = self._only_assignment(test)
-            # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is the command line's own.
+            # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is still what the command line set.
             if assigned is not None and text not in seen:
                 if compares_to(assigned, text):
                     # `args.cuda = args.cuda == "yes"`: a text before, a flag from there on.

@@ -1,4 +1,4 @@
-"""Tests that ask a process's own clock: `time.time() - start > limit` is true on one process before others."""
+"""Tests that read the clock of a process: `time.time() - start > limit` is true on one process before others."""
 
 from __future__ import annotations
 

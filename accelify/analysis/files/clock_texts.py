@@ -1,6 +1,6 @@
 """Text that is made of the clock, and the functions that give it back: `def run_name(): return strftime(...)`.
 
-Ids that are drawn from the machine's own chance (`uuid.uuid4().hex`) differ between processes as times do, whatever the
+Ids from the machine's source of randomness (`uuid.uuid4().hex`) differ between processes like times, whatever the
 seed, and are asked for as these are.
 """
 
@@ -17,7 +17,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import calls_in, dotted, walk
 
 Place = tuple[Scope, ast.AST]
-# A text that is handed on and on: beyond this it is not followed.
+# How often a text is passed on before it is not followed any more.
 _FARTHEST = 3
 _TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
 _TIMES = frozenset({"time", "now", "today", "utcnow"})

@@ -69,7 +69,7 @@ def changes_given(effects: Effects, call: ast.Call, callee: Scope) -> str:
 
 
 def runs_it(found: Effects, scope: Scope, model: ast.expr) -> None:
-    """Note that a model is called, by the parameter that it is handed over by."""
+    """Note that a model is called, by the parameter through which it is passed."""
     own = parameter_of(scope, model)
     found.models |= {own} if own else set()
     found.calls_model = found.calls_model or not own

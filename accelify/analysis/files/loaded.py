@@ -76,7 +76,7 @@ def _is_taken(script: ScriptModel, load: ast.Call, taken: list[ast.expr]) -> boo
 
 
 def with_callers(script: ScriptModel, calls: Collection[ast.Call]) -> set[ast.expr]:
-    """Some calls, and those of the functions that give back what comes of them, through one more function."""
+    """Some calls, and the calls of functions that return their result, through one more function."""
     given: set[ast.expr] = set(calls)
     for _ in range(2):
         inside = {script.scope_of(one) for one in given}

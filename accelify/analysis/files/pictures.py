@@ -1,4 +1,4 @@
-"""Calls that save a picture by a method of their own: `image.save(path)`, `ToPILImage()(grid).save(path)`."""
+"""Calls that save a picture by its method: `image.save(path)`, `ToPILImage()(grid).save(path)`."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class _Named:
     Args:
         script: its model.
         block: the loop over the batches, or the function.
-        parts: the parameters of the function that are given parts of the batch.
+        parts: the parameters of the function that get parts of the batch.
     """
 
     def __init__(self, script: ScriptModel, block: ast.AST, parts: set[str]) -> None:
@@ -123,7 +123,7 @@ class _Named:
         return False
 
     def _is_taken_out(self, call: ast.Call) -> bool:
-        """Whether a function of the program is handed the batch, or parts of it, and nothing that runs a model."""
+        """Whether a function of the program gets the batch, or parts of it, and nothing that runs a model."""
         given = [*call.args, *[kw.value for kw in call.keywords]]
         callees = self.script.callees(call)
         return (

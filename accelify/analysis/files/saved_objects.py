@@ -16,10 +16,10 @@ _COMPILING = frozenset(
 
 
 def saved_to(script: ScriptModel, call: ast.Call) -> ast.expr | None:
-    """The path of `thing.save(path)`, where a library made the thing; None for any other call.
+    """The path of `thing.save(path)`, where a library made the object; None for any other call.
 
-    Of torch's own it is what TorchScript compiled. What the script trains by it, a model of a library, say, has a role,
-    and every process may have to come there.
+    Of torch's objects, only those that TorchScript compiled. An object that the script trains, a model of a library for
+    example, has a role, and every process may have to reach its save.
     """
     func = call.func
     if not isinstance(func, ast.Attribute) or func.attr != "save" or not call.args or script.callees(call):

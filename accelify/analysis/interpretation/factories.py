@@ -16,7 +16,7 @@ from accelify.analysis.values import Class, Sequence, Thing, Value, Values
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# A helper of helpers of helpers: beyond this, calls are not told apart.
+# Depth of nested helpers: beyond this, calls are not distinguished.
 _DEEPEST = 3
 
 
@@ -104,7 +104,7 @@ class Factories:
         return scope is target
 
     def _made_by(self, value: Thing, target: Scope) -> tuple[ast.Call, ...]:
-        """The calls that lead to a thing; of helpers that are called once as well, up to one that `target` makes."""
+        """The calls that lead to a `Thing`; of helpers that are called once as well, up to one that `target` makes."""
         if value.made_by or not isinstance(value.site, ast.Call):
             return value.made_by
         found, module = [value.site], value.module

@@ -74,7 +74,7 @@ class ImportedNames:
         known = self._of_libraries.get((module, name))
         if known is not None:
             return known
-        # A package that imports its own modules by name can lead back to itself for ever.
+        # A package that imports its modules by name can lead back to itself for ever.
         if name in self._resolving or name.count(".") > _DEEPEST_NAME:
             return {self.things.setdefault(("import", name), Imported(name))}
         self._resolving.add(name)

@@ -1,4 +1,4 @@
-"""Classes whose constructor only keeps what it is given: data classes, named tuples and namespaces.
+"""Classes whose constructor only stores its arguments: data classes, named tuples and namespaces.
 
 @dataclass
 class State:

@@ -92,7 +92,7 @@ class InputGradients:
         return found
 
     def _is_behind(self, read: ast.Attribute, call: ast.Call) -> bool:
-        """Whether a gradient is read behind a backward: by its place, or in a later turn of a loop over one batch."""
+        """Whether a gradient is read after a backward: by its place, or in a later round of a loop over one batch."""
         if self.script.tree.is_before(call, read):
             return True
         loops = self.script.enclosing_loops(call)[:1]
@@ -130,7 +130,7 @@ class InputGradients:
         return made and scope.kind == "function" and runs_in(self.script, call, self._loops)
 
     def _is_cleared(self, node: ast.AST, own: frozenset[str], seen: frozenset[Scope]) -> bool:
-        """Whether gradients are cleared behind a place before an optimizer, or anything else, uses them."""
+        """Whether gradients are cleared after a place before an optimizer, or other code, uses them."""
         tree, scope = self.script.tree, self.script.scope_of(node)
         inner: ast.AST = tree.statement(node)
         while not isinstance(inner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):

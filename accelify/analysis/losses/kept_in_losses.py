@@ -5,8 +5,8 @@ self.scale = 0.9 * self.scale + 0.1 * output.detach().mean()        # a running 
 
 bank.update(features.detach(), index)       # `self.rows.index_copy_(0, index, features)` of what the loss reads
 
-Each process keeps what its own batches bring. Of entries that belong to samples, a process has those of its own
-samples only, which shuffling hands to another one in the next epoch.
+Each process stores what its batches bring. Of entries that belong to samples, a process has only those of its
+samples, which shuffling moves to another process in the next epoch.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def kept_in_losses(
         script: its model.
         loop: that trains.
         batch: the names in it that hold something of the batch.
-        prepared: what prepare places: the buffers of models are kept alike by that.
+        prepared: what prepare places: it treats the buffers of models in the same way.
     """
     calls = _calls_of_losses(script, loop)
     yield from _written_beside(script, loop, batch, prepared, calls)
@@ -192,7 +192,7 @@ def _kept(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.Aug
 
 
 def _assigned(method: Scope) -> dict[str, list[ast.expr]]:
-    """What the variables of a method are given, by name."""
+    """The values assigned to the variables of a method, by name."""
     assigned: dict[str, list[ast.expr]] = {}
     for node in method.nodes:
         if isinstance(node, ast.Assign):

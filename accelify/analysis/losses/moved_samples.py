@@ -17,7 +17,7 @@ from accelify.analysis.syntax import is_constant, is_minus_one
 
 _DEEPEST = 6
 _RESHAPING = frozenset({"reshape", "view"})
-# Behind these an element stands where it stood.
+# After these an element has the same position as before.
 _PASSING = frozenset("abs clamp clone contiguous double float pow square to".split())
 
 
@@ -91,7 +91,7 @@ def _first_is_one(order: ast.expr, scope: Scope) -> bool:
 
 
 def _made(name: ast.Name, scope: Scope) -> list[ast.expr]:
-    """What a function assigns to a name of its own."""
+    """What a function assigns to one of its local names."""
     if scope.resolve(name.id) is not scope:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Terms of a loss that are made of weights alone, and of what is kept of them: the same whatever the batch is.
+"""Terms of a loss that depend on weights alone, and on values stored of them: the same whatever the batch is.
 
 model.weight.pow(2).sum()
 (fisher[name] * (weight - before[name]) ** 2).sum()     with `fisher` and `before` from before the loop
@@ -19,7 +19,7 @@ _OF_BATCHES = (v.BATCH, v.OUTPUT, v.LOADER, v.ITERATOR, v.DATASET)
 
 
 def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope) -> bool:
-    """Whether a call works on weights, and nothing else but what is kept since before the batches.
+    """Whether a call works on weights, and on nothing else but what was stored before the batches.
 
     Args:
         script: its model.
@@ -64,7 +64,7 @@ def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope
 
 
 def _is_kept(script: ScriptModel, name: ast.Name, held: Values, module: Module, scope: Scope) -> bool:
-    """Whether a variable is set before the loop over batches in which it is read, or in the module's own lines."""
+    """Whether a variable is set before the loop over batches in which it is read, or at the top of the module."""
     owner = scope.resolve(name.id)
     if owner is None or owner.kind == "class" or owner.takes(name.id):
         return False

@@ -20,7 +20,7 @@ from accelify.analysis.syntax import call_keyword, dotted
 from accelify.analysis.values import Thing
 
 _FARTHEST = 30
-# What makes one number of a tensor where it is told no dimension.
+# What makes one number of a tensor where it gets no dimension.
 _REDUCING = frozenset("mean sum max min prod std var median norm trace".split())
 _PASSED_ON = frozenset({"list", "tuple", "reversed", "dict", "iter"})
 
@@ -28,7 +28,7 @@ _PASSED_ON = frozenset({"list", "tuple", "reversed", "dict", "iter"})
 class ScalarLosses:
     """Answers for one script whether an expression is a tensor of one number.
 
-    A backward without a gradient of its own runs on such a tensor only; what it is called on is one wherever its name
+    A backward without an explicit gradient runs on such a tensor only; what it is called on is one wherever its name
     is read, in its function or, for an attribute, in its class. So are the summands of it.
     """
 
@@ -68,7 +68,7 @@ class ScalarLosses:
 
     def _look(self, node: ast.expr, module: Module) -> bool:
         if isinstance(node, (ast.Name, ast.Attribute)) and self.given.place(node, module) in self._trained:
-            # `loss = loss.mean()` stands behind what reads the losses of all samples.
+            # `loss = loss.mean()` comes after the code that reads the losses of all samples.
             return not (isinstance(node, ast.Name) and self._holds_many(node, module))
         if self.numbers.has(node, module):
             return True
@@ -169,7 +169,7 @@ class ScalarLosses:
         return (not call.args and not call.keywords) or _is_norm(call, 0)
 
     def _given_back(self, call: ast.Call, index: int | None) -> bool:
-        """Whether all that a call's functions give back is one number, at an index of it where one is given."""
+        """Whether everything that a call's functions return is one number, at an index of it where there is one."""
         found = False
         for callee in self.script.callees(call):
             if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in callee.nodes):
@@ -305,7 +305,7 @@ def _is_empty(node: ast.expr) -> bool:
 
 
 def _may_keep_all(call: ast.Call) -> bool:
-    """Whether a call of a loss is told, or may be told, to give back the losses of all samples."""
+    """Whether an argument of a loss's call makes it, or may make it, return the losses of all samples."""
     if reduction_of(call) == "none":
         return True
     told = [call_keyword(call, "reduction"), call_keyword(call, "reduce")]

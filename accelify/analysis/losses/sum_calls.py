@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 def stands_beside(tree: Tree, stmt: ast.stmt, node: ast.AST) -> bool:
-    """Whether a statement stands in a block around a node, so that it runs whenever the node is come to."""
+    """Whether a statement is in a block around a node, so that it runs whenever the node is reached."""
     block = tree.block_of(stmt)[2]
     return any(ancestor in block for ancestor in tree.ancestors(node))
 

@@ -21,7 +21,7 @@ class Summands:
     """Follows losses back to the names and attributes that are sure to hold one number as they do.
 
     Args:
-        given: what places of the program are given.
+        given: what is assigned to places of the program.
     """
 
     def __init__(self, given: Given) -> None:
@@ -55,7 +55,7 @@ class Summands:
         return [(part, module) for part in parts if not isinstance(part, ast.Constant)]
 
     def _behind(self, place: Place, node: ast.expr, module: Module) -> list[_Spot]:
-        """What a place is given, in its function and by the calls of it."""
+        """What is assigned to a place, in its function and by the calls of it."""
         found: list[_Spot] = []
         if not self._is_reduced_later(place, node, module):
             for gift in self.given.given(node, module) or ():

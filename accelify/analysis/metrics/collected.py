@@ -53,7 +53,7 @@ def collecting(script: ScriptModel, loops: Iterable[ast.For | ast.AsyncFor]) -> 
 
 
 def collected(script: ScriptModel, loops: Iterable[ast.For | ast.AsyncFor]) -> Collected:
-    """The same by the lists, as far as these are variables or attributes of their own class."""
+    """The same by the lists, as far as these are variables or attributes of their class."""
     held: Collected = {}
     for one in collecting(script, loops):
         scope, text = script.scope_of(one.statement), dotted(one.container)
@@ -103,7 +103,7 @@ def is_read_by_numpy(script: ScriptModel, one: Collecting) -> bool:
 
 
 def _given_to(script: ScriptModel, one: Collecting) -> Iterator[str]:
-    """The functions of libraries that are given the list as their first argument, where it is a variable."""
+    """The functions of libraries that get the list as their first argument, where it is a variable."""
     if not isinstance(one.container, ast.Name):
         return
     owner = script.scope_of(one.container).resolve(one.container.id)

@@ -139,7 +139,7 @@ def counts_own(
     Args:
         script: its model.
         loop: over the batches.
-        loaders: those that give each process its own share.
+        loaders: those that give each process a different share.
         divisor: of a total of the loop.
     """
     for node in walk(divisor):

@@ -177,7 +177,7 @@ class _Analysis:
         ) and not (self._entries_behind(forward[-1]) - {"logits", "loss", "labels", "label", "idx"})
 
     def _entries_behind(self, last: int) -> set[str]:
-        """What is read of objects that hold tensors behind the last call of the model."""
+        """What is read of objects that contain tensors after the last call of the model."""
         found: set[str] = set()
         for node in (n for s in self.statements[last + 1 :] for n in walk(s)):
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
@@ -189,7 +189,7 @@ class _Analysis:
 
     def _number_of_the_model(self, forward: list[int]) -> tuple[str, str] | None:
         """A loss that the model, or a criterion that is one, gives back, and which of them does:
-        `logits, loss = model(x, y)`, and `loss.item()` behind it.
+        `logits, loss = model(x, y)`, and `loss.item()` after it.
 
         What is added to others, of which the sum is taken as a number, is one too: `(error + divergence).item()`.
         """
@@ -216,7 +216,7 @@ class _Analysis:
         return None
 
     def _keeps_something(self) -> bool:
-        """Whether a loop adds something up, collects it, returns it or leaves a name that is read behind it.
+        """Whether a loop adds a value up, collects it, returns it or leaves a name that is read after it.
 
         One that ends with its first batch only fetches that.
         """
@@ -260,7 +260,7 @@ class _Analysis:
         )
 
     def _takes_rows_together(self, last: int) -> bool:
-        """Whether the model is given what has several rows a sample, taken together: `x.view(-1, c, h, w)`."""
+        """Whether the model's input has several rows for each sample, in one dimension: `x.view(-1, c, h, w)`."""
         calls = [c for c in calls_in(self.statements[last]) if self._is_forward(c)]
         return any(takes_rows_together(call, self.statements[:last]) for call in calls)
 
@@ -397,7 +397,7 @@ class _Analysis:
         return None
 
     def _reads_behind(self, name: str, last: int) -> list[ast.Name]:
-        """The reads of a variable behind a statement, but for those of what it is set to there."""
+        """The reads of a variable after a statement, but for those of what it is set to there."""
         tree, end = self.script.tree, self.script.tree.end(self.statements[last])
         reads = [
             n
@@ -413,7 +413,7 @@ class _Analysis:
         return PickedEntries(self.script, self.loop, self.statements, forward[-1], calls)
 
     def _left_local(self, last: int, gathered: set[str], later: set[str]) -> str | None:
-        """A name made from the batch before the last call of the model, used behind it and not gathered."""
+        """A name made from the batch before the last call of the model, used after it and not gathered."""
         made = set(target_names(self.loop.target))
         if isinstance(self.loop.iter, ast.Call) and isinstance(self.loop.iter.func, ast.Name):
             if self.loop.iter.func.id == "enumerate" and isinstance(self.loop.target, ast.Tuple):
@@ -433,7 +433,7 @@ class _Analysis:
     def _changed_by_gathering(self, forward: ast.stmt, names: list[str], early: TakenBefore) -> str | None:
         if self.batch_size == "total":
             return None
-        # What is kept before the model's call is as much a metric as what is kept behind it.
+        # What is stored before the model's call is as much a metric as what is stored after it.
         order = [s for s in self.statements if s not in early.statements]
         place = order.index(forward) + 1
         order[place:place] = early.statements

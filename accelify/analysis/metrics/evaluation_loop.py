@@ -29,16 +29,16 @@ class EvaluationLoop:
     gathered: list[str] = field(default_factory=list)
     inline: list[ast.expr] = field(default_factory=list)
     before: ast.stmt | None = None
-    # What is kept of the batch before the model's call, gathered where it stands.
+    # What is stored of the batch before the model's call, gathered where it is assigned.
     early: list[ast.expr] = field(default_factory=list)
     # Sizes of the batch that are taken again from what was gathered: name, and the expression that they are.
     sizes: list[tuple[str, ast.expr]] = field(default_factory=list)
     # Numbers that count entries of the batch before the model's last call, by their names.
     counts: dict[str, ast.expr] = field(default_factory=dict)
-    # Entries of objects that hold tensors, gathered behind `after` or where they are read.
+    # Entries of objects that contain tensors, gathered after `after` or where they are read.
     picked: Picked = field(default_factory=Picked)
     problem: str | None = None
-    # Nothing is kept beyond the loop (shapes printed, one batch shown): there is no metric in it.
+    # Nothing is stored beyond the loop (shapes printed, one batch shown): there is no metric in it.
     only_looks: bool = False
     # Several processes leave out an incomplete group of whole batches, where a loader drops its last batch.
     loses_batches: bool = False
@@ -69,7 +69,7 @@ def flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def counts_rounds(stmt: ast.AugAssign) -> bool:
-    """`batches += 1`, which is the same before and behind the model: it reads nothing of the batch."""
+    """`batches += 1`, which is the same before and after the model: it reads nothing of the batch."""
     return isinstance(stmt.target, ast.Name) and is_constant(stmt.value, 1)
 
 

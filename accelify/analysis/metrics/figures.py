@@ -205,7 +205,7 @@ class Figures:
         return not any(self.tree.is_within(store, loops) for store in stores)
 
     def _of_functions(self, value: ast.expr) -> str | None:
-        """What the program's own functions, and torch's losses, make of a batch."""
+        """What the program's functions, and torch's losses, compute from a batch."""
         return {MEAN: "mean", SUM: "sum"}.get(self.reductions.of(value))
 
     def _part(self, name: ast.Name, made: ast.expr) -> int | None:
@@ -269,7 +269,7 @@ class Figures:
         return self.script.qualname(node.func) in ("torch.sum", "numpy.sum")
 
     def is_batch_size(self, name: ast.Name) -> bool:
-        """Whether a name is the size of the batch at hand: `n = x.size(0)` in the loops around it."""
+        """Whether a name is the size of the current batch: `n = x.size(0)` in the loops around it."""
         values = [
             first_of_shape(stmt, name.id) or stmt.value
             for loop in self.script.enclosing_loops(name)
@@ -295,7 +295,7 @@ class Figures:
         found: set[str] = set()
         nodes = [n for n in walk(loop) if type(n) in _OF_LOOPS]
         drawing = {id(n) for n in nodes if isinstance(n, ast.Call) and draws(n)}
-        # Bars and counters have a `next` too, and a second stream does not unmake the loop's own batch.
+        # Bars and counters have a `next` too, and a second stream does not change the loop's batch.
         if not isinstance(loop, ast.While) and (not drawing or self.script.iterated(loop.iter)):
             found = set(target_names(loop.target))
             if isinstance(loop.target, ast.Tuple) and is_enumerated(self.script, loop.iter):
@@ -365,7 +365,7 @@ class Figures:
         )
 
     def runs_everywhere(self, node: ast.AST, loop: ast.stmt) -> bool:
-        """Whether every process comes to a node of a loop in the same rounds."""
+        """Whether every process reaches a node of a loop in the same rounds."""
         for ancestor in self.tree.ancestors(node):
             if ancestor is loop:
                 return True
@@ -422,7 +422,7 @@ def draws(call: ast.Call) -> bool:
 
 
 def end_of(tree: Tree, loop: BatchLoop) -> int:
-    """Where the rounds of a loop end; what stands in its `else` comes behind them."""
+    """Where the rounds of a loop end; its `else` comes after them."""
     return tree.end(loop.body[-1])
 
 

@@ -1,4 +1,4 @@
-"""What objects keep of what their methods are handed: many a helper has methods and keeps nothing.
+"""What objects store of their methods' arguments: many a helper has methods and stores nothing.
 
 class Packer:                       class Board:
     def __init__(self, size):           def __init__(self, folder):
@@ -18,7 +18,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, call_keyword, target_names, walk
 from accelify.analysis.values import CRITERION, MODEL, UNKNOWN, Class, Imported, Thing, Value
 
-# Libraries whose functions change nothing that they are handed, but for what they are told to write to by `out`.
+# Libraries whose functions change none of their arguments, except `out`.
 _PURE = ("torch.", "numpy.", "math.", "builtins.", "os.path.")
 
 
@@ -74,7 +74,7 @@ class Keeping:
                 continue
             attribute = tree.parent(node)
             if not isinstance(attribute, ast.Attribute):
-                return None  # handed on whole
+                return None  # passed on whole
             if converts_itself(tree.statement(attribute)):
                 continue
             if self._asks_a_model(method, attribute, tree.parent(attribute)):
@@ -136,7 +136,7 @@ class Keeping:
         return isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Return, ast.Yield))
 
     def _only_reckons(self, call: ast.Call, given: ast.AST) -> bool:
-        """Whether what a call is handed is a number to it: of `x.clamp_(a, b)`, or of a function that reckons by it."""
+        """Whether a call uses its argument as a number only: `x.clamp_(a, b)`, or a function that computes with it."""
         callees = self.script.interpreter.calls.get(call, set())
         if not callees:
             return (
@@ -154,7 +154,7 @@ class Keeping:
 
 
 def _tells_each(tree: Tree, loop: ast.For) -> bool:
-    """`for meter in self.meters: meter.add(x)`: what a loop goes through may keep what it is told."""
+    """`for meter in self.meters: meter.add(x)`: what a loop iterates over may store the argument."""
     names = set(target_names(loop.target))
     return any(
         isinstance(node, ast.Call)

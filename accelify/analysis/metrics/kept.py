@@ -33,7 +33,7 @@ class KeptState:
         self._models: set[Scope] | None = None
 
     def is_read(self, owner: Scope, name: str) -> bool:
-        """Whether what is kept reaches what all processes do: a result, the training, code outside of the class."""
+        """Whether what is stored reaches what all processes do: a result, the training, code outside of the class."""
         if owner.kind == "module":
             module = self.interpreter.module_of(owner)
             return any(
@@ -54,7 +54,7 @@ class KeptState:
         return False
 
     def is_shown_only(self, owner: Scope, name: str) -> bool:
-        """Whether what is kept is read, and by nothing but methods of its class that write or print."""
+        """Whether what is stored is read only by methods of its class that write or print."""
         if owner.kind == "module":
             return True
         reads = [self._scope_in(module, node) for module, node in self._reads_of(name)]

@@ -21,7 +21,7 @@ def shown_attribute(
     methods: Iterable[Scope],
     held_by: Callable[[ast.expr], object],
 ) -> str | None:
-    """The attribute that a method shows and that other calls fill; None where it shows no such thing.
+    """The attribute that a method shows and that other calls fill; None where it shows none.
 
     Args:
         script: its model.

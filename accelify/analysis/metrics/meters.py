@@ -18,7 +18,7 @@ _ARITHMETIC = frozenset("round max min float int abs".split())
 
 @dataclass(frozen=True)
 class Meter:
-    """Attributes of such a class: the sum, the count, and the average where that is kept."""
+    """Attributes of such a class: the sum, the count, and the average where there is one."""
 
     update: str
     total: str

@@ -1,6 +1,6 @@
 """Lists of what was recorded of batches, and whether their sum is divided by a number that counts those of all.
 
-sum(errors) / len(errors)      each process's own: the means over processes stay what they are
+sum(errors) / len(errors)      local to each process: the means over processes stay what they are
 sum(errors) / steps            with `steps = len(dataset) // batch_size`: N times as many as the list is long
 """
 
@@ -38,7 +38,7 @@ class Sums:
 
 
 class RecordedSums:
-    """Answers how the lists that a loop fills are read behind it.
+    """Finds how the lists that a loop fills are read after it.
 
     Args:
         script: its model.
@@ -47,11 +47,11 @@ class RecordedSums:
 
     def __init__(self, script: ScriptModel, loop: BatchLoop) -> None:
         self.script, self.tree, self.loop = script, script.tree, loop
-        # What ends the loop by a number is a number of its own rounds, once that has been mended.
+        # A number that ends the loop is a number of its rounds, once that has been fixed.
         self.led_by = names_in(loop.test if isinstance(loop, ast.While) else loop.iter)
 
     def of(self, place: Place) -> Sums:
-        """The reads of a list, or of any in a dictionary; none where nothing behind the loop is divided so."""
+        """The reads of a list, or of any in a dictionary; none where nothing after the loop is divided so."""
         sums = Sums()
         if self._divides_by_all:
             for read in self._reads(place):
@@ -64,7 +64,7 @@ class RecordedSums:
 
     @cached_property
     def _divides_by_all(self) -> bool:
-        """Whether anything behind the loop is divided by what counts all."""
+        """Whether anything after the loop is divided by a count over all processes."""
         end = end_of(self.tree, self.loop)
         return any(
             self._is_all(node.value if isinstance(node, ast.AugAssign) else node.right)

@@ -30,7 +30,7 @@ _FARTHEST = 3
 class SampleCount(NamedTuple):
     """A statement that counts samples, by what it adds for each batch.
 
-    `nominal` is whether that is the configured size of a batch and not that of the batch at hand; `limits` are what the
+    `nominal` is whether that is the configured size of a batch and not that of the current batch; `limits` are what the
     count is compared with; `is_total` is whether every other read of it means the samples of all processes as well.
     """
 
@@ -129,7 +129,7 @@ class SampleCounts:
         return [n for n in self._reads.get(name, ()) if self.script.scope_of(n).resolve(name) is owner]
 
     def _is_nominal(self, added: ast.expr) -> bool:
-        """`batch_size`, `args.batch_size`, where that is no name for the size of the batch at hand."""
+        """`batch_size`, `args.batch_size`, where that is no name for the size of the current batch."""
         if isinstance(added, ast.Name):
             return bool(k.BATCH_SIZE_NAME.search(added.id)) and not self.figures.is_batch_size(added)
         return isinstance(added, ast.Attribute) and bool(k.BATCH_SIZE_NAME.search(added.attr))
@@ -206,7 +206,7 @@ class SampleCounts:
         return True
 
     def _is_only_told(self, call: ast.Call, read: ast.Name) -> bool:
-        """Whether no function of the program that a call runs divides or multiplies by what it is given there."""
+        """Whether no function of the program that a call runs divides or multiplies by that argument."""
         for callee in self.script.callees(call):
             names = callee.positional()[1 if callee.self_name() is not None else 0 :]
             given = {

@@ -15,7 +15,7 @@ _RUN = (v.MODEL, v.INSTANCE, v.CRITERION)
 
 
 def classes_of(thing: Thing) -> list[Class]:
-    """The classes of the program that a thing can be of."""
+    """The classes of the program that a `Thing` can be of."""
     return [thing.cls, *thing.others] if thing.cls is not None else []
 
 

@@ -27,7 +27,7 @@ class UpdatedTensor:
 
     Args:
         name: what it is called where that is done.
-        read: where its gradient is first read behind backward.
+        read: where its gradient is first read after backward.
         place: the statement before which the gradient has to be everybody's.
     """
 
@@ -83,7 +83,7 @@ def _are_bare(script: ScriptModel, node: ast.expr, optimizers: list[Thing]) -> b
             return False
         if not isinstance(value.site, ast.Call) or value.module not in script.modules:
             return False
-        # `torch.zeros(1).requires_grad_()` is a thing beside the `torch.zeros(1)` in it.
+        # `torch.zeros(1).requires_grad_()` is a tensor in addition to the `torch.zeros(1)` in it.
         if not (dotted(_first_call(value.site).func) or "").startswith("torch."):
             return False
         if script.trains_around(value.site):
@@ -106,7 +106,7 @@ def _first_call(call: ast.Call) -> ast.Call:
 
 
 def _follows(script: ScriptModel, read: ast.Attribute, backward: ast.Call) -> ast.stmt | None:
-    """The statement around a read that comes behind a backward, in its block or in one around that."""
+    """The statement around a read that comes after a backward, in its block or in one around that."""
     tree = script.tree
     around = {a for a in tree.ancestors(read) if isinstance(a, ast.stmt)}
     stmt: ast.AST | None = tree.statement(backward)

@@ -13,7 +13,7 @@ from accelify.analysis.files.effect_sites import defaults_of, is_stored
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import hides_arguments
 
-# What only formats what it is given.
+# Functions that only format their argument.
 LOGGING = frozenset("debug info warning warn error critical fatal exception log format".split())
 
 
@@ -44,7 +44,7 @@ def models_handed(
     for name in called:
         argument = given.get(name)
         if argument is None or starred:
-            # What is handed over cannot be seen, but a default is none.
+            # The argument is unknown, but a default is none.
             surely = surely or starred or defaults.get(name) is None
         elif is_model(argument):
             own = parameter_of(scope, argument)

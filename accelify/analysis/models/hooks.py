@@ -19,7 +19,7 @@ def backward_hooks(script: ScriptModel, in_training: Callable[[ast.Call], bool])
 
     Args:
         script: its model.
-        in_training: whether a call is made for the batches of a process's own share.
+        in_training: whether a call is made for the batches of a process's share.
     """
     if not script.tree.mentions(b"_hook(") and not any(m.tree.mentions(b"_hook(") for m in script.modules):
         return

@@ -87,7 +87,7 @@ def _of_class(
 
 
 def _kept_under(callee: Scope, name: str) -> set[str]:
-    """The attributes in which a method keeps what it is given by a name, or with others by `**models`."""
+    """The attributes in which a method stores an argument, alone or with others by `**models`."""
     own, rest = callee.self_name(), getattr(getattr(callee.node, "args", None), "kwarg", None)
     given = name if callee.takes(name) or rest is None else rest.arg
     found: set[str] = set()
@@ -114,7 +114,7 @@ def _attribute(node: ast.expr, own: str | None) -> str | None:
 
 
 def _asked(method: Scope, kept: set[str], how: str) -> Iterator[ast.Call]:
-    """The calls `m.state_dict()` of a method, of a kept model or of one of those over which a loop goes."""
+    """The calls `m.state_dict()` of a method, of a stored model or of one of those over which a loop iterates."""
     own = method.self_name()
     names: set[str] = set()
     for node in walk(method.node):

@@ -44,7 +44,7 @@ def _is_own(node: ast.AST) -> bool:
 
 
 def _kept(methods: list[Scope]) -> set[str]:
-    """`self.batch_size`, which is set once, to what `__init__` is given."""
+    """`self.batch_size`, which is set once, to an argument of `__init__`."""
     found: dict[str, list[bool]] = {}
     for method in methods:
         given = {a.arg for a in method.parameters()} - {"self"}
@@ -59,7 +59,7 @@ def _kept(methods: list[Scope]) -> set[str]:
 
 
 def _size(call: ast.Call, kept: set[str], method: Scope) -> str | None:
-    """The kept size among the dimensions of a tensor that a call makes."""
+    """The stored size among the dimensions of a tensor that a call makes."""
     if str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1] not in _MAKERS:
         return None
     for argument in call.args:

@@ -1,11 +1,11 @@
-"""Weights of which something is made that is kept: copies, averages, sums of their gradients, the device of each.
+"""Stored values that are made from weights: copies, averages, sums of their gradients, the device of each.
 
 first = copy.deepcopy(model.state_dict())
 fisher = {n: torch.zeros_like(p) for n, p in model.named_parameters()}
 for name, p in model.named_parameters():
     ema.register(name, p.data)
 
-What is kept lies where the weights do, and is reckoned with beside them later.
+What is stored is on the device of the weights, and is used together with them later.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _Runs = Callable[[ScriptModel, ast.Call], Iterator[tuple[Scope, ast.AST]]]
 
 
 def are_kept(script: ScriptModel, call: ast.Call, run_by: _Runs) -> bool:
-    """Whether something that is made of the weights which a call gives is kept.
+    """Whether something that is made from the weights which a call returns is stored.
 
     Args:
         script: the script.
         call: `model.named_parameters()`.
-        run_by: the functions that a call comes to, with all of their nodes.
+        run_by: the functions that a call reaches, with all of their nodes.
     """
     inner: ast.AST = call
     for ancestor in script.tree.ancestors(call):
@@ -115,7 +115,7 @@ def makes_another(node: ast.AST) -> bool:
 
 
 def _makes_of(script: ScriptModel, outer: ast.Call, weights: ast.Call, run_by: _Runs) -> bool:
-    """Whether a call that is handed the weights themselves makes something of them: `Average(model.parameters())`."""
+    """Whether a call makes something from weights that it gets directly: `Average(model.parameters())`."""
     if not any(a is weights for a in [*outer.args, *[kw.value for kw in outer.keywords]]):
         return False
     if makes_another(outer.func):

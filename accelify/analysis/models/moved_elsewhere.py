@@ -1,4 +1,4 @@
-"""Functions that move a model which they are handed: `torch.save(model.cpu().state_dict(), path)`, `model.to(device)`.
+"""Functions that move a model argument: `torch.save(model.cpu().state_dict(), path)`, `model.to(device)`.
 
 Where one process alone runs them, its weights are others for DistributedDataParallel, which hooks on those that it saw.
 """

@@ -36,11 +36,11 @@ _SHOWING = frozenset(
 
 
 def is_only_counted(script: ScriptModel, holder: Holder, scope: Scope, creations: list[ast.stmt]) -> bool:
-    """Whether a function makes a model of its own to look at its weights, and neither runs it nor hands it on.
+    """Whether a function makes a model only to look at its weights, and neither runs it nor passes it on.
 
     Args:
         script: its model.
-        holder: a name under which a factory's model is kept, beside the one that is trained.
+        holder: a name of a factory's model, besides the one that is trained.
         scope: the function.
         creations: the statements that make it there; those that give the trained model a second name make none.
     """
@@ -72,8 +72,8 @@ def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool
 
     Args:
         script: its model.
-        holder: a name under which a factory's model is kept, beside the one that is trained.
-        scope: where it is given it.
+        holder: a name of a factory's model, besides the one that is trained.
+        scope: where it is assigned.
     """
     if holder.cls is not None:
         return False
@@ -86,7 +86,7 @@ def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool
         elif isinstance(parent, ast.Call) and script.trains(parent):
             return False
         elif not isinstance(parent, (ast.Call, ast.keyword)):
-            return False  # kept under another name, in a list, in an object
+            return False  # assigned to another name, in a list, in an object
         else:
             handed = True
     if "save" in asked and asked <= _WRITTEN and not handed:

@@ -1,4 +1,4 @@
-"""Functions of other modules that make a model for whoever calls them, on the device that they are told.
+"""Functions of other modules that make a model for their callers, on the device that they get.
 
 def get_model(config, device):
     model = Net(config)

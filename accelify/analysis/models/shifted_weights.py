@@ -1,4 +1,4 @@
-"""Weights that a step of the second order shifts by gradients which are one process's own, and shifts back.
+"""Weights that a second-order step shifts by gradients which are local to one process, and shifts back.
 
 vector = torch.autograd.grad(loss, other.parameters())    (or `v.grad` of a model that is not prepared)
 for p, v in zip(model.parameters(), vector):

@@ -22,7 +22,7 @@ _ASKING = frozenset({"hasattr", "isinstance", "type", "getattr"})
 
 @dataclass(frozen=True, eq=False)
 class UnwrappedElsewhere:
-    """A call that hands a function a model, where `.module` is read off it, and what told that it is wrapped.
+    """A call that passes a model to a function which reads `.module` of it, and the test that says it is wrapped.
 
     Attributes:
         call: the script's call.

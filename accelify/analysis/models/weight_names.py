@@ -36,7 +36,7 @@ class Reading:
 
     Attributes:
         source: `net.named_parameters()`.
-        told: whether `module.` stands there in so many words, or the seven letters are cut off.
+        told: whether `module.` is written there, or the seven letters are cut off.
     """
 
     source: ast.Call
@@ -72,7 +72,7 @@ def reading_of(script: ScriptModel, source: ast.Call, scope: Scope, parents: Par
 
 
 def _names_of(source: ast.Call, scope: Scope, parents: Parents) -> tuple[list[Node], IsName] | None:
-    """Where the names that a call gives are at hand, and how they are told there."""
+    """Where the names that a call returns are available, and how they are recognised there."""
     assert isinstance(source.func, ast.Attribute)
     return _names_at(_only_use(source, scope, parents), source.func.attr in PAIRS, parents)
 
@@ -114,7 +114,7 @@ def _names_at(node: Node, pairs: bool, parents: Parents) -> tuple[list[Node], Is
 
 
 def reader_of(script: ScriptModel, source: ast.Call, scope: Scope, parents: Parents) -> Scope | None:
-    """The function that is handed the names which a call gives, and reads them with `module.` before them."""
+    """The function that gets the names which a call returns, and reads them with `module.` before them."""
     assert isinstance(source.func, ast.Attribute)
     node = _only_use(source, scope, parents)
     call = parents(node)
@@ -154,7 +154,7 @@ def _named(name: str, first: bool) -> IsName:
 
 
 def _tells(script: ScriptModel, nodes: list[Node], is_name: IsName, far: int = 1) -> bool:
-    """Whether names are compared with, or looked up among, such that begin with `module.` and have more behind it."""
+    """Whether names are compared with, or looked up among, texts that begin with `module.` and go on after it."""
     asked = [text for node in nodes for text in _asked(script, node, is_name)]
     told = {text for text in asked if text.startswith(PREFIX) and text != PREFIX}
     if any(text.removeprefix(PREFIX) not in asked for text in told) or _cuts(nodes, is_name):
@@ -226,7 +226,7 @@ def _minds(nodes: list[Node]) -> bool:
 
 
 def _counts_parts(nodes: list[Node], is_name: IsName) -> bool:
-    """Whether the parts of a name are told by their number: `_, layer, kind = name.split(".")`."""
+    """Whether the parts of a name are read by their number: `_, layer, kind = name.split(".")`."""
     parts = {n for n in nodes if _is_split(n, is_name)}
     held = {
         stmt.targets[0].id

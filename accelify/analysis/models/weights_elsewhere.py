@@ -1,4 +1,4 @@
-"""Functions of modules that are not converted which load weights from a file into the model that they are given.
+"""Functions of modules that are not converted which load weights from a file into a model argument.
 
 workspace.py:   def load_parameters(path, net):
                     net.load_state_dict(torch.load(path)["state"])

@@ -1,9 +1,9 @@
 """Scripts beside the one that is converted which want what it saves to come out of a `DataParallel`.
 
-They load weights into a wrapper, and want `module.` in the names, cut it off them unasked, or take a saved model out of
-one (`.module`). Only scripts that take something from the same modules are looked at, in the script's own folder, and
-the program's modules that stay as they are. In the folders below, a script that loads weights has to name the file,
-too; with its folder that is enough.
+They load weights into a wrapper, and expect `module.` in the names, cut it off without a test, or take a saved model
+out of one (`.module`). Only scripts that import from the same modules are looked at, in the script's folder, and the
+program's modules that are not converted. In the folders below, a script that loads weights also has to name the file;
+if it names the folder, too, that is enough.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _OF_DATA = ("__getitem__", "__iter__")
 
 
 def come_to(script: ScriptModel, *words: bytes) -> Iterator[tuple[ast.Call, Module, Scope]]:
-    """Each such function once, with its module and the first call of the script that comes to it.
+    """Each such function once, with its module and the first call of the script that reaches it.
 
     Args:
         script: its model.

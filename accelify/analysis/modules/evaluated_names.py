@@ -9,7 +9,7 @@ from accelify.analysis.syntax import Tree, dotted, target_names, walk
 
 # A shorter beginning says too little of a name.
 _SHORTEST = 4
-# Methods by which an object trains, where they are given something: `model.train()` only sets a mode.
+# Methods by which an object trains, where they have arguments: `model.train()` only sets a mode.
 _TRAINS = re.compile(r"^(train|fit|learn|run|optimi[sz]e|solve)", re.I)
 
 

@@ -1,6 +1,6 @@
 """What is made by a name that only the run knows: `getattr(module, config["type"])(...)`, alone or in a helper.
 
-One helper makes data, models and optimizers alike, so that each call is told apart by the module that it is handed.
+One helper makes data, models and optimizers alike, so that calls are distinguished by their module argument.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class MadeByName:
         }
         made = self.made_by_name(module, scope, node, given.get(base.id, set()), handed, named)
         if not made and self.settled():
-            # Each call makes something of its own, whatever it is: what is done with it tells.
+            # Each call makes a new object of unknown kind: its use shows the kind.
             made = {self.thing(node, "by name", v.UNKNOWN, module)}
         return made
 
@@ -164,7 +164,7 @@ class MadeByName:
     ) -> Values:
         """The data set of `sets.__dict__[name](...)`: each class or function of the modules in `held` can have made it.
 
-        Only what makes data sets is followed: models are told by what is done with them.
+        Only what makes data sets is followed: models are recognised by their use.
         """
         found: Values = set()
         for value in held:

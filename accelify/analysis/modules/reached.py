@@ -1,4 +1,4 @@
-"""Which functions of other modules a script can come to: what only another script calls is that script's own."""
+"""Which functions of other modules a script can reach: what only another script calls is not part of this program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelify.analysis.values import Class, Thing
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
 
-# What a `__dict__` is handed to without a name being chosen from it.
+# Functions that get a `__dict__` without choosing a name from it.
 _SHOWING = frozenset({"print", "str", "len", "json.dump", "json.dumps", "pprint.pprint"})
 
 
@@ -146,7 +146,7 @@ def _is_unused_factory(script: ScriptModel, scope: Scope) -> bool:
 
 
 def mentioned_names(script: ScriptModel) -> set[str]:
-    """Names that are read otherwise than to be called or derived from: functions that are handed on as values."""
+    """Names that are read other than to be called or derived from: functions that are passed as values."""
     found: set[str] = set()
     for module in _own_trees(script):
         calls = list(module.tree.nodes(ast.Call))
@@ -161,7 +161,7 @@ def mentioned_names(script: ScriptModel) -> set[str]:
 
 
 def _derived_elsewhere(script: ScriptModel, module: Module) -> list[ast.ClassDef]:
-    """The classes of a tree whose bases come to life with them: the script's own may wait for others to make them."""
+    """The classes of a tree that are live as soon as their bases are: the script's may wait for others to make them."""
     classes = list(module.tree.nodes(ast.ClassDef))
     if module is not script.module:
         return classes

@@ -38,11 +38,11 @@ def is_of_python(folder: Path) -> bool:
 
 
 def roots_of(path: Path) -> list[Path]:
-    """The folders under which a script's imports from its own project lie: its own first."""
+    """The folders in which a script's imports from its project are found: its own folder first."""
     folder = path.resolve().parent
     top, marked = folder, []
     while (top / "__init__.py").exists() and top.parent != top:
-        # A project's own folder that is a package too: modules of it are run by `python -m` from there.
+        # A project's folder that is a package, too: modules of it are run by `python -m` from there.
         if top != folder and _is_top(top):
             marked.append(top)
         top = top.parent
@@ -63,7 +63,7 @@ def _up_to_top(folder: Path) -> list[Path]:
     return found
 
 
-# Libraries are known by name; their own source says nothing about a script's roles.
+# Libraries are known by name; their source says nothing about a script's roles.
 NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
 # What scripts import most, and no project has a module in place of.
 _LIBRARIES = NEVER_FOLLOWED | frozenset("argparse math os random sys time tqdm".split())
@@ -80,8 +80,8 @@ def _is_top(folder: Path) -> bool:
 
 
 def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path], str | None]) -> list[Path]:
-    """Folders that a script puts on its `sys.path`, itself or in modules of the project that it imports, and behind
-    these those of PYTHONPATH.
+    """Folders that a script puts on its `sys.path`, itself or in modules of the project that it imports, followed by
+    those of PYTHONPATH.
 
     Args:
         path: where the script lies.
@@ -98,7 +98,7 @@ def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path],
 
 
 def _told_by_environment(folder: Path) -> list[Path]:
-    """The folders of PYTHONPATH that lie in the project around a folder: others are none of its own."""
+    """The folders of PYTHONPATH that are in the project around a folder: others are not part of it."""
     told = os.environ.get("PYTHONPATH", "")
     top = top_of_project(folder) if told else None
     if top is None:

@@ -1,4 +1,4 @@
-"""Places told in terms of the file itself, as `os.path.join(os.path.dirname(__file__), "lib")`, without running it."""
+"""Paths computed from `__file__`, as `os.path.join(os.path.dirname(__file__), "lib")`, without running the code."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ToldPaths(NamedTuple):
         return "".join(texts) if isinstance(node.op, ast.Add) else None
 
     def _part(self, node: ast.Subscript, far: int) -> str | None:
-        """`path.parents[1]`, `os.path.split(path)[0]` and `sys.path[0]`, which is the script's own folder."""
+        """`path.parents[1]`, `os.path.split(path)[0]` and `sys.path[0]`, which is the script's folder."""
         index = getattr(node.slice, "value", None)
         if index not in (0, 1, 2, 3):
             return None

@@ -1,4 +1,4 @@
-"""Where the Accelerator is made: early enough for all that asks for it, and behind all that it is told."""
+"""Where the Accelerator is made: before all code that uses it, and after everything that its arguments read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AcceleratorPlace(ConstructorArguments):
 
     blockers: list[Blocker]
     inline: list[ast.Call]
-    # Wishes that cannot be told where it is made, with how they were written.
+    # Settings that are not known where it is made, with how they were written.
     dropped: dict[str, str]
     # Where an option that names a device is copied to another name, and gets none of the Accelerator's.
     copied_devices: set[ast.expr]
@@ -149,7 +149,7 @@ class AcceleratorPlace(ConstructorArguments):
         return not self._late_names(anchor)
 
     def _late_names(self, anchor: Anchor) -> list[str]:
-        """The names that the Accelerator's arguments read and that are assigned only behind it."""
+        """The names that the Accelerator's arguments read and that are assigned only after it."""
         found: list[str] = []
         root = place_of(self.script, anchor)
         for name in self.argument_names:
@@ -175,7 +175,7 @@ class AcceleratorPlace(ConstructorArguments):
             if owner is root or owner.kind == "module":
                 late = stores and not is_surely_bound(self.tree, stores, anchor.offset)
                 if owner is not root and owner.kind == "module":
-                    late = False  # a function runs after the module's own code
+                    late = False  # a function runs after the module's code
                 if late:
                     found.append(name)
                     continue
@@ -203,7 +203,7 @@ class AcceleratorPlace(ConstructorArguments):
         return False
 
     def _keep_behind(self, anchor: Anchor) -> None:
-        """What a constructor is handed is prepared behind the Accelerator that it makes."""
+        """Arguments of a constructor are prepared after the Accelerator that it makes."""
         if not anchor.attribute or anchor.before is None:
             return
         init = self.script.scope_of(anchor.before)

@@ -1,4 +1,4 @@
-"""What a statement at the top of a run does, by which the Accelerator's place is found: above it or behind it."""
+"""What a statement at the top of a run does, by which the Accelerator's place is found: before it or after it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
 def extends_arguments(script: ScriptModel, stmt: ast.stmt, needed: frozenset[str]) -> bool:
     """Whether a statement changes options that the Accelerator's arguments read.
 
-    `args.cuda = ...`, `setattr(opt, name, value)` in a loop, or `opt.parse(kwargs)` of a class that sets its own.
+    `args.cuda = ...`, `setattr(opt, name, value)` in a loop, or `opt.parse(kwargs)` of a class that sets attributes.
     """
     if not needed or isinstance(stmt, DEFINITIONS):
         return False
@@ -153,7 +153,7 @@ def may_set_options(script: ScriptModel, ahead: Iterable[ast.stmt]) -> bool:
 
 
 def runs_text(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """`exec(open("configurator.py").read())` in a module: options of the command line take the place of its own."""
+    """`exec(open("configurator.py").read())` in a module: options of the command line override its variables."""
     if not isinstance(stmt, (ast.Expr, ast.For, ast.If, ast.With)):
         return False
     return any(

@@ -74,7 +74,7 @@ class Anchor:
 
 
 class Reach:
-    """Which functions can be given the accelerator, by parameter, by attribute or by the module's own name."""
+    """Which functions can get the accelerator, by parameter, by attribute or by the module's global name."""
 
     def __init__(self, script: ScriptModel, anchor: Anchor, core: set[Scope] | None = None) -> None:
         self.script = script
@@ -127,7 +127,7 @@ class Reach:
         return self._written(scope, home)
 
     def _runs_later(self, inner: Scope) -> bool:
-        """Whether a function inside the one that makes the Accelerator is only named behind that place."""
+        """Whether a function inside the one that makes the Accelerator is only named after that place."""
         while inner.parent is not None and inner.parent is not self.root:
             inner = inner.parent
         if inner.parent is None or not isinstance(inner.node, ast.FunctionDef):
@@ -170,7 +170,7 @@ class Reach:
         return NAME
 
     def _after_anchor(self, home: Scope, seen: set[Scope]) -> bool:
-        """Whether every call of a function from the module's own code comes after the anchor."""
+        """Whether every call of a function from the module's code comes after the anchor."""
         if home in seen:
             return True
         seen.add(home)
@@ -184,7 +184,7 @@ class Reach:
         return True
 
     def can_be_given_to(self, home: Scope) -> bool:
-        """Whether a function, or the objects of a class, can be given the accelerator."""
+        """Whether a function, or the objects of a class, can get the accelerator."""
         return self._feasible(home, [])
 
     def _feasible(self, home: Scope, added: list[Scope]) -> bool:
@@ -270,10 +270,10 @@ class Reach:
         return None
 
     def _takes_attribute(self, home: Scope) -> bool:
-        """Whether a class can be given the accelerator to keep: a plain one, or a module that trains itself, or keeps
-        the optimizer that it is trained by.
+        """Whether a class can store the accelerator in an attribute: a plain one, or a module that trains itself, or
+        stores the optimizer that it is trained by.
 
-        In the script's own file a module sees the global name, which leaves its `__init__` as it is.
+        In the script's file a module sees the global name, which leaves its `__init__` as it is.
         """
         if _is_plain_class(self.script, home):
             return True
@@ -332,15 +332,15 @@ def _shown(home: Scope) -> str:
 
 
 def _is_plain_class(script: ScriptModel, scope: Scope) -> bool:
-    """Whether a class is the script's own and none of torch's: no module, dataset, optimizer."""
+    """Whether the script defines a class and torch no base of it: no module, dataset, optimizer."""
     return script.interpreter.kind_of_class(class_value(script, scope)) == v.INSTANCE
 
 
 def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[str]) -> Anchor:
-    """The place for the Accelerator, given the scopes that cannot do without it, or why there is none."""
+    """The place for the Accelerator, with the scopes that cannot do without it, or why there is none."""
     homes = {node_of(script, s) for s in core}
-    # A model that trains itself, or a class of torch's own kind, takes no parameter more: only a global name
-    # reaches it, in the script's own file.
+    # A model that trains itself, or a subclass of one of torch's classes, takes no further parameter: only a global
+    # name reaches it, in the script's file.
     if any(
         h.kind == "class" and not _is_plain_class(script, h) and script.module_of(h.node) is script.module
         for h in homes
@@ -361,13 +361,13 @@ def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[s
         anchor = _root_anchor(script, root, needed_names)
         if anchor is not None and all(map(Reach(script, anchor).can_be_given_to, homes)):
             return anchor
-    # Threading is not possible: the module's own name reaches every function.
+    # Threading is not possible: the module's global name reaches every function.
     anchor = _in_block(script, script.scopes.module, script.tree.module.body, frozenset())
     return anchor
 
 
 def _where_it_starts(script: ScriptModel, homes: set[Scope], core: set[Scope]) -> Anchor | None:
-    """The script's own place for the Accelerator, where all that needs it stands in modules that it can be handed to:
+    """The script's place for the Accelerator, where all that needs it is in modules that it can be passed to:
     the script saves and prints too."""
     if any(_is_own(script, home) for home in homes) or not any(_shows(script, c) for c in script.calls()):
         return None
@@ -380,7 +380,7 @@ def _where_it_starts(script: ScriptModel, homes: set[Scope], core: set[Scope]) -
 
 
 def _shows(script: ScriptModel, call: ast.Call) -> bool:
-    """Whether the script's own code prints or writes a file, which one process does for all."""
+    """Whether the script's code prints or writes a file, which one process does for all."""
     name = script.qualname(call.func) or ""
     written = name in ("torch.save", "builtins.print", "builtins.open") or name.endswith(".savefig")
     return written and script.module_of(call) is script.module
@@ -391,7 +391,7 @@ def _is_own(script: ScriptModel, scope: Scope) -> bool:
 
 
 def _roots(script: ScriptModel, homes: set[Scope]) -> list[Scope]:
-    """Candidates for the scope that makes the Accelerator: the homes themselves, then their callers outwards."""
+    """Candidates for the scope that makes the Accelerator: the scopes that need it, then their callers outwards."""
     ordered = sorted(
         homes,
         key=lambda s: (

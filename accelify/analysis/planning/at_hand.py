@@ -1,4 +1,4 @@
-"""The Accelerator of an object at hand: `agent.accelerator`, where only the agent keeps one."""
+"""The Accelerator as an attribute of an available object: `agent.accelerator`, where only the agent has one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AtHand:
 
     Args:
         script: the script.
-        reach: how the Accelerator comes to where it is needed; None where there is none.
+        reach: how the Accelerator gets to where it is needed; None where there is none.
     """
 
     def __init__(self, script: ScriptModel, reach: Reach | None) -> None:
@@ -37,7 +37,7 @@ class AtHand:
         return None
 
     def made_later(self, node: ast.AST) -> str | None:
-        """The name of the object that keeps the Accelerator, where it is made behind a node of the same scope.
+        """The name of the object that has the Accelerator, where it is made after a node of the same scope.
 
         None where the scope has the Accelerator itself, and hands it to the object.
         """

@@ -1,4 +1,4 @@
-"""What a statement does with a thing that is to be prepared: keeps it elsewhere, hands it over, still shapes it."""
+"""What a statement does with an object that is to be prepared: stores it elsewhere, passes it on, changes it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ItemStatements:
         self._within = StatementParts()
 
     def _hands_back(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a statement gets back what it handed in: `model = train(model, ...)`."""
+        """Whether a statement gets back what it passed in: `model = train(model, ...)`."""
         value = getattr(stmt, "value", None)
         if not isinstance(value, ast.Call):
             return False
@@ -60,7 +60,7 @@ class ItemStatements:
     def _hands_on(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a statement keeps a loader elsewhere: in an iterator, a dictionary, a bar, under another name.
 
-        What is kept goes on being the loader as it was before prepare. Asking for its length or data set keeps nothing.
+        What is stored is still the loader as it was before prepare. Reading its length or data set stores nothing.
         """
         if stmt in item.creations:
             return False
@@ -85,7 +85,7 @@ class ItemStatements:
         return False
 
     def _is_counted_before(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a loader is prepared only behind a statement that counts over it, and so before its length."""
+        """Whether a loader is prepared only after a statement that counts over it, and so before its length."""
         return any(
             self.tree.is_after(stmt, c) and self.script.scope_of(c) is item.scope for c in self.counted
         )
@@ -165,7 +165,7 @@ class ItemStatements:
         )
 
     def _roots(self, node: ast.expr) -> set[Thing]:
-        """The things at the root of an attribute chain: the model of `model.fc.weight`."""
+        """The `Thing`s at the root of an attribute chain: the model of `model.fc.weight`."""
         while True:
             found = self.script.things(node, v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
             if found:

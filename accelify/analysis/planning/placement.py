@@ -36,7 +36,7 @@ from accelify.analysis.values import Class, Thing
 
 
 class Placement(ItemStatements):
-    """Finds home and place of everything that is to be prepared."""
+    """Finds the scope and place of everything that is to be prepared."""
 
     def __init__(self, script: ScriptModel, wrapped: frozenset[str] = frozenset()) -> None:
         super().__init__(script)
@@ -46,7 +46,7 @@ class Placement(ItemStatements):
         self.evaluated: list[Holder] = []
 
     def home(self, thing: Thing, kind: str) -> Item | None:
-        """The name under which a thing is prepared: the one nearest to the module's own code."""
+        """The name under which a `Thing` is prepared: the one nearest to the module's code."""
         best: tuple[int, int, int, Item] | None = None
         given = kind == v.LOADER or any(
             gives(self.script, s, thing) and not is_alias(s)
@@ -96,7 +96,7 @@ class Placement(ItemStatements):
                     continue
                 if kind != v.LOADER and all(self.held.takes_out(s) for s in creations):
                     if not self.held.only_chosen(creations):
-                        continue  # one of several: they are prepared where they are kept
+                        continue  # one of several: they are prepared in their container
                 item = Item(holder, kind, scope, creations, {thing})
                 used = self._used(holder, scope) + (holder.name in self.wrapped)
                 rank = (depth, -used, creations[0].lineno)
@@ -109,7 +109,7 @@ class Placement(ItemStatements):
     def _is_anothers_part(
         self, thing: Thing, holder: Holder, creations: list[ast.stmt], scope: Scope
     ) -> bool:
-        """Whether a name was read off an attribute that is given this thing later: `source = net.body`."""
+        """Whether a name was read from an attribute that is assigned this `Thing` later: `source = net.body`."""
         if len(holder.things) < 2 or not all(
             isinstance(getattr(s, "value", None), ast.Attribute) for s in creations
         ):
@@ -141,7 +141,7 @@ class Placement(ItemStatements):
         )
 
     def _in_attribute_of_another(self, thing: Thing, kind: str) -> Item | None:
-        """The attribute of an object that keeps a thing without a name of its own: `options.optimizer`."""
+        """The attribute of an object that refers to a `Thing` without a name: `options.optimizer`."""
         for holder in self.script.attributes_of_others:
             given = [
                 (s, where)
@@ -158,12 +158,12 @@ class Placement(ItemStatements):
         return None
 
     def homes(self, thing: Thing, kind: str) -> list[Item]:
-        """All names under which things of one making are prepared: a factory called three times makes three."""
+        """All names under which `Thing`s of one call are prepared: a factory called three times makes three."""
         best = self.home(thing, kind)
         if best is None:
             return []
         if kind == v.OPTIMIZER and not any(gives(self.script, s, thing) for s in best.creations):
-            # `wrapper.inner = SGD(...)` from outside, in the place of the one that the wrapper was given.
+            # `wrapper.inner = SGD(...)` from outside, which replaces the wrapper's argument.
             later = self._in_attribute_of_another(thing, kind)
             best = later if later is not None else best
         found = [best]
@@ -240,7 +240,7 @@ class Placement(ItemStatements):
         return self.script.callees(value) if isinstance(value, ast.Call) else set()
 
     def container_home(self, thing: Thing, kind: str) -> Item | None:
-        """The list, tuple or dictionary in which a thing without a name of its own is prepared."""
+        """The list, tuple or dictionary in which a `Thing` without a name is prepared."""
         best: tuple[int, int, Item] | None = None
         for holder in self.held.holders_of(thing):
             form = self.held.form(holder, kind)
@@ -258,7 +258,7 @@ class Placement(ItemStatements):
         return best[2] if best else None
 
     def _used(self, holder: Holder, scope: Scope) -> int:
-        """Whether training uses a name itself, where a thing has several (`net = ssd_net`)."""
+        """Whether training uses a name itself, where a `Thing` has several (`net = ssd_net`)."""
         if (
             holder.scope is None
             or len({id(h) for t in holder.things for h in self.script.holders_of(t)}) == 1
@@ -339,7 +339,7 @@ class Placement(ItemStatements):
         ]
         early = [c for c in item.creations if c not in late and c not in again]
         if again and (early or late):
-            # Made anew behind the training, for a second one.
+            # Made again after the training, for a second one.
             found += self._parts(self._part(item, again))
             item = self._part(item, [c for c in item.creations if c not in again])
         if late and early:
@@ -400,7 +400,7 @@ class Placement(ItemStatements):
                     found, use = self._descend(child, item)
                     if use is not None:
                         return found, use
-            # Behind the training in it nothing runs it again, where it is no loop: `if __name__ == "__main__":`.
+            # After the training in it nothing runs it again, where it is no loop: `if __name__ == "__main__":`.
             made_behind = isinstance(stmt, (ast.If, ast.With)) and len(inside) == len(item.creations)
             return self._around(block, item.creations) if made_behind else block, None
         # No training below this block: after the creation, where it stands.

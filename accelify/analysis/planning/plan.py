@@ -294,7 +294,7 @@ class Plan(AcceleratorPlace):
         return ({*chosen, *shared}) - (alone - self.script.training_loaders)
 
     def on_main_only(self, node: Node, seen: frozenset[Scope] = frozenset()) -> bool:
-        """Whether only the main process of a script that was distributed by hand comes to a node."""
+        """Whether only the main process of a script that was distributed by hand reaches a node."""
         if any(n in self.main_only for n in (node, *self.tree.ancestors(node))):
             return True
         scope = self.script.scope_of(node)
@@ -302,12 +302,12 @@ class Plan(AcceleratorPlace):
         return bool(calls) and scope not in seen and all(self.on_main_only(c, seen | {scope}) for c in calls)
 
     def is_sharded(self, loaders: set[Thing]) -> bool:
-        """Whether all of some loaders give each process its own part of the data."""
+        """Whether all of some loaders give each process a different part of the data."""
         return bool(loaders) and loaders <= self.prepared
 
     @property
     def shares_training_data(self) -> bool:
-        """Whether each process trains on its own part of the data."""
+        """Whether each process trains on a different part of the data."""
         return self.hand_cut is not None or self.is_sharded(
             self.script.training_loaders - self.script.episode_loaders
         )
@@ -352,7 +352,7 @@ class Plan(AcceleratorPlace):
         return [self.tree.statement(c) for t in held - self.prepared - own for c in self.own_lengths(t)]
 
     def runs_prepared(self, node: Node, things: Set[Thing]) -> bool:
-        """Whether a node runs when some things are prepared already."""
+        """Whether a node runs when some `Thing`s are prepared already."""
         return runs_prepared(self.script, self.sites, things, node)
 
     def steps_per_batch(self, call: ast.Call, seen: frozenset[Scope] = frozenset()) -> bool:
@@ -391,7 +391,7 @@ class Plan(AcceleratorPlace):
         return makes_one_of(self.script, evaluated, scope) or makes_others_in_row(self.script, made, scope)
 
     def after_prepare(self, node: Node, things: Set[Thing] = frozenset()) -> bool:
-        """Whether a node runs after the prepare of its own scope, or where `things` are prepared."""
+        """Whether a node runs after the prepare of its scope, or where `things` are prepared."""
         return is_behind_prepare(self.script, self.sites, node, things)
 
 

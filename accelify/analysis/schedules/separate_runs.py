@@ -1,4 +1,4 @@
-"""Runs that follow each other, each with a model of its own: folds, seeds, grids of options."""
+"""Runs that follow each other, each with another model: folds, seeds, grids of options."""
 
 from __future__ import annotations
 

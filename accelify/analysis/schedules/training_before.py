@@ -1,4 +1,4 @@
-"""Whether the training lies before or behind a place of a function: the steps that do not stand around it."""
+"""Whether the training comes before or after a place of a function: the steps that are not around it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def trained_before(script: ScriptModel, node: Node) -> bool:
 
 
 def trains_only_behind(script: ScriptModel, node: Node) -> bool:
-    """Whether all of a function's training stands behind a place of it, and there is some."""
+    """Whether all of a function's training comes after a place of it, and there is some."""
     steps = [script.tree.start(step) for step in _steps(script, node)]
     return bool(steps) and script.tree.start(node) < min(steps)
 

@@ -16,7 +16,7 @@ _JOINING = (ast.Tuple, ast.List, ast.BoolOp, ast.IfExp, ast.ListComp, ast.SetCom
 
 
 def calls_done(statements: Iterable[ast.stmt]) -> list[ast.Call]:
-    """The calls that expression statements consist of, one behind the other."""
+    """The calls that expression statements consist of, one after the other."""
     return [call for stmt in statements if isinstance(stmt, ast.Expr) for call in _calls(stmt.value)]
 
 

@@ -11,7 +11,7 @@ from accelify.analysis.statements.branches import decided
 from accelify.analysis.statements.none_tests import asks_for_none
 from accelify.analysis.syntax import call_argument, dotted, hides_arguments, is_constant, names_in, walk
 
-# A parameter that is handed on, kept, and handed on again.
+# How often a parameter is passed on, or stored, before it is not followed any more.
 _FARTHEST = 4
 
 
@@ -68,7 +68,7 @@ def _is_left_none(script: ScriptModel, name: str, function: Scope, far: int) -> 
 
 
 def is_ruled_out(script: ScriptModel, node: ast.AST, function: Scope) -> bool:
-    """Whether a node stands in a branch of a function that no call takes: behind `if dim is None:`, say."""
+    """Whether a node is in a branch of a function that no call takes: after `if dim is None:`, for example."""
     around = script.interpreter.module_of(function).tree.ancestors(node)
     return function.kind == "function" and _is_ruled_out(script, around, function, 0)
 

@@ -46,7 +46,7 @@ def _fields_of_base(cls: ast.ClassDef, base: ast.expr) -> list[str]:
 
 
 def _fields_told(made: ast.expr) -> list[str]:
-    """The fields that `namedtuple("Answer", ["loss", "more"])` is told."""
+    """The fields in `namedtuple("Answer", ["loss", "more"])`."""
     if not isinstance(made, ast.Call):
         return []
     if (dotted(made.func) or "").rpartition(".")[2] not in ("namedtuple", "NamedTuple"):

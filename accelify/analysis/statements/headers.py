@@ -1,4 +1,4 @@
-"""What a `def` or a `class` evaluates where it stands: defaults, decorators, bases, and a class's own lines."""
+"""What a `def` or a `class` evaluates where it is defined: defaults, decorators, bases, and the class body."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ class NoneTests:
 
     Args:
         script: its model.
-        loops: those whose batches are one process's own.
-        decisions: the tests of one process's own figures, as far as they are known.
+        loops: those whose batches differ between processes.
+        decisions: the tests of one process's figures, as far as they are known.
         bindings: the statements that can have bound a name where it is read; None stands for a parameter.
     """
 
@@ -174,12 +174,12 @@ class NoneTests:
         return bool(calls)
 
     def _is_decided(self, stmt: ast.stmt) -> bool:
-        """Whether a test of one process's own figures lets a statement run."""
+        """Whether a test of one process's figures lets a statement run."""
         return any(ancestor in self.decisions for ancestor in self.tree.ancestors(stmt))
 
 
 def _is_fixed(default: ast.expr) -> bool:
-    """Whether what `next` gives behind the last batch is written out: `None`, `(None, None)`."""
+    """Whether the value of `next` after the last batch is written out: `None`, `(None, None)`."""
     parts = default.elts if isinstance(default, (ast.Tuple, ast.List)) else [default]
     return all(isinstance(part, ast.Constant) for part in parts)
 

@@ -19,7 +19,7 @@ class PlainNumbers:
     """Answers for a program whether an expression is a number, as far as that is sure.
 
     Args:
-        given: what places of the program are given.
+        given: what is assigned to places of the program.
     """
 
     def __init__(self, given: Given) -> None:

@@ -45,7 +45,7 @@ def joined(known: Held | None, held: Held) -> Held:
 
 
 def place_in(whole: ast.AST, part: ast.AST) -> int | None:
-    """The place of one of the several things in `loss, step`; None where that is not to be told, or nothing such."""
+    """The index of one of several values, as in `loss, step`; None where that is not known, or it is none of them."""
     parts = whole.elts if isinstance(whole, ast.Tuple) else []
     if any(isinstance(one, ast.Starred) for one in parts):
         return None
@@ -53,7 +53,7 @@ def place_in(whole: ast.AST, part: ast.AST) -> int | None:
 
 
 def place_for(target: ast.expr, value: ast.expr | None, place: int | None) -> ast.expr:
-    """What takes the thing at a place, `b` of `a, b` for the second; the whole target where that is not to be told."""
+    """What takes the value at an index, `b` of `a, b` for the second; the whole target where that is not known."""
     if place is None or not isinstance(target, (ast.Tuple, ast.List)) or place >= len(target.elts):
         return target
     if any(isinstance(one, ast.Starred) for one in target.elts):
@@ -64,7 +64,7 @@ def place_for(target: ast.expr, value: ast.expr | None, place: int | None) -> as
 
 
 def is_anew(node: ast.AST, slot: Slot) -> bool:
-    """Whether a statement makes a slot anew, from nothing of its own."""
+    """Whether a statement sets a slot without reading it."""
     if not isinstance(node, ast.Assign):
         return False
     for target in node.targets:

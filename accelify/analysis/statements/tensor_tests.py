@@ -1,8 +1,8 @@
-"""Tests whether a name holds a tensor: behind them it is what they have made of it, or was none all along.
+"""Tests whether a name is a tensor: after them it is what they have made of it, or was none all along.
 
 if isinstance(x, torch.Tensor):
     x = x.cpu().numpy()
-np.transpose(x)                    # an array, whatever was handed over
+np.transpose(x)                    # an array, whatever the argument was
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def tests_tensors(tree: Tree) -> bool:
-    """Whether a script asks such a thing at all."""
+    """Whether a script makes such a test at all."""
     return any(tree.mentions(word) for word in (b"isinstance(", b"is_tensor("))
 
 

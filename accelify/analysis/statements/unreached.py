@@ -1,4 +1,4 @@
-"""Statements that never run, behind a `return` or `raise` of the same block: what they print, nobody sees."""
+"""Statements that never run, after a `return` or `raise` of the same block: what they print, nobody sees."""
 
 from __future__ import annotations
 
