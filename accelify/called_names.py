@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from accelify.analysis.syntax import children, walk
 
-# Marks what is not from an import: names of the file's own.
+# Marks what is not from an import: names that the file defines.
 OWN = ":"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -21,8 +21,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 class CalledNames:
     """The dotted names that a file calls, written from the module that its imports take them from.
 
-    `classes` are its own: their names, what they are derived from, and their methods. `defined` are the names that its
-    own lines give at the top.
+    `classes` are those that it defines: their names, their bases, and their methods. `defined` are the names that its
+    statements bind at the top.
     """
 
     calls: set[str] = field(default_factory=set)
@@ -31,7 +31,7 @@ class CalledNames:
 
 
 def called_names(data: bytes) -> CalledNames | None:
-    """What a file calls; None where it does not parse: other versions of Python, lines of a notebook's own."""
+    """What a file calls; None where it does not parse: other versions of Python, syntax of notebooks."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

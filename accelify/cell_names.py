@@ -54,7 +54,7 @@ def _functions(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 class _Order(ast.NodeVisitor):
-    """Which names a module's own statements bind, and which of them they read before, as they run."""
+    """Which names a module's statements bind, and which of them they read before, in the order in which they run."""
 
     def __init__(self, module: ast.Module) -> None:
         self.bound: dict[str, None] = {}
@@ -94,7 +94,7 @@ class _Order(ast.NodeVisitor):
         if not isinstance(node, _SCOPES):
             super().generic_visit(node)
             return
-        # What a comprehension or a lambda binds is its own.
+        # What a comprehension or a lambda binds is local to it.
         names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
         own = {n.id for n in names if isinstance(n.ctx, ast.Store)}
         own |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}

@@ -1,4 +1,4 @@
-"""IPython's own syntax in a notebook's cells, hidden behind Python that parses, line for line.
+"""IPython's syntax in a notebook's cells, replaced by Python that parses, line for line.
 
     %matplotlib inline              # accelify-magic 0: %matplotlib inline
     %time train(model)        ->    train(model)  # accelify-magic before 1: %time
@@ -46,7 +46,7 @@ _TOKEN = re.compile(
 class Mask:
     """Hides lines and gives them back.
 
-    `hidden` has the texts that stand behind the numbered placeholders. Make one for each notebook, with `texts` all of
+    `hidden` has the texts that the numbered placeholders replace. Make one for each notebook, with `texts` all of
     its cells: the placeholders use a word that none of them has.
     """
 

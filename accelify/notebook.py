@@ -1,4 +1,4 @@
-"""A Jupyter notebook as one script and back: its code cells one behind the other, each under a marker comment.
+"""A Jupyter notebook as one script and back: its code cells one after the other, each under a marker comment.
 
 The notebook's text is never written anew: only the `source` of a cell that an edit touched is replaced, in the form,
 indentation and escaping it had, so that outputs, metadata, Markdown and all other cells stay as they are.
@@ -339,7 +339,7 @@ def _read(cell: Cell, mask: Mask, name: str, path: Path | None) -> Cell:
     try:
         parse(masked + "\n", Path(f"{name}, cell {cell.number}"))
     except SourceError as error:
-        # What is only unfinished or a note stays out of the way; training code that does not run has to be said.
+        # A cell that is only unfinished or a note is left out; training code that does not run has to be reported.
         sentence = str(error)
         if "this is Python 2" in sentence or "`async`" in sentence or "backward" in masked:
             raise SourceError(sentence, path, error.line) from None

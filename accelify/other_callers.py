@@ -70,8 +70,8 @@ class OtherCallers:
         return self._imports.mentioning(name, module, self._files[module], self._together, method)
 
     def stay(self, scope: Scope, threaded: Collection[Scope]) -> bool:
-        """Whether calls of what takes the Accelerator stay as they are: in other files that are not converted in this
-        run either, or in functions that only those come to.
+        """Whether calls that would need the Accelerator stay as they are: in other files that are not converted in this
+        run either, or in functions that only those reach.
 
         Args:
             scope: a function or class of the files.
@@ -89,7 +89,7 @@ def other_callers(
     Args:
         others: who calls them.
         plan: what it says takes the Accelerator.
-        applied: what was mended in the other files than the entry script.
+        applied: what was fixed in the other files than the entry script.
     """
     script = others.script
     if plan.reach is None:

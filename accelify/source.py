@@ -117,7 +117,7 @@ class Source:
 
     @classmethod
     def from_text(cls, text: str, path: Path | str | None = None) -> Source:
-        """Take `text` as it is, as UTF-8; a leading byte-order mark is kept apart as in a file."""
+        """Take `text` as it is, as UTF-8; a leading byte-order mark is stored separately as for a file."""
         bom = text.startswith("\ufeff")
         return cls(Path(path) if path is not None else None, text[1:] if bom else text, "utf-8", bom)
 
@@ -144,7 +144,7 @@ class Source:
         return parse(self.text, self.path)
 
     def encode(self, text: str | None = None) -> bytes:
-        """`text` (default: the script's own) as this file's bytes: same encoding, same byte-order mark.
+        """`text` (default: the script's) as this file's bytes: same encoding, same byte-order mark.
 
         Raises SourceError where the encoding cannot hold a character of it.
         """
@@ -190,7 +190,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def split_lines(text: str) -> list[str]:
-    """Split `text` into lines as Python counts them, line ends kept; `"".join` gives `text` back."""
+    """Split `text` into lines as Python counts them, with their line ends; `"".join` gives `text` back."""
     return _LINE.findall(text)
 
 

@@ -1,7 +1,7 @@
 """Scripts that distribute or scale by hand, brought back to the plain form for one device that convert understands.
 
-What the plain form cannot say (`if rank == 0`, the world size, options of DistributedDataParallel) stands in it as a
-placeholder or is kept beside it (`accelify.analysis.lowered`). Places of findings are those of the script as it was.
+What the plain form cannot say (`if rank == 0`, the world size, options of DistributedDataParallel) is in it as a
+placeholder or is recorded in `accelify.analysis.lowered`. Positions of findings are those in the original script.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from accelify.writer import edits as verbs
 _DISTRIBUTED = "torch.distributed."
 _CHECKS = frozenset({"torch.distributed.is_initialized", "torch.distributed.is_available"})
 _GOES = frozenset({"torch.distributed.init_process_group", "torch.distributed.destroy_process_group"})
-# Collectives that put a script's own metrics together.
+# Collectives that combine the metrics of a script.
 _COLLECTIVES = frozenset(
     "all_reduce reduce all_gather all_gather_object all_gather_into_tensor gather gather_object "
     "reduce_scatter reduce_scatter_tensor".split()
@@ -327,7 +327,7 @@ class _Lowering:
         work.found(RULE, call, "the Accelerator reduces, on any number of processes")
 
     def _is_own(self, name: ast.Name) -> bool:
-        """Whether a name is assigned a tensor of its own here, that nobody else holds."""
+        """Whether a name is assigned a new tensor here, to which nobody else refers."""
         scope = self.script.scope_of(name)
         owner = scope.resolve(name.id)
         if owner is not scope or scope.takes(name.id):
@@ -409,7 +409,7 @@ class _Lowering:
         return False
 
     def _command_line(self) -> None:
-        """`args.local_rank` of torch's old launcher is set behind the command line's parsing, once."""
+        """`args.local_rank` of torch's old launcher is set after the command line is parsed, once."""
         reads = [
             n
             for n in self.tree.nodes(ast.Attribute)
@@ -435,7 +435,7 @@ class _Lowering:
     # -- devices
 
     def _device(self, call: ast.Call) -> None:
-        """`x.to(rank)`, `torch.device("cuda", rank)`: the process's own device."""
+        """`x.to(rank)`, `torch.device("cuda", rank)`: the process's device."""
         work, tree, ranks = self.work, self.tree, self.ranks
         name = self.script.qualname(call.func) or ""
         if name == "torch.device" and any(

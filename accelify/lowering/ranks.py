@@ -215,7 +215,7 @@ class Ranks:
         )
 
     def is_source(self, node: ast.expr) -> bool:
-        """Whether a rank is asked for here, and not only handed on."""
+        """Whether a rank is read here, and not only passed on."""
         if isinstance(node, ast.Call):
             name = self.script.qualname(node.func) or ""
             if name in CALLS or name in ("os.environ.get", "os.getenv"):

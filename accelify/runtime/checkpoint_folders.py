@@ -1,7 +1,7 @@
 """Checkpoints as directories: complete ones, the newest one, how one takes its place.
 
-A checkpoint is written into a hidden directory beside its own, synced, marked complete with a list of its files and
-renamed. Whatever kills the run at whatever time, the old checkpoint or the new one is there whole.
+A checkpoint is written into a hidden directory beside the final one, synced, marked complete with a list of its files
+and renamed. Whatever kills the run at whatever time, the old checkpoint or the new one is there whole.
 """
 
 from __future__ import annotations

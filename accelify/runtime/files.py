@@ -114,7 +114,7 @@ def _write(obj: Any, path: Path, safe: bool) -> None:
 
 
 def save_pickled(obj: Any, path: Path) -> None:
-    """`torch.save`. Where the system refuses, such as on a full disk, the error is the system's own: torch's would be
+    """`torch.save`. Where the system refuses, such as on a full disk, the error is the system's: torch's would be
     about an offset that it did not expect."""
     with open(path, "wb") as file:
         try:

@@ -122,7 +122,5 @@ class WindowPosition:
         self.size = 1  # what the loss of the current batch is divided by
         self.batches = 0  # batches of the original script in the current window
         self.advance = 1  # steps of the original's schedule at this optimizer step
-        self.correction = (
-            1.0  # factor on earlier gradients, when the window turns out shorter than they were told
-        )
+        self.correction = 1.0  # factor on earlier gradients, when the window turns out shorter than expected
         self.iteration: Any = None  # pass of the loader that the window belongs to

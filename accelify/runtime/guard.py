@@ -6,7 +6,7 @@ and where in the script. A small tensor that is gathered travels in the same mes
 such collective, so it costs nothing there; but it is counted.
 
 A rank that waits looks now and then what became of the others, and raises where it is proved that one will not come:
-it ended or raised, or it is in a pass that is averaged over ranks and that this rank has not come to. That another
+it ended or raised, or it is in a pass that is averaged over ranks and that this rank has not reached. That another
 rank takes long proves nothing. Such a rank is waited for as long as the process group's timeout, and no longer.
 
 The environment variable `ACCELIFY_GUARD` is "on" (the default), "warn" (print what disagrees, and go on) or "off" (no
@@ -273,7 +273,7 @@ class Guard:
     # What became of the others
 
     def explained(self, error: Exception, told: str) -> RanksDisagreeError:
-        """An error of the transport, said in terms of ranks."""
+        """An error of the transport, described in terms of ranks."""
         self._publish("left behind", told)
         deadline = time.monotonic() + 3.0
         gone: list[int] = []
@@ -325,7 +325,7 @@ class Guard:
     @contextlib.contextmanager
     def _store_may_be_lost(self) -> Iterator[None]:
         """Whatever goes wrong with the store must not hide why it was asked; a lost one is not asked again, which
-        would take seconds and pages of torch's own warnings each time."""
+        would take seconds and pages of torch's warnings each time."""
         try:
             yield
         except dist.DistNetworkError:
@@ -354,7 +354,7 @@ class Guard:
         self._hook(kind, error, trace)
 
     def _note_end(self) -> None:
-        # One that raised, or that lost another, has told so already.
+        # One that raised, or that lost another, has reported so already.
         with self._store_may_be_lost():
             if self.store is not None and self.store.check([str(self.rank)]):
                 state = json.loads(self.store.get(str(self.rank)))
@@ -439,7 +439,7 @@ def _all_have_gloo(rank: int, ranks: int) -> bool:
 
 
 def leave() -> None:
-    """The process group is about to be destroyed; nothing of it may be held."""
+    """The process group is about to be destroyed; no reference to it may stay."""
     for guard in _guards:
         guard.leave()
     _guards.clear()
@@ -463,7 +463,7 @@ def enter(operation: str, *what: Any) -> None:
 
 
 def gather_small(operation: str, tensor: torch.Tensor) -> torch.Tensor | None:
-    """Every rank's tensor in one, where it is small and on the host; None: it needs a collective of its own."""
+    """Every rank's tensor in one, where it is small and on the host; None: it needs a separate collective."""
     if not _guards or not _guards[0].message.takes(tensor):
         return None
     return _guards[0].gather(operation, tensor)
@@ -471,7 +471,7 @@ def gather_small(operation: str, tensor: torch.Tensor) -> torch.Tensor | None:
 
 @contextlib.contextmanager
 def collective(operation: str, *what: Any) -> Iterator[None]:
-    """Around a collective: `enter`, and an error of the transport in it is said in terms of ranks."""
+    """Around a collective: `enter`, and an error of the transport in it is described in terms of ranks."""
     enter(operation, *what)
     try:
         yield

@@ -76,7 +76,7 @@ class AutocastKwargs(KwargsHandler):
 
 @dataclass
 class GradScalerKwargs(KwargsHandler):
-    """For `torch.amp.GradScaler`, used with fp16. The defaults are torch's own."""
+    """For `torch.amp.GradScaler`, used with fp16. The defaults are torch's."""
 
     init_scale: float = 65536.0
     growth_factor: float = 2.0
@@ -107,7 +107,7 @@ class DistributedDataParallelKwargs(KwargsHandler):
 
 @dataclass
 class InitProcessGroupKwargs(KwargsHandler):
-    """For `torch.distributed.init_process_group`. `timeout` defaults to torch's own."""
+    """For `torch.distributed.init_process_group`. `timeout` defaults to torch's."""
 
     backend: str | None = None
     init_method: str | None = None
@@ -233,7 +233,7 @@ class DataLoaderConfiguration:
 
 @dataclass
 class ProjectConfiguration:
-    """Where checkpoints and logs go, and how many checkpoints are kept."""
+    """Where checkpoints and logs go, and how many checkpoints remain."""
 
     project_dir: str | Path | None = None
     logging_dir: str | Path | None = None
@@ -246,7 +246,7 @@ class ProjectConfiguration:
         self.set_directories(self.project_dir)
 
     def set_directories(self, project_dir: str | Path | None = None) -> None:
-        """Set the project's directory, and the logging directory where none was given."""
+        """Set the project's directory, and the logging directory where none was set."""
         self.project_dir = project_dir
         if self.logging_dir is None:
             self.logging_dir = project_dir

@@ -34,8 +34,8 @@ def restore_on_other_ranks(
 ) -> None:
     """Go on on another number of ranks: with the order of the samples and the batch that was next.
 
-    Losses are those of the run that was stopped where batches are split (the batch of all ranks is then the script's
-    own); noise that ranks draw for their own samples is another one.
+    Losses are those of the run that was stopped where batches are split (the batch of all ranks is then the
+    script's); noise that ranks draw for their samples is different.
 
     Args:
         accelerator: of this run.

@@ -105,7 +105,7 @@ def unbound(text: str) -> frozenset[str]:
     }
     read: set[str] = set()
     for scope in _tables(table):
-        # Only of these a symbol is made, which takes long: of what functions have of their own none is asked for.
+        # A symbol, which is slow to make, is made only of these: local names of functions are not asked for.
         names = scope.get_globals() if isinstance(scope, symtable.Function) else scope.get_identifiers()
         for symbol in map(scope.lookup, {*names} - bound - _KNOWN):
             if symbol.is_declared_global() and symbol.is_assigned():

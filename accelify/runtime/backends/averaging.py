@@ -19,7 +19,7 @@ def mark_of(parameter: torch.Tensor) -> tuple[int, int] | None:
     grad = parameter.grad
     if grad is None:
         return None
-    # A sparse gradient has no storage of its own; one that is added to gets new values.
+    # A sparse gradient has no storage; one that is added to gets new values.
     held = grad._values() if grad.is_sparse else grad
     return held.data_ptr(), grad._version
 

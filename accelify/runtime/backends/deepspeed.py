@@ -67,7 +67,7 @@ class DeepSpeedBackend(Backend):
         self._models: list[weakref.ref[DeepSpeedModel]] = []
         self._batch_sizes: list[int] = []
         self._last_norm = torch.zeros((), device=self.device)
-        # DeepSpeed's own files are being written or read; its weights are in parts then.
+        # DeepSpeed's files are being written or read; its weights are in parts then.
         self.moving_shards = False
 
     @property
@@ -447,7 +447,7 @@ class DeepSpeedBackend(Backend):
 
 
 def _only_plugin(given: Any) -> DeepSpeedPlugin:
-    """The plugin of the run; ValueError where several are given, or something else."""
+    """The plugin of the run; ValueError where there are several, or something else."""
     if isinstance(given, dict):
         if len(given) > 1:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""What a run under DeepSpeed is told: the options of the engine, and stand-ins for what its own file describes."""
+"""The settings of a run under DeepSpeed: the engine's options, and stand-ins for what its file describes."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class DeepSpeedPlugin:
     """Train with DeepSpeed's ZeRO. Names are those of Hugging Face Accelerate's plugin.
 
     Args:
-        hf_ds_config: DeepSpeed's own configuration, as path of a JSON file or as a dict. Values "auto" in it are
-            filled in from what the script has. What it says must not be said differently elsewhere.
-        gradient_accumulation_steps: batches per optimizer step; default: what the Accelerator was told.
+        hf_ds_config: DeepSpeed's configuration, as path of a JSON file or as a dict. Values "auto" in it are filled
+            in from the script's objects. Its values must not be set differently elsewhere.
+        gradient_accumulation_steps: batches per optimizer step; default: as set on the Accelerator.
         gradient_clipping: largest norm of the gradients in every step, without a call of `clip_grad_norm_`.
         zero_stage: 0 (each rank holds everything), 1 (optimizer states divided between ranks), 2 (gradients too) or 3
             (weights too); default 2.

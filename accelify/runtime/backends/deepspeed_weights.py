@@ -1,4 +1,4 @@
-"""Whole weights of models that DeepSpeed divides between ranks, under the script's own names."""
+"""Whole weights of models that DeepSpeed divides between ranks, under the script's names."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def divided_like(tensor: torch.Tensor, example: torch.Tensor) -> torch.Tensor:
     """A whole tensor, the same on every rank, divided as `example` is; where that is whole, moved to its device."""
     if not isinstance(example, DTensor) or isinstance(tensor, DTensor):
         return tensor.to(example.device)
-    # Every rank cuts its own part: nothing is sent.
+    # Every rank cuts its part: nothing is sent.
     return distribute_tensor(
         tensor.detach().to(local(example).device), example.device_mesh, example.placements, src_data_rank=None
     )

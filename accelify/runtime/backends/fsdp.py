@@ -165,7 +165,7 @@ class FSDPBackend(ShardedBackend):
 
     def compile(self, model: nn.Module, plugin: TorchDynamoPlugin) -> nn.Module:
         if not plugin.use_regional_compilation:
-            # In place: what stands outside of the model's own forward stays as it is.
+            # In place: references outside of the model's forward stay as they are.
             model.compile(**plugin.compile_arguments())
             return model
         return super().compile(model, plugin)

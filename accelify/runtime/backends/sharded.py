@@ -35,7 +35,7 @@ class ShardedBackend(AveragingBackend):
         self._models: list[weakref.ref[nn.Module]] = []
         # Models without a trained parameter, whose statistics (batch norm) may go on from the batches of each rank.
         self._frozen: list[weakref.ref[nn.Module]] = []
-        # Parameters that were divided: the script's own, weakly, by identity, and what stands for it now.
+        # Parameters that were divided: the script's, weakly, by identity, and what replaces them now.
         self._replaced: dict[int, tuple[weakref.ref[torch.Tensor], nn.Parameter]] = {}
         self._loose = ParameterSet([], "parameters of no model")
 

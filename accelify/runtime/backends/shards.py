@@ -1,4 +1,4 @@
-"""Checkpoints of which every rank writes its own part, through torch.distributed.checkpoint.
+"""Checkpoints of which every rank writes its part, through torch.distributed.checkpoint.
 
 Folders and keys are those that Hugging Face Accelerate writes for sharded models: `pytorch_model_fsdp_<i>` with
 "model.<name>", so that its tools and torch's (`torch.distributed.checkpoint.format_utils`) read the weights too. An
@@ -36,7 +36,7 @@ def _optimizer_folder(directory: Path, index: int) -> Path:
     return directory / f"optimizer_{index}"
 
 
-# Ranks agree on what is written in the background over a group of its own, beside what training exchanges.
+# Ranks agree on what is written in the background over a separate group, besides what training exchanges.
 _background: Any = None
 
 

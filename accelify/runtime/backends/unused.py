@@ -7,7 +7,7 @@ out: the sequence of all-reduces is then the same on all ranks, whatever each of
 
 Minus zero is the one number whose sum with any gradient is that gradient, bit for bit, plus zero included. A mean
 that is minus zero in every element therefore says that no rank had a gradient, and it stays `None`, as on one process:
-an optimizer then leaves the parameter alone, weight decay and momentum included. One case is not told apart: a
+an optimizer then leaves the parameter alone, weight decay and momentum included. One case cannot be recognised: a
 parameter that some ranks leave out, and whose gradient is minus zero in every element on all others.
 """
 

@@ -65,7 +65,7 @@ class XLABackend(Backend):
         self._steps = 0
         self._compiled = 0
         self._seeded: int | None = None
-        # Parameters for which moving had to make new ones: by the identity of the old one, which is held for that.
+        # Parameters that moving had to replace: by the identity of the old one, which is referenced for that.
         self._moved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._models: list[weakref.ref[torch.nn.Module]] = []
         self._loose: list[torch.Tensor] = []
@@ -211,7 +211,7 @@ class XLABackend(Backend):
             spmd.mark_sharding(tensor, self.mesh, axes)
 
     def _follow_seed(self) -> None:
-        """The device draws from a generator of its own, which starts where the script seeded torch's."""
+        """The device draws from a separate generator, which starts where the script seeded torch's."""
         wanted = torch.initial_seed()
         if wanted != self._seeded:
             self._seeded = wanted
@@ -449,7 +449,7 @@ def _connected(ranks: int) -> bool:
 
 
 def _is_placed_whole(item: Any) -> bool:
-    """A tensor, or a batch object with a `to` of its own, such as packed sequences."""
+    """A tensor, or a batch object with a `to` method, such as packed sequences."""
     if isinstance(item, (torch.nn.Module, type, Mapping)):
         return False
     return isinstance(item, torch.Tensor) or callable(getattr(item, "to", None))

@@ -101,7 +101,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _bind_to_chip(xr: Any) -> None:
-    """Under torchrun on TPUs, let each process see its own chip, as torch_xla's own process group does."""
+    """Under torchrun on TPUs, let each process see its chip, as torch_xla's process group does."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
     if ranks > 1 and xr.device_type() != "CPU":
         from torch_xla._internal import pjrt
@@ -233,7 +233,7 @@ def set_random_state(state: int) -> None:
 
 
 def seed(number: int) -> None:
-    """Seed the device's generator, in a process with XLA; torch's own `manual_seed` leaves it out."""
+    """Seed the device's generator, in a process with XLA; torch's `manual_seed` leaves it out."""
     if in_use():
         import torch_xla
 

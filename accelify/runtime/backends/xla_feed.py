@@ -28,7 +28,7 @@ class Feed:
     Args:
         source: the loader's batches.
         place: puts a batch on the device; returns it and how many samples were added to it.
-        settle: called in the loop's own thread before a batch is fetched.
+        settle: called in the loop's thread before a batch is fetched.
         ahead: batches that a thread fetches and places before the loop asks for them; 0: the loop does it itself.
     """
 
@@ -95,7 +95,7 @@ class Feed:
                 item = self._own()
                 self._put(item)
         except BaseException as error:
-            # A thread's own exception would be seen by nobody: the loop raises it.
+            # An exception in the thread would be seen by nobody: the loop raises it.
             self._put(_Failed(error))
 
     def _put(self, item: Any) -> None:

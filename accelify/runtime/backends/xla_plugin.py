@@ -29,7 +29,7 @@ class XLAPlugin(KwargsHandler):
             What says which samples count is filled as `ignore_values` tells; a batch without such an entry is an error.
         pad_lengths: lengths that dimension 1 of a batch's tensors is padded to, each time the smallest that fits.
         ignore_values: for entries of a batch, by key or by position, the value that the loss leaves out.
-        cache_dir: compiled programs are kept there for the next run.
+        cache_dir: directory in which compiled programs are stored for the next run.
 
     Raises:
         ValueError: a value that cannot be.

@@ -108,6 +108,6 @@ class DataLoaderDispatcher(DataLoaderShard):
 
 
 def _filled(group: list[Any], sizes: list[int], ranks: int, last: bool) -> tuple[list[Any], Shares]:
-    """A whole batch for every rank; those without one of their own get the last again."""
+    """A whole batch for every rank; those without a real one get the last again."""
     missing = ranks - len(group)
     return group + group[-1:] * missing, Shares((*sizes, *[0] * missing), len(group), last, whole=True)

@@ -1,4 +1,4 @@
-"""How the batches of indices of the script's own samplers, and of torch's, come to the ranks.
+"""How the batches of indices of the script's samplers, and of torch's, are distributed to the ranks.
 
 Every rank draws the same order from torch's samplers by itself, and goes past what is for other ranks without looking
 at it: what a step costs does not grow with the number of ranks. Nothing is known of other samplers, such as where they
@@ -65,7 +65,7 @@ def make_seedable(batch_sampler: Any, seed: int | None) -> None:
 
 
 def shuffles(batch_sampler: Any) -> bool:
-    """Whether the order is drawn anew each pass by one of torch's own random samplers."""
+    """Whether the order is drawn anew each pass by one of torch's random samplers."""
     return type(getattr(batch_sampler, "sampler", batch_sampler)) in RANDOM_SAMPLERS
 
 

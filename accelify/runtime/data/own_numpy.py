@@ -24,7 +24,7 @@ def stream() -> Any:
 
 
 class OwnNumpy:
-    """Draws as `numpy.random` does, from a stream of the rank's own.
+    """Draws as `numpy.random` does, from a separate stream of the rank.
 
     `numpy.random` draws along, so that it stands where it stands on rank 0, and what is decided by it is decided alike.
     """

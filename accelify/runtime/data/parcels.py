@@ -60,7 +60,7 @@ def packed(batch: Any) -> tuple[Any, torch.Tensor]:
 
 
 def unpacked(note: Any, content: torch.Tensor) -> Any:
-    """The batch that `packed` was given; its tensors are views of `content`."""
+    """The batch that `packed` got; its tensors are views of `content`."""
 
     def made(place: _Place) -> torch.Tensor:
         part = content[place.start : place.start + place.length]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _END = object()
 # The length of a pass nobody has asked for yet. Asking may run code of the script's, even draw random numbers.
 _NOT_ASKED = -1
-# Seconds of reading skipped batches again after which that is said.
+# Seconds of reading skipped batches again after which a message is printed.
 _TELL = 10.0
 
 
@@ -187,7 +187,7 @@ class LoaderIterator:
         if self._ended:
             self.streams.give_last()
         batch = batch if self._fed else loader._place(batch)
-        # Held, so that nothing else comes to lie in its place; the script holds it, too, until it asks for the next.
+        # A reference, so that no other object gets its address; the script has one, too, until it asks for the next.
         self._batch = batch if len(loader.gradient_state.loaders) > 1 else None
         return batch
 

@@ -23,12 +23,12 @@ class Shares:
     """How one step's samples are divided.
 
     Args:
-        sizes: samples of its own for every rank.
+        sizes: the number of real samples of every rank.
         batches: batches of the original script that this step stands for.
         last: the loader ends with it; None where that is not known.
-        whole: a rank without samples of its own has a whole batch again, and not one sample.
-        own: samples of this rank's batch, where `sizes` only says which ranks have one of their own: of batches that
-            the data set makes, only the rank that has read one knows how many samples it has.
+        whole: a rank without real samples has a whole batch again, and not one sample.
+        own: samples of this rank's batch, where `sizes` only says which ranks have real ones: of batches that the
+            data set makes, only the rank that has read one knows how many samples it has.
     """
 
     sizes: tuple[int, ...]

@@ -24,7 +24,7 @@ _BEAT = 1.0
 
 
 def own_address(main_address: str, port: int) -> str | None:
-    """This machine's address on the network that reaches the first one; None where that cannot be told."""
+    """This machine's address on the network that reaches the first one; None where it is not known."""
     try:
         kind, _, _, _, place = socket.getaddrinfo(main_address, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(kind, socket.SOCK_DGRAM) as probe:
@@ -36,7 +36,7 @@ def own_address(main_address: str, port: int) -> str | None:
 
 
 def interface_of(address: str) -> str | None:
-    """The network interface with that IPv4 address; None where it cannot be told."""
+    """The network interface with that IPv4 address; None where it is not known."""
     try:
         import fcntl
     except ImportError:
@@ -139,7 +139,7 @@ class Watch:
             thread.join(timeout=3)
 
     def _beat(self) -> None:
-        # Kept apart from judging: on a dead network every call here may hang.
+        # Separate from judging: on a dead network every call here may hang.
         store: Any = None
         while True:
             ending = self._ending.is_set()

@@ -30,7 +30,7 @@ WIDTH, STEPS = 64, 6
 
 
 class CheckError(Exception):
-    """A check that found something wrong, told in one sentence."""
+    """A check that failed; the message is one sentence."""
 
 
 class _Block(nn.Module):

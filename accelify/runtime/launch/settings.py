@@ -28,7 +28,7 @@ _ENGINES = ("FSDP", "DEEPSPEED", "XLA")
 
 
 class LaunchError(Exception):
-    """A launch that cannot start, told in one sentence."""
+    """A launch that cannot start; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Settings:
 
     @property
     def deepspeed_launcher(self) -> bool:
-        """Whether DeepSpeed's own launcher is to start the processes: asked for, or one of its options is given."""
+        """Whether DeepSpeed's launcher is to start the processes: asked for, or one of its options is set."""
         section = self.section(DEEPSPEED)
         implied = section.get("deepspeed_multinode_launcher", "standard") != "standard"
         return bool(section.get("deepspeed_launcher", implied or bool(section.get("deepspeed_hostfile"))))
@@ -145,9 +145,9 @@ def resolve(
     """Settle every value: flag first, then environment, then configuration file, then default.
 
     Args:
-        flags: by field name; None where the flag was not given.
+        flags: by field name; None where the flag is absent.
         environment: default `os.environ`.
-        file_values: what the configuration file holds, by its own keys.
+        file_values: the values of the configuration file, by its keys.
         file_name: named in messages and sources.
         lines: of the file's keys, a section's as (section, key).
         devices: visible CUDA devices of this machine; counted when None and needed.

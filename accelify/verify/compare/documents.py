@@ -1,4 +1,4 @@
-"""Nested values of files held against each other: what is in one place is compared by what it is."""
+"""Nested values of files compared with each other: what is in one place is compared by its type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Text:
 
 @dataclass
 class Comparison:
-    """What holding one document against another comes to.
+    """The result of comparing one document with another.
 
     Args:
         tolerance: relative difference that rounding explains.

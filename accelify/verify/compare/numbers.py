@@ -1,4 +1,4 @@
-"""One text held against another: the words have to be the same, the numbers equal as far as rounding allows.
+"""One text compared with another: the words have to be the same, the numbers equal as far as rounding allows.
 
 A number that is shown with few decimals hides what rounding did to it, except where it crosses from one last digit to
 the next. Such a step is put down to rounding where the tolerance reaches far enough to make it likely; where it is only
@@ -39,7 +39,7 @@ _GRADIENT = re.compile(r",?\s*grad_fn=<\w+>|,?\s*requires_grad=True")
 
 
 class Match(IntEnum):
-    """How close two numbers or texts are; the larger of two is what both come to."""
+    """How close two numbers or texts are; the larger of two applies to both together."""
 
     SAME = 0
     ROUNDING = 1
@@ -152,7 +152,7 @@ def compare_numbers(a: Number, b: Number, tolerance: float, size: float = 0.0) -
 
     Args:
         tolerance: relative difference that rounding explains.
-        size: what numbers at this place usually come to. A value much closer to zero is what is left of
+        size: the usual size of numbers at this place. A value much closer to zero is what is left of
             larger ones, and carries their rounding.
     """
     if a.text == b.text or a.value == b.value or (math.isnan(a.value) and math.isnan(b.value)):
@@ -193,7 +193,7 @@ def compare_parsed(
 
     Args:
         tolerance: relative difference that rounding explains.
-        sizes: what the numbers usually come to, in their order.
+        sizes: the usual sizes of the numbers, in their order.
         skipped: positions of numbers that are not compared.
     """
     if a.words != b.words or len(a.numbers) != len(b.numbers):

@@ -30,7 +30,7 @@ REPORTED = 20
 
 @dataclass
 class Access:
-    """Something a rank does at a path: from event `n` to event `end` of its own."""
+    """An access of a rank to a path: from event `n` to event `end` of that rank."""
 
     rank: int
     kind: str

@@ -33,7 +33,7 @@ def compare(original: Run, other: Run, lines: LineMap, exact: bool) -> list[Chec
         place = (lines.converted(site), site)
         label = f"{site[0]}:{site[1]}"
         if key[:3] not in seen:
-            # A runtime that makes loaders of its own is not seen taking their batches.
+            # A runtime that makes its own loaders is not seen taking their batches.
             found.setdefault(site, []).append(Check("samples", label, Verdict.NOT_REACHED, "", *place))
             continue
         if key not in after:

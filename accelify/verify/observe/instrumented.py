@@ -248,7 +248,7 @@ def _ways_out(node: ast.AST) -> Iterator[str]:
     if isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise)):
         yield type(node).__name__.lower()
     elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-        # Its own breaks stay inside it.
+        # The breaks of such a loop stay inside it.
         inner = {way for part in ast.iter_child_nodes(node) for way in _ways_out(part)}
         yield from inner & {"return", "raise"}
     elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):

@@ -98,7 +98,7 @@ class Lifetimes:
     def _models(self) -> tuple[int, int]:
         """Modules with parameters that are no part of another, and the bytes of all parameters."""
         alive = [m for m in self._modules if not type(m).__module__.startswith(_WRAPPERS)]
-        # One whose own `__init__` has not come so far has no parts yet.
+        # An object whose `__init__` has not run so far has no parts yet.
         parts = {
             id(part) for m in alive for part in m.__dict__.get("_modules", {}).values() if part is not None
         }

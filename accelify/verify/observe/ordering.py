@@ -204,7 +204,7 @@ class Ordering:
         with self._lock:
             self._catch_up(group)
         before = self._sequence(group)
-        # A receiver that does not name its peer is given it by the call.
+        # A receiver that does not name the sender gets it from the call.
         operation = self._message(name, group, given)
         self._inside.depth = 1
         try:

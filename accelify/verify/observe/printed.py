@@ -61,7 +61,7 @@ class _Line:
 
 
 _FROM_C = "(Triggered internally at "
-"""What torch adds to the warnings of its own code in C++, which Python takes for the calling line's."""
+"""What torch adds to the warnings of its C++ code, which Python takes for the calling line's."""
 
 
 class _Depths(threading.local):
@@ -327,7 +327,7 @@ class Printed:
         """Of the module with MultiProcessAdapter."""
         adapter = module.MultiProcessAdapter
         function = adapter.log
-        # Both count frames to find the caller, Accelerate's from its own caller on.
+        # Both count frames to find the caller, Accelerate's starting at its caller.
         level_of_caller = 2 if module.__name__.startswith("accelerate.") else 1
 
         @functools.wraps(function)
@@ -365,7 +365,7 @@ class Printed:
         return os.fstat(1).st_size
 
     def _write_of_others(self) -> None:
-        """Lines of the output that nobody is known to have written: by C code, or by a process of its own."""
+        """Lines of the output whose writer is not known: C code, or a child process."""
         with contextlib.suppress(Exception):
             sys.stdout.flush()
         if self._size() <= self.written:

@@ -61,7 +61,7 @@ class Quiet:
         }
         for name, draw in draws.items():
             setattr(numpy.random, name, self._replaced(getattr(numpy.random, name), draw))
-        # What a rank draws on a stream of its own is drawn by the same functions then.
+        # What a rank draws from a separate stream is drawn by the same functions then.
         own_numpy.own = lambda: numpy.random
 
     def _replaced(self, function: _Draw, instead: _Draw) -> _Draw:
@@ -130,7 +130,7 @@ def _lowest(low: Any, high: Any) -> Any:
 
 
 class PerSample:
-    """`dataset` with every draw made for a sample taken from the sample's own stream, whichever process asks for it."""
+    """`dataset` with every draw made for a sample taken from that sample's stream, whichever process asks for it."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset

@@ -1,4 +1,4 @@
-"""Which line of the user's own code is running: the statement that a print, a file or a batch belongs to."""
+"""Which line of the user's code is running: the statement that a print, a file or a batch belongs to."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def settle(
 
 
 def worst(runs: Iterable[Iterable[Settled]]) -> list[Settled]:
-    """What became of each demand in several runs: violated where it was in one, else held where it was in one."""
+    """The outcome of each demand over several runs: violated if it was in one, else met if it was in one."""
     order = list(Outcome)
     result: dict[Demand, Settled] = {}
     for run in runs:

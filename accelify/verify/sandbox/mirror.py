@@ -49,7 +49,7 @@ class Mirror:
         self.tree.mkdir()
         self._copied = 0
         self._left = ENTRIES
-        # The script's own folder comes first, whatever else the project holds.
+        # The script's folder comes first, whatever else is in the project.
         for folder in dict.fromkeys([self.script.parent, *self.projects]):
             self._real_folder(folder)
             if _is_general(folder):
@@ -149,7 +149,7 @@ def project_root(folder: Path) -> Path:
 
 
 def _is_general(folder: Path) -> bool:
-    """Whether `folder` is no project but a place that holds everything: a home, the root, the temporary folder."""
+    """Whether `folder` is no project but contains many: a home directory, the root, the temporary folder."""
     home = Path(os.path.realpath(Path.home()))
     general = {home, *home.parents, Path(os.path.realpath(tempfile.gettempdir())), Path("/")}
     return folder in general

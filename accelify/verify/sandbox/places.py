@@ -43,7 +43,7 @@ class Place(Protocol):
         """A word of the command line, as the run needs it."""
 
     def changes(self) -> list[Change]:
-        """What the run left behind, once it has ended."""
+        """What the run has changed, once it has ended."""
 
 
 class InNamespaces:

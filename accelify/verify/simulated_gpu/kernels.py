@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from accelify.verify.simulated_gpu.labels import CPU, GPU, as_device, device_of, label, tensors_in
 
-# May read both devices' tensors: they copy, or are handed lengths that stay on the CPU.
+# May read both devices' tensors: they copy, or take lengths that stay on the CPU.
 _FREE = (
     "copy_",
     "_to_copy",
