@@ -109,7 +109,7 @@ def _loaders(context: Context) -> Iterator[Change]:
                 f"the number of processes has to divide the batch size{text}, or Accelerate raises",
             )
         if thing not in trained:
-            continue  # gather_for_metrics cuts what was filled up, and metrics ask for no order
+            continue  # gather_for_metrics cuts off what was padded, and metrics do not depend on the order
         drops = call_keyword(call, "drop_last")
         if drops is None or is_constant(drops, False):
             yield context.change(
@@ -191,7 +191,7 @@ def _windows(context: Context) -> Iterator[Change]:
 
 
 def _methods(context: Context) -> Iterator[Change]:
-    """Where the model is trained through methods alone, no wrapper reduces its gradients: that is written out."""
+    """Where the model is trained only through other methods, no wrapper reduces its gradients: add the reduction."""
     script, tree = context.script, context.tree
     unit = tree.indent_unit()
     for backward in script.backwards:

@@ -122,7 +122,7 @@ def _kept_elsewhere(context: Context) -> Iterator[Change]:
 
 
 def _setters(script: ScriptModel, getter: Scope) -> Iterator[tuple[Scope, str]]:
-    """The functions that set the variable of a module which a function gives back, each with what it sets it to."""
+    """The functions that set the variable of a module which a function returns, each with the value that it sets."""
     module = script.interpreter.module_of(getter).scopes.module
     kept = {
         n.value.id for n in getter.nodes if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)

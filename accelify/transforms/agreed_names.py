@@ -99,8 +99,8 @@ def agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
 
 
 def agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
-    """Edits by which the function that makes the Accelerator sets a name of the module anew. None where it is read by
-    then."""
+    """Edits by which the function that makes the Accelerator sets a name of the module again. None where it is read
+    before."""
     anchor = context.plan.anchor
     place = anchor.before if anchor is not None else None
     if anchor is None or place is None or not isinstance(target, ast.Name):

@@ -174,7 +174,7 @@ class Agreement:
         for part in losses:
             value, kind, number = self.tree.segment(part), figures.kind(part), ""
             if self.for_accelerate:
-                # Its reduce takes tensors alone.
+                # Accelerate's reduce takes only tensors.
                 tensor, number = part, ""
                 if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
                     tensor, number = part.func.value, ".item()"

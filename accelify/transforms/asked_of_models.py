@@ -1,4 +1,4 @@
-"""What a script asks of a model that its wrapper does not answer: its class, whether it is a list, its code."""
+"""What a script reads of a model that its wrapper does not have: its class, whether it is a list, its code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double"
 
 
 def is_list_by_now(context: Context, node: ast.Name | ast.Attribute) -> bool:
-    """Whether a name that had the model holds a list: `layers = [*layers.modules()]`, for one that is none yet say."""
+    """Whether a name that had the model refers to a list: `layers = [*layers.modules()]`, for one that is none yet."""
     if not isinstance(node, ast.Name):
         return False
     inner: ast.AST = node

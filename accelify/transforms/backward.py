@@ -37,7 +37,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the changes to backward and to clipping."""
     sharded = context.plan.shares_training_data
     if context.plan.known.distributed:
-        sharded = False  # DistributedDataParallel took the average over processes, of whatever the loss was
+        sharded = False  # DistributedDataParallel averaged over processes, for any loss
     gradients = InputGradients(context.script) if sharded else None
     for backward in context.script.backwards:
         inputs = gradients.inputs(backward) if gradients is not None else []

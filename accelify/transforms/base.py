@@ -50,7 +50,7 @@ class Rule(NamedTuple):
 class Change(NamedTuple):
     """A finding with the edits that fix it. Core changes are made all together or not at all.
 
-    `problem` says why a core change cannot be made, which then leaves the whole script alone.
+    `problem` says why a core change cannot be made; the whole script is then left unchanged.
     """
 
     finding: Finding
@@ -76,7 +76,7 @@ class Context(Agreement):
         self.tree = script.tree
         self.name = name
         self.claimed: set[ast.AST] = set()
-        self.guarded: set[ast.AST] = set()  # statements that stand under a main-process guard already
+        self.guarded: set[ast.AST] = set()  # statements that are under a main-process guard already
         self.taking_turns: set[ast.stmt] = set()  # which the processes run in turn, the main one first
         self.waiting: set[ast.stmt] = set()  # statements before which all processes wait
         self.reduced: set[tuple[Scope, str]] = set()  # totals that are reduced after their loop
@@ -137,7 +137,7 @@ class Context(Agreement):
     def import_line(self, module: ast.Module, line: str, above: Above | None = None) -> tuple[Edit, ast.AST]:
         """The edit that adds an import after the others at the top of a file, and the statement next to which it goes.
 
-        `above` says of a statement whether it comes before the name is needed.
+        `above` tests whether a statement comes before the name is needed.
         """
         body, last = module.body, None
         if line.startswith("import "):
@@ -167,7 +167,7 @@ class Context(Agreement):
         return InsertBefore(place, (line, "") if first else (line,), order, above_comment=True), place
 
     def is_bound(self, name: str, node: ast.AST) -> bool:
-        """Whether a name that a module imports is there at a node of it: in a notebook the import may stand below."""
+        """Whether a name that a module imports is available at a node: in a notebook the import may come below it."""
         scope = self.script.scope_of(node)
         if scope.kind != "module":
             return scope.resolve(name) is not None
@@ -177,7 +177,7 @@ class Context(Agreement):
         return name in scope.locals and (not own or any(self.tree.is_before(s, node) for s in own))
 
     def import_for(self, node: ast.AST, line: str) -> Edit:
-        """The edit that imports what is used at a node of whatever module, in front of it."""
+        """The edit that adds the import of what is used at a node of any module, before the node."""
         module = self.script.module_of(node).scopes.module.node
         assert isinstance(module, ast.Module)
         outer = next((a for a in [node, *self.tree.ancestors(node)] if a in module.body), None)

@@ -74,7 +74,7 @@ def _is_scaled(context: Context, number: ast.BinOp) -> bool:
 
 
 def _uses(context: Context, number: ast.expr) -> list[ast.expr]:
-    """Where a number is used: where it stands, or where the variable is read that is assigned it alone."""
+    """Where a number is used: at the node, or where the variable is read that only this number is assigned to."""
     stmt = context.tree.statement(number)
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or _is_shown(context, number):
         return [number]
@@ -102,7 +102,7 @@ def _taken(context: Context, read: ast.expr, far: int = 0) -> list[ast.expr]:
 
 
 def _is_set(scope: Scope, name: str) -> bool:
-    """Whether a function binds a name anew."""
+    """Whether a function binds a name again."""
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in scope.nodes)
 
 

@@ -1,4 +1,4 @@
-"""Iterators that a loop makes anew by the number of its rounds, when one process has no more batches to draw."""
+"""Iterators that a loop makes again after a number of rounds, when one process has no more batches to draw."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _keeps_statistic(context: Context, loop: BatchLoop, stmt: Update, batch: Set
         return effects.calls_model or bool(effects.models)
 
     return (
-        weight_write(context.script, stmt) is None  # of which the engine says it
+        weight_write(context.script, stmt) is None  # which the engine reports
         and keeps_statistic(context.script, loop, stmt, batch, runs_model)
     )
 
@@ -102,7 +102,7 @@ def _change(context: Context, place: Place, stmt: Update, numbers: list[ast.expr
     for number in numbers:
         inner: ast.expr | None = number
         if context.for_accelerate:
-            # Its reduce takes tensors alone.
+            # Accelerate's reduce takes only tensors.
             func = number.func if isinstance(number, ast.Call) else None
             inner = func.value if isinstance(func, ast.Attribute) else None
         if inner is None or accelerator is None:

@@ -70,7 +70,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _numbered_elsewhere(context)
     if not texts.is_near:
         return
-    # The functions whose texts are one for all, so that what they give back is.
+    # The functions whose texts are equal on all processes, and so what they return.
     agreed: set[Scope] = set()
     own, given = [], []
     for stmt, value in _namings(context):
@@ -108,7 +108,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _handed_on(context: Context, texts: ClockTexts, agreed: set[Scope]) -> Iterator[Change]:
-    """Text of the clock that a call hands to a function which makes a path of it."""
+    """Text of the clock that a call passes to a function which makes a path of it."""
     script = context.script
     for call in script.calls():
         callees = in_order(script.callees(call))
@@ -146,7 +146,7 @@ def _agree(
     message = _message(texts, value, name)
     if early or not all(script.is_uniform(test) for test in tests):
         if not reads_files(context) and not _is_opened_by_all(context, texts, stmt):
-            return  # what is only written, the main process alone names
+            return  # only the main process names what is only written
         edits: list[Edit] = []
         if early and isinstance(stmt, Naming):
             target = naming_target(stmt)
@@ -260,7 +260,7 @@ def _removes(node: ast.AST) -> bool:
 
 
 def _numbered_elsewhere(context: Context) -> Iterator[Change]:
-    """Calls of functions, which are not converted, that make a folder numbered by what lies beside it."""
+    """Calls of functions, which are not converted, that make a folder numbered by its siblings."""
     script, tree = context.script, context.tree
     for call in script.calls():
         for callee in in_order(script.callees(call)):
@@ -331,7 +331,7 @@ def _makes_files(context: Context, call: ast.Call) -> bool:
 
 
 def reads_files(context: Context) -> bool:
-    """Whether the script looks for anything where files are: what is only written, the main process alone names."""
+    """Whether the script reads files or folders: if it only writes, only the main process uses the name."""
     return bool(context.script.calls_to(_READS))
 
 
@@ -388,7 +388,7 @@ def _is_behind_anchor(context: Context, node: ast.AST) -> bool:
 
 
 def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bool:
-    """Whether a log file of that name is opened by every process, in a function that stays as it is, say."""
+    """Whether a log file of that name is opened by every process, in a function that stays as it is, for example."""
     script = context.script
     name = dotted(naming_target(stmt)) if isinstance(stmt, Naming) else None
     for node in context.tree.nodes(ast.Name):

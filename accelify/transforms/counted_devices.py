@@ -74,7 +74,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _told(context: Context, counts: DeviceCounts, loaders: list[Thing]) -> Iterator[Change]:
-    """Name the sizes that an option multiplies by the GPUs of DataParallel: it can stay, and has to say 1."""
+    """Report the sizes that an option multiplies by the GPUs of DataParallel: it can stay, and has to be 1."""
     script = context.script
     if not script.calls_to(k.PARALLEL_WRAPPERS):
         return
@@ -258,7 +258,7 @@ def _follows(context: Context, product: Product) -> bool:
 
 
 def _multiplied(context: Context, node: ast.expr, number: str) -> list[Edit]:
-    """The edits that multiply what stands in an expression."""
+    """The edits that multiply the value of an expression."""
     tree, around = context.tree, context.tree.parent(node)
     if isinstance(around, ast.BinOp) and isinstance(around.op, (ast.Pow, ast.Mod)):
         return [verbs.replace(node, f"({tree.segment(node)} * {number})")]
@@ -270,7 +270,7 @@ def _multiplied(context: Context, node: ast.expr, number: str) -> list[Edit]:
 def _of_test(
     context: Context, counts: DeviceCounts, stmt: ast.stmt, rates: set[ast.stmt], number: str
 ) -> list[Edit]:
-    """The edit for `if n_gpu > 1:` around a rate, where nothing else stands there: there may be more processes."""
+    """The edit for `if n_gpu > 1:` around a rate, if the branch has nothing else: there may be more processes."""
     branch = context.tree.parent(stmt)
     if (
         not isinstance(branch, ast.If)

@@ -174,7 +174,7 @@ def _of_base_classes(context: Context) -> Iterator[Change]:
 
 
 def _among_others(context: Context) -> Iterator[Change]:
-    """`device, ids = prepare_device(n)`: a function of the project chooses a device and gives back more than that."""
+    """`device, ids = prepare_device(n)`: a function of the project chooses a device and returns more than that."""
     script, tree = context.script, context.tree
     for call in script.calls():
         stmt = tree.parent(call)
@@ -244,7 +244,7 @@ def _elsewhere(context: Context, constant: DeviceConstant) -> Change:
 
 
 def _is_unnumbered(context: Context, constant: DeviceConstant) -> bool:
-    """Whether a constant is the first GPU, from which the number could be taken where it stands."""
+    """Whether a constant is the first GPU, from which the number could be removed in the text."""
     texts = [n for value in constant.values for n in walk(value) if isinstance(n, ast.Constant)]
     first = [text for text in texts if is_first_gpu(text)]
     numbered = [text for text in texts if isinstance(text.value, str) and ":" in text.value]

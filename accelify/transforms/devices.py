@@ -131,7 +131,7 @@ def _in_every_branch(context: Context) -> Iterator[tuple[list[ast.Assign], ast.I
 
 
 def _branches(tree: Tree, branch: ast.If) -> Iterator[list[ast.stmt]]:
-    """What stands in each branch of an `if`/`elif`/`else`, nothing under an `else` that is missing."""
+    """The content of each branch of an `if`/`elif`/`else`, with nothing for an `else` that is missing."""
     yield branch.body
     rest = branch.orelse
     if len(rest) == 1 and isinstance(link := rest[0], ast.If) and tree.is_elif(link):
@@ -148,7 +148,7 @@ def _device(context: Context, value: ast.expr, target: ast.expr, accelerator: st
 
 
 def _is_text(value: ast.expr) -> bool:
-    """Whether a device is a text, whatever way is taken through a choice of several."""
+    """Whether a device is a text in every branch of a choice of several."""
     if isinstance(value, ast.IfExp):
         return _is_text(value.body) and _is_text(value.orelse)
     return isinstance(value, ast.Constant) or is_numbered_gpu(value)

@@ -33,7 +33,7 @@ def scopes_above(context: Context) -> dict[Scope, ast.Call]:
 
 
 def runs_first(context: Context, call: ast.Call, above: dict[Scope, ast.Call]) -> bool:
-    """Whether a call is early, and stands above what makes the Accelerator as well."""
+    """Whether a call is early, and is above what makes the Accelerator as well."""
     made = above.get(context.script.scope_of(call))
     return is_early(context, call, above) and (made is None or context.tree.is_before(call, made))
 

@@ -1,4 +1,4 @@
-"""Functions of other modules that write files, draw or print: called by the main process alone.
+"""Functions of other modules that write files, draw or print: called by the main process only.
 
 save_pictures(images, path)    ->  if accelerator.is_main_process:
                                        save_pictures(images, path)
@@ -182,7 +182,7 @@ def _numbers(lines: set[int]) -> str:
 
 
 def _emptied(context: Context, call: ast.Call, begun: list[Site]) -> Iterator[Change]:
-    """A log file that each process begins anew, and so empties under those that write into it already."""
+    """A log file that each process opens again, and so empties under those that write into it already."""
     if not begun:
         return
     place = f"{begun[0].name} in {_short(begun[0].path)}, line {begun[0].line}"
@@ -334,7 +334,7 @@ def _is_listed_later(
 
 
 def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
-    """The prepared models that a statement hands over, and the one whose method it calls."""
+    """The prepared models among the arguments of a statement, and the one whose method it calls."""
     if not context.plan.after_prepare(stmt):
         return []
     given: list[ast.expr] = []

@@ -7,9 +7,9 @@ env = gym.make("CartPole-v1")    ->  env = gym.make("CartPole-v1")
 An environment that nobody seeds draws its seed from the operating system. Every process then plays other episodes, of
 other lengths, and makes another number of steps than the others, which wait for it. torch's seed is the same on all of
 them once the Accelerator is made, and new in every run of a script that sets none. One process plays what it played.
-A seed that the script gives where an option asks for one, and by default does not, stays the one that counts; so does
-one that a variable asks for which the script sets to nothing (`seed = None`). Beside an environment that is seeded, the
-one for evaluation can have been forgotten.
+A seed that the script sets if an option asks for one, which is off by default, still counts; so does one from a
+variable that the script sets to nothing (`seed = None`). Next to an environment that is seeded, the one for evaluation
+can have been forgotten.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAKERS = frozenset(
     for name in ("make", "make_vec", "vector.make", "vector.SyncVectorEnv", "vector.AsyncVectorEnv")
 )
 _SEED = "torch.initial_seed() % 2**31"
-# What `env.step(action)` gives back in the libraries' old form, and in that of today.
+# What `env.step(action)` returns in the libraries' old form, and in the current one.
 _OLD, _NEW = 4, 5
 
 
@@ -149,7 +149,7 @@ def _asked_for_seeds(context: Context) -> list[ast.If] | None:
     for module in modules:
         for call in module.tree.nodes(ast.Call) if module.tree.mentions("seed") else ():
             if not _gives_seed(call) or script.interpreter.calls.get(call):
-                continue  # what a function of the program does stands in it
+                continue  # what a function of the program does is found in its body
             if module in script.modules and script.module_of(call) is not module:
                 continue  # modules that are converted together have one tree
             defaults = option_defaults(modules) if defaults is None else defaults
@@ -231,7 +231,7 @@ def _unless(context: Context, asked: list[ast.If], place: _Place) -> str | None:
 
 
 def _form(context: Context) -> int | None:
-    """How many values a step gives back: what tells the libraries' forms apart, None where that cannot be seen."""
+    """How many values a step returns: what distinguishes the libraries' forms, None where that is not known."""
     for module in context.script.modules:
         if any(
             name.split(".")[0] == "gymnasium"
@@ -270,7 +270,7 @@ def _samples(context: Context) -> list[ast.Attribute]:
 
 
 def _runs_behind(context: Context, node: ast.AST, place: _Place) -> bool:
-    """Whether a node can run once an environment was seeded: what stands above in the same code did before."""
+    """Whether a node can run after an environment was seeded: what comes before it in the same code has run."""
     tree = context.tree
     if context.script.scope_of(node) is not context.script.scope_of(place.stmt):
         return True

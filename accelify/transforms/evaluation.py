@@ -40,7 +40,7 @@ REPEATED = Rule(
 
 # Why a function is run by all processes that puts its figures together itself.
 _OF_ALL = ("it asks the Accelerator", "it communicates")
-# What tells that a function of another module evaluates.
+# Names by which a function of another module is known to evaluate.
 _EVALUATING = frozenset({"no_grad", "inference_mode", "eval"})
 
 
@@ -48,7 +48,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield gather_for_metrics for evaluation loops over sharded loaders, and a note for the others."""
     for evaluation in context.plan.evaluations:
         if context.plan.known.reduces or context.plan.on_main_only(evaluation.loop):
-            continue  # its metrics are put together by hand, or one process sees all of the data
+            continue  # its metrics are reduced by the script, or one process sees all of the data
         if not evaluation.loaders & context.plan.prepared:
             known = any(is_shardable(loader) for loader in evaluation.loaders)
             needless = evaluation.only_looks or context.is_guarded(evaluation.loop)
@@ -170,8 +170,8 @@ def _leads_to_model(context: Context, given: ast.expr) -> bool:
 
 
 def _evaluates(context: Context, scope: Scope, depth: int = 2) -> bool:
-    """Whether a function, or one that it hands the model on to, runs it on what it goes through, without gradients or
-    with the model in its evaluation mode."""
+    """Whether a function, or one that it passes the model on to, runs it on the items of its loop, without gradients
+    or with the model in evaluation mode."""
     if not isinstance(scope.node, ast.FunctionDef):
         return False
     if any(isinstance(n, ast.For) and _runs_there(context, scope, n) for n in scope.nodes):
@@ -206,7 +206,7 @@ def _runs_there(context: Context, scope: Scope, loop: ast.For) -> bool:
 def _measures(context: Context, call: ast.Call, callee: Scope) -> bool:
     """Whether a function iterates over a loader that is its argument and returns what it computes.
 
-    The model is in its evaluation mode already there: where the function sets that, it does not measure alone.
+    The model is in evaluation mode already there: where the function sets that, it does more than evaluate.
     """
     results = [n for n in callee.of_type(ast.Return) if n.value is not None]
     if not results or any(getattr(n, "attr", "") == "train" for n in callee.nodes):

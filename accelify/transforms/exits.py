@@ -83,7 +83,7 @@ def _sizes(context: Context) -> Iterator[Change]:
             message += " (agreed upon, up to N-1 full batches of a pass are left out on N processes)"
         edits: list[Edit] = []
         if _compares_several(context, test, sizes) and not (sizes and shared and configured == set(sizes)):
-            # The least of each says nothing of whether they are alike on every process: the answer does.
+            # The minimum over each does not show whether they are equal on every process: the answer does.
             edits, sizes = [_answered_together(context, test, test, accelerator)], []
         for size in sizes:
             kind = "sum" if size in seen or (shared and size in configured) else "min"
@@ -94,7 +94,7 @@ def _sizes(context: Context) -> Iterator[Change]:
 
 
 def _answered_together(context: Context, test: ast.expr, part: ast.expr, accelerator: str) -> Edit:
-    """A part of a test that is true where it is on some process, or, where it goes on by it, on all of them."""
+    """A part of a test that is true where it is on some process, or, where the loop goes on by it, on all of them."""
     text = context.tree.segment(part)
     text = f"int({text})" if isinstance(part, ast.Compare) else f"int(bool({text}))"
     kind = "min" if _goes_on_within(context, test) else "max"
@@ -147,7 +147,7 @@ def _leaves(context: Context, branch: ast.If) -> bool:
 
 
 def _compares_several(context: Context, test: ast.expr, sizes: list[ast.expr]) -> bool:
-    """Whether a comparison in a test is one of several sizes with each other: of two batches, say."""
+    """Whether a comparison in a test is one of several sizes with each other: of two batches, for example."""
     if _compares_shapes(context, test):
         return True
     for compare in (n for n in walk(test) if isinstance(n, ast.Compare)):
@@ -231,7 +231,7 @@ def _leaves_out_smaller(context: Context, test: ast.expr, size: ast.expr) -> boo
 
 
 def _asks_size(test: ast.expr) -> bool:
-    """Whether a test asks for the size of a first dimension."""
+    """Whether a test reads the size of a first dimension."""
     return any(isinstance(n, ast.expr) and size_of(n) is not None for n in walk(test))
 
 
@@ -330,7 +330,7 @@ def _once(context: Context, test: ast.expr, edits: list[Edit]) -> list[Edit]:
 
 
 def _is_asked_first(tree: Tree, test: ast.expr, node: ast.AST) -> bool:
-    """Whether a node of a test is evaluated whatever the rest of it gives: it can be before the test as well."""
+    """Whether a node of a test is evaluated whatever the other parts are: it can be moved before the test as well."""
     child = node
     for ancestor in tree.ancestors(node):
         if child is test:

@@ -1,4 +1,4 @@
-"""Files and directories: made by the main process alone.
+"""Files and directories: made by the main process only.
 
 os.makedirs(path)                   ->  if accelerator.is_main_process:
                                             os.makedirs(path)
@@ -69,7 +69,7 @@ _TERMINAL = _FLUSHING | ASKING | {"sys.stdout.write", "sys.stderr.write"}
 _WRITING_ON_DISK = WRITING - SHOWING - _TERMINAL
 # How many calls are followed back from what writes a file to what names its folder.
 _FARTHEST = 2
-# What can be opened on nothing, so that the other processes write nowhere.
+# What can be opened on os.devnull, so that the other processes write nothing.
 _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.open".split())
 
 
@@ -293,7 +293,7 @@ def _in_values(context: Context) -> Iterator[Change]:
 
 
 def _in_turns(context: Context) -> Iterator[Change]:
-    """`if not os.path.exists(path): write it` with a read beside it: the main process writes, the others find it."""
+    """`if not os.path.exists(path): write it` and a read: the main process writes, the others find the file."""
     tree = context.tree
     for stmt in writing_statements(context):
         block = behind_questions(tree, stmt)
@@ -308,7 +308,7 @@ def _in_turns(context: Context) -> Iterator[Change]:
 
 
 def _can_take_turns(context: Context, stmt: ast.stmt, block: ast.stmt) -> bool:
-    """Whether processes can run an `if` one after the other that asks for what is written or made in it."""
+    """Whether processes can run an `if` in turn that tests for what is written or made in it."""
     inside = walk(block)
     calls = [n for n in inside if isinstance(n, ast.Call)]
     made = {text_of(path) for path in written_paths(context, stmt)}
@@ -374,7 +374,7 @@ def _left_open(context: Context) -> Iterator[Change]:
 
 
 def _on_nothing(context: Context, path: ast.expr, accelerator: str, method: ast.Call | None) -> list[Edit]:
-    """Edits that open a file on the main process alone; `method` is the call where the path itself opens it."""
+    """Edits that open a file on the main process only; `method` is the call where the path itself opens it."""
     tree = context.tree
     text = tree.segment(path)
     if isinstance(path, (ast.IfExp, ast.Lambda, ast.NamedExpr)):

@@ -38,7 +38,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _given(module: Module, scope: Scope) -> Iterator[ast.Constant]:
-    """The texts among what a function gives back, by a name too."""
+    """The texts among what a function returns, by a name too."""
     returned = [n.value for n in scope.of_type(ast.Return) if n.value is not None]
     names = {n.id for value in returned for n in walk(value) if isinstance(n, ast.Name)}
     made = [

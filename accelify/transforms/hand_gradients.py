@@ -1,6 +1,6 @@
 """Gradients that a script works out or changes itself, where no engine averages them over the processes.
 
-Beside these, calls of functions that run backward, or step an optimizer, in a module which stays as it is.
+Also a finding: calls of functions that run backward, or step an optimizer, in a module which is not converted.
 
 p.grad = torch.autograd.grad(loss, p)[0]    ->  p.grad = accelerator.reduce(torch.autograd.grad(loss, p)[0],
                                                                             reduction="mean")
@@ -16,7 +16,7 @@ weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce
 loss.backward()                                 (named where the loss is weighed for the parameters' sake: the gradient
 x = x - x.grad                                  of an input is then as many times larger as there are processes)
 
-step = torch.autograd.grad(loss, net.parameters(), create_graph=True)    (named: it goes by one process's share)
+step = torch.autograd.grad(loss, net.parameters(), create_graph=True)    (a finding: it depends on one process's share)
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _assigned(context: Context) -> Iterator[Change]:
 
 
 def _learned_through(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
-    """Gradients of parameters that are differentiated again: a step by hand, through which the script learns."""
+    """Gradients of parameters that are differentiated again: a step by hand, through which the script trains."""
     loops = set[ast.AST](context.shared_loops())
     for call in calls if loops else ():
         graph, inputs = call_keyword(call, "create_graph"), call_argument(call, 1, "inputs")
@@ -332,7 +332,7 @@ def _reads_gradient(value: ast.expr) -> bool:
 
 
 def _is_worked_out(context: Context, stmt: ast.stmt) -> bool:
-    """Whether the function around an assignment, or one that hands it over, asks autograd for gradients."""
+    """Whether the function around an assignment, or one that passes it on, computes gradients by autograd."""
     scope = context.script.scope_of(stmt)
     near = [scope, *[context.script.scope_of(call) for call in context.script.callers(scope)]]
     near += [callee for call in _calls_in(scope.node.body) for callee in context.script.callees(call)]

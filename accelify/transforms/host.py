@@ -138,7 +138,7 @@ def _arguments(context: Context) -> Iterator[Change]:
 
 
 def _takes_from_host(name: str) -> bool:
-    """Whether a library's function works on what lies on the host."""
+    """Whether a library's function works on data on the host."""
     return name.split(".")[0] in _READERS or name.endswith("ToPILImage") or name in HOST_TYPES
 
 
@@ -151,7 +151,7 @@ def _lengths(context: Context) -> Iterator[Change]:
         lengths = call_argument(call, 1, "lengths")
         if lengths is None or isinstance(lengths, (ast.Starred, ast.List)):
             continue
-        # Some callers can hand over what they made on the host: a copy there is right for all.
+        # Some callers can pass what they made on the host: a copy there is right for all.
         if DEVICE not in after.of(lengths) or before.of(lengths) != {HOST} or _is_list(context, lengths):
             continue
         if _is_tensor(context, lengths):
@@ -224,7 +224,7 @@ def _is_list(context: Context, node: ast.expr) -> bool:
 
 
 def _is_tensor(context: Context, node: ast.expr) -> bool:
-    """Whether what an expression stands for is used as only a tensor can be, where it is read or on its way there."""
+    """Whether the value of an expression is used as only a tensor can be, where it is read or on the way there."""
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and node.func.attr in _OF_TENSORS
     if not isinstance(node, ast.Name):
@@ -238,7 +238,7 @@ def _is_tensor(context: Context, node: ast.expr) -> bool:
 
 
 def _needs_copy(context: Context, node: ast.expr) -> bool:
-    """Whether a tensor lies on the device once prepare has placed batches and models."""
+    """Whether a tensor is on the device once prepare has placed batches and models."""
     place = context.locations[1].of(node)
     if DEVICE in place and ARRAY not in place:
         return True  # a copy of what is on the host already costs nothing

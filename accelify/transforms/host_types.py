@@ -60,7 +60,7 @@ def _instance(context: Context, call: ast.Call) -> Iterator[Change]:
 
 
 def _elsewhere(context: Context) -> None:
-    """The same in functions of modules that are not converted, of what the script hands them."""
+    """The same in functions of modules that are not converted, for arguments from the script."""
     for module, call in typed_elsewhere(context.script, *context.locations):
         scope = module.scopes.of(call)
         edit = _with_the_devices(module.tree, call, partial(context.effects.qualname, module, scope))

@@ -18,7 +18,7 @@ from accelify.transforms.parallel import PARALLEL
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield findings where such an object loads, and where another script hands one its wrapper."""
+    """Yield findings where such an object loads, and where another script passes its wrapper to one."""
     script = context.script
     if not context.tree.mentions("DataParallel"):
         return

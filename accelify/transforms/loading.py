@@ -36,7 +36,7 @@ from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 LOAD = Rule("ACC207", "load", "Every process would load this to the device it was saved from.", effort=1)
 CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pretrain|param", re.I)
-# What a path says of a checkpoint, and what the entries of one are called that is a data set by such a name.
+# Words in the path of a checkpoint, and the names of entries by which a data set of such a name is one.
 _CHECKPOINT_PATH = re.compile(r"ckpt|check_?point|resum|pretrain|snapshot|best|weights", re.I)
 _DATA = re.compile(r"data|train|val|test|image|label|target|sample|batch", re.I)
 _FIGURE = re.compile(r"acc|loss|err|score|epoch|step|iou|bleu|best", re.I)
@@ -180,7 +180,7 @@ def _is_entry(context: Context, call: ast.Call) -> bool:
 def _waits(context: Context) -> Iterator[Change]:
     """A file that the main process wrote is there for the others once all have waited for it."""
     tree, script = context.tree, context.script
-    # A helper of another module may save under whatever name: `put(model, path)`.
+    # A helper of another module may save under any name: `put(model, path)`.
     modules = script.program.modules.values()
     if not any(module.tree.mentions(word) for module in modules for word in _WRITING_WORDS):
         return
@@ -338,7 +338,7 @@ def _writes_inside(context: Context, call: ast.Call, path: str) -> bool:
     """Whether a function writes to a path it gets; of one that draws, only the argument that names a file counts."""
     callees = context.script.callees(call)
     if statement_for(context.tree, call) is None:
-        # All processes need what it gives back: in a module that stays as it is each of them writes for itself.
+        # All processes need its result: in a module that is not converted each of them writes for itself.
         callees = {s for s in callees if context.script.interpreter.module_of(s) in context.script.modules}
     kinds = {k for callee in callees for k in context.effects.of(callee).kinds()}
     return FILES in kinds or (PICTURES in kinds and _NAMES_FILE.search(path) is not None)

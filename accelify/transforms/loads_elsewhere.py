@@ -147,7 +147,7 @@ def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Ca
 
 
 def _told_where(load: ast.Call, scope: Scope) -> str | None:
-    """The parameter that tells a load where to, where it is None unless a call gives it."""
+    """The parameter that sets a load's device, where it is None unless a call passes it."""
     given = call_keyword(load, "map_location")
     if not isinstance(given, ast.Name) or is_stored(scope, given.id):
         return None
@@ -155,7 +155,7 @@ def _told_where(load: ast.Call, scope: Scope) -> str | None:
 
 
 def _told(context: Context, call: ast.Call, callee: Scope, parameter: str, place: str) -> Iterator[Change]:
-    """The device for a call that does not tell a function where to load a checkpoint."""
+    """The device for a call that does not set where a function loads a checkpoint."""
     starred = hides_arguments(call)
     if starred or context.plan.on_main_only(call) or context.is_guarded(call) or context.is_claimed(call):
         return
@@ -176,7 +176,7 @@ def _resumes(scope: Scope) -> bool:
 
 
 def _has_weights(scope: Scope, names: set[str]) -> bool:
-    """Whether weights or an optimizer's state are taken out of what goes by a name: `parts["model"]`."""
+    """Whether weights or an optimizer's state are taken out of the value of a name: `parts["model"]`."""
     return any(
         isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
@@ -191,7 +191,7 @@ def _has_weights(scope: Scope, names: set[str]) -> bool:
 def _is_used_device(module: Module, text: ast.Constant, returned: set[str]) -> bool:
     """Whether a constant is a GPU with its number, to which something is moved or on which it is made.
 
-    A device that the function gives back is used by its caller: the script's device is then the Accelerator's.
+    A device that the function returns is used by its caller: the script's device is then the Accelerator's.
     """
     if not isinstance(text.value, str) or not _NUMBERED.match(text.value):
         return False

@@ -53,7 +53,7 @@ _TAKING_ANY = frozenset(
 )
 _JOINING = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
 _ALONE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
-# Where a function's tensor lies that some of its callers give it from the host and others from the device.
+# The device of a function's tensor that some of its callers pass from the host and others from the device.
 _EITHER = frozenset({HOST, DEVICE})
 
 
@@ -219,7 +219,7 @@ def _of_either(
 
 
 def _is_none_or_moved(context: Context, node: ast.expr) -> bool:
-    """Whether a name may hold None, or is moved by lines of the function already: under a test, say."""
+    """Whether a name may be None, or is moved by the function already: under a test, for example."""
     if not isinstance(node, ast.Name):
         return False
     scope = context.script.scope_of(node).resolve(node.id)
@@ -333,7 +333,7 @@ def _holds_several(context: Context, node: ast.expr) -> bool:
 
 
 def _runs_on_cpu(context: Context, node: ast.AST) -> bool:
-    """Whether a node only runs where all is on the CPU: in the `else` of what asks for a GPU."""
+    """Whether a node only runs where all is on the CPU: in the `else` of a test for a GPU."""
     inner = node
     for ancestor in context.tree.ancestors(node):
         if isinstance(ancestor, ast.If):
@@ -376,7 +376,7 @@ def _index(context: Context, node: ast.Subscript) -> Iterator[Change]:
 
 
 def _is_placed_by_now(context: Context, node: ast.expr) -> bool:
-    """Whether prepare puts an expression on the device, or what a call hands to the function for it to read."""
+    """Whether prepare puts an expression on the device, or an argument of a call that its function reads."""
     before, after = context.locations
     if after.of(node) not in ({DEVICE}, _EITHER) or HOST not in before.of(node):
         return False
@@ -449,7 +449,7 @@ def _device_of(placed: list[ast.expr]) -> str | None:
         while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node = node.func.value
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
-            node = node.value  # x[:, :2] lies where x does
+            node = node.value  # x[:, :2] is on the device of x
         if isinstance(node, (ast.Name, ast.Attribute)):
             return f"{text_of(node)}.device"
     return None

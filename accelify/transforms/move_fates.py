@@ -85,7 +85,7 @@ class Fates:
         return None
 
     def _is_scripted(self, node: ast.AST) -> bool:
-        """Whether a node stands in what TorchScript compiles."""
+        """Whether a node is in code that TorchScript compiles."""
         for ancestor in self.tree.ancestors(node):
             marks = getattr(ancestor, "decorator_list", [])
             marks = marks + ancestor.bases if isinstance(ancestor, ast.ClassDef) else marks
@@ -104,7 +104,7 @@ class Fates:
         )
 
     def _comes_back(self, call: ast.Call) -> bool:
-        """Whether this moves a model that the script takes to the CPU in between, or adds to what lies there."""
+        """Whether this moves a model that the script takes to the CPU in between, or adds to a tensor there."""
         assert isinstance(call.func, ast.Attribute)
         models = {t for t in self._at_hand(call.func.value) if t.kind == v.MODEL}
         return self.context.plan.after_prepare(call) and bool(models & self._taken_to_cpu)
@@ -144,7 +144,7 @@ class Fates:
         return bool(things) and all(thing.kind == v.MODEL for thing in things)
 
     def _is_placed(self, node: ast.expr) -> bool:
-        """Whether prepare puts what an expression stands for on the right device."""
+        """Whether prepare puts the value of an expression on the right device."""
         things = self._at_hand(node)
         if not things or HOST in self.context.locations[1].of(node):
             return False
@@ -171,7 +171,7 @@ class Fates:
         return self._needed_early[model]
 
     def _is_anothers(self, node: ast.expr, model: v.Thing) -> bool:
-        """Whether a factory makes a model here that goes by another name than the one that is prepared."""
+        """Whether a factory makes a model here under another name than the one that is prepared."""
         if self.context.plan.placement.is_only_evaluated(node):
             return True
         if self.context.plan.makes_unprepared(self.script.scope_of(node)):
@@ -188,7 +188,7 @@ class Fates:
         return isinstance(stmt, ast.Assign) and bool(made) and stmt not in made
 
     def _at_hand(self, node: ast.expr) -> set[v.Thing]:
-        """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound anew."""
+        """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound again."""
         if not isinstance(node, ast.Name):
             return self.script.things(node)
         for loop in self.script.enclosing_loops(node):

@@ -78,7 +78,7 @@ class _Moves:
                 continue
             assert isinstance(call.func, ast.Attribute) or fate == REMOVE
             if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
-                # The device goes with the move: nothing else is done with it.
+                # The device is dropped with the move: it is used for nothing else.
                 self.context.claim(*call.args, *[kw.value for kw in call.keywords])
             what = (
                 "it is placed by prepare" if fate == REMOVE else "every process would move it to the same GPU"
@@ -162,7 +162,7 @@ class _Moves:
         if isinstance(stmt, ast.Assign) and calls and len(stmt.targets) == 1:
             return calls if self._same(stmt.targets[0], stmt.value) else None
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and calls:
-            # model.cuda() for its effect alone; a move of a tensor by itself does nothing at all
+            # model.cuda() for its effect only; a move of a tensor without using the result does nothing at all
             left = self._stripped(stmt.value)
             if isinstance(left, ast.Subscript) and not any(isinstance(n, ast.Call) for n in walk(left)):
                 left = left.value  # models["encoder"].to(device)

@@ -1,4 +1,4 @@
-"""HDF5 files that are opened to write and only read: the file is locked, and one process alone gets it.
+"""HDF5 files that are opened to write and only read: the file is locked, and only one process gets it.
 
 file = h5py.File(path, "r+")     ->  file = h5py.File(path, "r")
 data = Scans("scans.h5")         ->  (a finding, where its class in a module that is not converted does so)
@@ -62,7 +62,7 @@ def _writing_mode(call: ast.Call) -> ast.Constant | None:
 
 
 def _is_only_read(call: ast.Call, scope: Scope, parent: Callable[[Node], Node | None]) -> bool:
-    """Whether a file goes by one name of a function, which reads entries of it and closes it, and does no more."""
+    """Whether a file has one name in a function, which reads entries of it and closes it, and does no more."""
     around = parent(call)
     if isinstance(around, ast.Assign) and len(around.targets) == 1:
         target: ast.expr | None = around.targets[0]

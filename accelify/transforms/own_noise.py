@@ -103,7 +103,7 @@ def _drawn_for_batch(context: Context, call: ast.Call, callee: Scope, module: Mo
         if isinstance(stmt, ast.Assign) and (sized := size_of(stmt.value)) is not None:
             counted = isinstance(stmt.value, ast.Call) and getattr(stmt.value.func, "id", "") == "len"
             if counted and sized in others:
-                continue  # the entries of a dictionary, say
+                continue  # the entries of a dictionary, for example
             sizes.update(name for target in stmt.targets for name in target_names(target))
     for node in callee.nodes:
         if isinstance(node, ast.Call) and _is_draw(context.effects.qualname(module, callee, node.func)):

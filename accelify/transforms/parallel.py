@@ -194,7 +194,7 @@ def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
 
 
 def left(context: Context) -> Iterator[Change]:
-    """Yield a finding for what DataParallel had moved to the GPU and no edit moves, in other modules say."""
+    """Yield a finding for what DataParallel had moved to the GPU and no edit moves, in other modules for example."""
     script = context.script
     wraps = wrapping_calls(script)
     models = {thing for call in wraps for thing in script.things(call)} & context.plan.prepared
@@ -244,7 +244,7 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
     read = {c for c in calls if script.qualname(c.func) == "torch.load"}
     loads = with_callers(script, read | loads_elsewhere(script)) if calls else set()
     given = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict"]
-    # Where a script tells the wrapped model from the bare one, it knows about the names.
+    # Where a script distinguishes the wrapped model from the bare one, it knows about the names.
     minded = {
         script.scope_of(c)
         for c in given
@@ -310,7 +310,7 @@ def _weights_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -
 
 
 def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
-    """Name the scripts beside this one that want files of a DataParallel: for its weights, or for itself."""
+    """Report the scripts in this folder that expect files of a DataParallel: for its weights, or for itself."""
     script = context.script
     call = next((c for c in script.calls() if wrapped and saves_weights(context.effects, c, wrapped)), None)
     asked = (
@@ -362,7 +362,7 @@ def _read_again(context: Context, keys: set[str | None]) -> Iterator[Change]:
 
 
 def _asked_for(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
-    """Functions that insist on a DataParallel: what only changes how that copies its model goes with it."""
+    """Functions that require a DataParallel: code that only changes how it copies its model is removed with it."""
     script, tree = context.script, context.tree
     for call in script.calls() if wrapped else ():
         for callee in script.callees(call):

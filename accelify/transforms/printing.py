@@ -160,7 +160,7 @@ def _beside_bars(context: Context) -> Iterator[Change]:
 
 
 def _is_body_of_lambda(context: Context, call: ast.Call) -> bool:
-    """`lambda text: bar.write(text)`, which hands on how to print beside the bar."""
+    """`lambda text: bar.write(text)`, which passes on how to print above the bar."""
     around = context.tree.parent(call)
     return isinstance(around, ast.Lambda) and around.body is call
 
@@ -275,7 +275,7 @@ def _is_by_main_only(context: Context, call: ast.Call) -> bool:
 
 
 def _log_files(context: Context) -> Iterator[Change]:
-    """A log file that is begun anew: the main process does that, the others would empty it again."""
+    """A log file that is opened again: the main process does that, the others would empty it again."""
     for call in context.script.calls():
         mode = begins_log(call, context.script.qualname(call.func))
         if mode is None:

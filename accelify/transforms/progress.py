@@ -151,7 +151,7 @@ def _is_off_elsewhere(context: Context, told: ast.expr) -> bool:
 
 
 def _written_options(context: Context, options: ast.expr) -> dict[str, ast.expr] | None:
-    """The options of `**options`, where they are written out in one dictionary for bars alone that can be edited."""
+    """The options of `**options`, where they are written out in one dictionary for bars only that can be edited."""
     value = _made_for_bars(context, options) if isinstance(options, ast.Name) else options
     found: dict[str, ast.expr] = {}
     if isinstance(value, ast.Dict) and all(isinstance(key, ast.Constant) for key in value.keys):

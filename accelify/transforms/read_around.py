@@ -115,7 +115,7 @@ def rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
 
 
 def is_listed(context: Context, run: list[ast.stmt]) -> bool:
-    """Whether the folder of what some statements write is listed beside them."""
+    """Whether the folder of what some statements write is listed next to them."""
     paths = [path for stmt in run for path in written_paths(context, stmt)]
     return is_listed_beside(context.script, run[-1], paths)
 

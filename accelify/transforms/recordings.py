@@ -1,4 +1,4 @@
-"""Environments of reinforcement learning that record videos of their episodes: on the main process alone.
+"""Environments of reinforcement learning that record videos of their episodes: on the main process only.
 
 env = RecordVideo(env, folder)    ->  if accelerator.is_main_process:
                                           env = RecordVideo(env, folder)

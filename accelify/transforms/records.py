@@ -221,7 +221,7 @@ def _kind_of_record(context: Context, figures: Figures, value: ast.expr, node: a
         return "mean"
     if figures.kind(value) == "sum":
         number = _ends_in(value, {"item"}) or isinstance(value, ast.BinOp)
-        if isinstance(value, ast.Name):  # one of several values that a call gives back
+        if isinstance(value, ast.Name):  # one of several values that a call returns
             number = figures.reductions.of(value) == SUM
         return "sum" if number else "unclear"
     if figures.kind(value) == "mean" and not _reaches_host(value, but={"item", "cpu", "numpy"}):
@@ -243,7 +243,7 @@ def _assigned(context: Context, value: ast.expr) -> ast.expr:
         if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name):
             break
         if "loss" in value.id.lower() and plain(stmt.value) is stmt.value:
-            break  # the loss itself, of whatever it is taken
+            break  # the loss itself, of any input
         value = stmt.value
     return value
 
@@ -291,7 +291,7 @@ def _gathered(
     for reduction, places in numbers.items():
         targets = [_target(context, loop, place) for place in places]
         if context.for_accelerate:
-            # Its reduce takes tensors alone. Numbers stay what they are when they are gathered as objects.
+            # Accelerate's reduce takes only tensors. Numbers keep their type when they are gathered as objects.
             parts = f" / {accelerator}.num_processes" if reduction == "mean" else ""
             for target, place in zip(targets, places, strict=True):
                 lines.append(f"{target} = [sum(n){parts} for n in zip(*gather_object([{place.text}]))]")
@@ -312,7 +312,7 @@ def _gathered(
 
 
 def _target(context: Context, loop: BatchLoop, place: Place) -> str:
-    """How the place is assigned: a list that somebody outside holds too is filled anew."""
+    """How the place is assigned: a list with another reference outside is filled in place."""
     scope = context.script.scope_of(loop)
     if place.text != place.root or "." in place.root:
         return place.text

@@ -48,7 +48,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _whole_divisions(context: Context, divisor: ast.expr, far: int = 0) -> Iterator[ast.expr]:
-    """`len(loader) // 10`, `int(0.1 * len(loader))` as a divisor, or what the name holds that stands there."""
+    """`len(loader) // 10`, `int(0.1 * len(loader))` as a divisor, or the value of the name that is the divisor."""
     if isinstance(divisor, ast.BinOp) and isinstance(divisor.op, ast.FloorDiv):
         yield divisor
     elif isinstance(divisor, ast.Call):

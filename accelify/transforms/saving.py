@@ -1,4 +1,4 @@
-"""Saves: once, by one process, whole or not at all.
+"""Saves: once, by one process, complete or not at all.
 
 torch.save(model.state_dict(), path)    ->  accelerator.wait_for_everyone()
                                             accelerator.save(accelerator.unwrap_model(model).state_dict(), path)
@@ -76,7 +76,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _tried_again(context: Context, stmt: ast.stmt) -> ast.stmt | None:
-    """The loop that tries a save until it does not fail: only the process whose save failed goes round once more."""
+    """The loop that tries a save until it does not fail: only the process whose save failed runs another round."""
     tree = context.tree
     attempt = tree.parent(stmt)
     loop = tree.parent(attempt) if isinstance(attempt, ast.Try) and attempt.handlers else None
@@ -122,7 +122,7 @@ def _by_own_figure(context: Context, stmt: ast.stmt, seen: frozenset[Scope] = fr
 
 
 def _comes_from(context: Context, test: ast.expr, scopes: set[Scope]) -> bool:
-    """Whether a test reads what some functions give back, through other names of its function."""
+    """Whether a test reads the results of some functions, through other names of its function."""
     names, values, before = names_in(test), [test], -1
     while len(names) > before:
         before = len(names)

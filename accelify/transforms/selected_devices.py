@@ -85,7 +85,7 @@ def _is_behind_accelerator(context: Context, stmt: ast.stmt) -> bool:
         return not anchor.is_after(context.tree, stmt)
     if script.module_of(stmt).scopes.module is anchor.root:
         return bool(script.callers(scope)) and reach.runs_behind_anchor(stmt)
-    # What every caller can hand the Accelerator runs when it is made.
+    # A function that every caller can pass the Accelerator to runs when it is made.
     return scope.kind == "function" and context.accelerator(stmt) is not None
 
 

@@ -103,7 +103,7 @@ def _unsharded(context: Context) -> Iterator[Change]:
         yield context.change(UNSHARDED, backward, message)
         return
     elif loaders and only_from_lists(context.script, loaders):
-        # What a loader filled before: tensors, or a list of tasks that names no data at all.
+        # What a loader was filled with before: tensors, or a list of tasks that names no data at all.
         why, loaders = "no training loop is seen to read a DataLoader itself", set()
     elif any(is_shardable(loader) for loader in loaders):
         why = "its training data comes from a loader that is kept where prepare cannot reach it"
@@ -166,7 +166,7 @@ def _shapes(context: Context) -> Iterator[Change]:
         if not viewed and name not in _SHAPES and name not in _TYPES and method not in _HIDDEN_STATES:
             continue
         if _fills_buffer(context, call):
-            continue  # of the configured size, whatever the batch's is
+            continue  # of the configured size, not the batch's
         together = call.args[0] if viewed and len(call.args) == 1 else None
         arguments = together.elts if isinstance(together, ast.Tuple) else call.args
         shaped = viewed and not any(text_of(a) == "-1" for a in arguments)

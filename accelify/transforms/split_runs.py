@@ -1,4 +1,4 @@
-"""Runs of a model that a script spreads over the GPUs itself, beside any wrapper.
+"""Runs of a model that a script splits over the GPUs itself, without a wrapper.
 
 out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
 out = nn.parallel.data_parallel(model, pair, ids)      ->  out = model(*pair)    (pair = (x, y))

@@ -20,7 +20,7 @@ from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import LENGTH, counts_samples, is_batch_size, is_divided
 
 _ROUNDING = frozenset("int ceil floor round max min float".split())
-# How many names stand between the division and the end of the loop at most.
+# How many names there are at most between the division and the end of the loop.
 _DEEPEST = 3
 
 

@@ -160,7 +160,7 @@ def _lines(context: Context, accelerator: str, found: _Found) -> list[str]:
     for reduction in dict.fromkeys(found.places.values()):
         places = [place for place, kind in found.places.items() if kind == reduction]
         if context.for_accelerate:
-            # Its reduce takes tensors alone, and knows no largest.
+            # Accelerate's reduce takes only tensors, and has no maximum.
             for place in places:
                 parts = f"gather_object([{place.text}])"
                 value = (

@@ -74,7 +74,7 @@ def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
 
 
 def _needed(context: Context, written: list[Edit], places: _Places) -> set[Scope]:
-    """The functions and classes in which an edit writes the Accelerator, with those that hand it to them."""
+    """The functions and classes in which an edit writes the Accelerator, with those that pass it to them."""
     reach = context.plan.reach
     assert reach is not None
     classes = [scope for scope in reach.threaded if scope.kind == "class"]
@@ -98,7 +98,7 @@ def _needed(context: Context, written: list[Edit], places: _Places) -> set[Scope
 
 
 def _places(tree: Tree, written: list[Edit]) -> _Places:
-    """In which nodes edits write the Accelerator, or tell a person to do so, and how many of them."""
+    """In which nodes edits write the Accelerator, or ask a person to do so, and how many of them."""
     nodes = map(verbs.node_of, written)
     return Counter(around for node in nodes for around in (node, *tree.ancestors(node)))
 
@@ -118,7 +118,7 @@ def _kept_for(context: Context, scope: Scope) -> list[Scope]:
 def _hands_to_base(context: Context, call: ast.AST, places: _Places) -> bool:
     """Whether a call is the first line of a derived class's `__init__`, whose base then keeps the Accelerator.
 
-    Nothing else in that line may ask for it: `self` has none before.
+    Nothing else in that line may use it: `self` does not have it before.
     """
     script, reach, tree = context.script, context.plan.reach, context.tree
     stmt = tree.parent(call)
@@ -208,7 +208,7 @@ def _made_where_left_out(context: Context, function: Scope) -> list[Edit]:
     """The lines in which a function makes the Accelerator that a call has left out.
 
     Raises:
-        EditError: when no line can stand before its first one.
+        EditError: when no line can be added before its first one.
     """
     first, script = _first(function), context.script
     if not context.tree.own_line(first):

@@ -97,7 +97,7 @@ def _reductions(
     for reduction in ("sum", "mean"):
         places = [place for place, kind in totals.items() if kind == reduction]
         if context.for_accelerate:
-            # Its reduce takes tensors alone. Numbers stay what they are when they are gathered as objects.
+            # Accelerate's reduce takes only tensors. Numbers keep their type when they are gathered as objects.
             parts = f" / {accelerator}.num_processes" if reduction == "mean" else ""
             lines += [f"{p.text} = sum(gather_object([{p.text}])){parts}" for p in places if p not in tensors]
             places = [p for p in places if p in tensors]
@@ -206,7 +206,7 @@ class _Totals:
 
     @property
     def splits_batches(self) -> bool:
-        """Whether every process has its part of each batch, and with it as many batches as one process alone."""
+        """Whether every process has its part of each batch, and so as many batches as one process alone."""
         return self.context.plan.batch_size == "total" or self.context.plan.hand_cut is not None
 
     def _by_batches(self, found: dict[Place, str]) -> dict[Place, str]:
@@ -258,7 +258,7 @@ class _Totals:
         whole = bool(by) and all(counts_all(self.script, d) or text_of(d) in counters for d in by)
         whole = whole or self.set_divisors.divide(place.text, added)
         undivided = not by and shown_undivided(self.script, self.loop, place.text)
-        # A process's window of a step has as many batches as the script's alone.
+        # A process's accumulation window has as many batches as the script's.
         undivided = undivided and not is_over_window(self.script, self.loop)
         if not (whole or undivided):
             return kind

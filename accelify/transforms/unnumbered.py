@@ -29,7 +29,7 @@ def is_first_gpu(node: ast.AST) -> bool:
 
 
 def can_go(context: Context, module: Module, text: ast.expr) -> bool:
-    """Whether a text is written out, and nothing of the program asks for it: `if device == "cuda:0":`."""
+    """Whether a text is written out, and the program does not test for it: `if device == "cuda:0":`."""
     if not is_first_gpu(text) or isinstance(module.tree.parent(text), ast.JoinedStr):
         return False  # a part of a longer text is none that a device is made of
     modules = dict.fromkeys(context.script.program.modules.values())

@@ -25,7 +25,7 @@ def read_in_functions(
 
     Args:
         context: of the script.
-        later: what tells who reads files.
+        later: the analysis that knows who reads files.
         written: the paths of the files.
         last: the statement with which their writing ends.
     """
@@ -81,7 +81,7 @@ def _saves_pictures(context: Context, run: list[ast.stmt]) -> bool:
 
 
 def _in_plain_loop(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether a statement, or every call of its function, stands in a loop, none of which trains."""
+    """Whether a statement, or every call of its function, is in a loop, none of which trains."""
     loops = script.enclosing_loops(stmt)
     if loops:
         return not script.trains_around(stmt)

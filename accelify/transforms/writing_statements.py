@@ -1,4 +1,4 @@
-"""Which statements write files or show pictures, where to, and whether the main process may run them alone."""
+"""Which statements write files or show pictures, where to, and whether only the main process may run them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWING = frozenset("matplotlib.pyplot.show pylab.show cv2.imshow".split())
 
 
 def writing_statements(context: Context) -> Iterator[ast.stmt]:
-    """The statements of the script that write and that the main process may run alone, in source order.
+    """The statements of the script that write and that only the main process may run, in source order.
 
     Functions that only other scripts call do not change.
     """
@@ -96,7 +96,7 @@ def _may_write(context: Context, call: ast.Call) -> bool:
     if gives_text(call, name or str(getattr(call.func, "attr", ""))):
         return False
     if name in WRITING and any(_takes_its_name(context, s) for s in context.script.callees(call)):
-        return False  # what the function writes stands in it
+        return False  # what the function writes is found in its body
     if name in WRITING or runs_command(context, call) or _opened_and_left(context, call):
         return True
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
@@ -115,7 +115,7 @@ def _may_write(context: Context, call: ast.Call) -> bool:
 
 
 def _takes_its_name(context: Context, function: Scope) -> bool:
-    """Whether a function of the script is bound to its name whatever happens: one that was imported before is gone."""
+    """Whether a function of the script is bound to its name in any case, also over an import of that name."""
     module = function.parent
     if module is None or module.kind != "module" or function not in context.script.functions():
         return False
@@ -131,12 +131,12 @@ def _takes_its_name(context: Context, function: Scope) -> bool:
 
 
 def runs_command(context: Context, call: ast.Call) -> bool:
-    """Whether a call hands a command to the shell that one process runs for all, or one that writes."""
+    """Whether a call passes a command to the shell that one process runs for all, or one that writes."""
     name, scope = context.script.qualname(call.func), context.script.scope_of(call)
     if writes_by_shell(call, name, scope):
         return True
-    # Where there is no Accelerator yet, what is not known to write is not spoken of. (Asking for it hands it on to the
-    # function: only for what needs it.)
+    # Where there is no Accelerator yet, what is not known to write is not reported. (Asking for the Accelerator
+    # threads it to the function: only for what needs it.)
     return run_for_all(call, name, scope) and context.accelerator(call) is not None
 
 

@@ -320,7 +320,7 @@ class Session:
         return everything.compare(reference, run, self.lines, exact, again=again, control=control)
 
     def _settle(self, comparison: Comparison, job: Job, original: Run, one: Run) -> list[Settled]:
-        """Settle what is not proved; where only a value shows that it is wrong, the original has to repeat the value."""
+        """Settle what is not proved; where only a value shows an error, the original has to repeat the value."""
         others = [original, *([one] if comparison.reference is original else [])]
         found = settle(self.demands.demands, comparison, others)
         if not any(settled.fails for settled in found):
