@@ -1,4 +1,4 @@
-"""The transforms, in the order in which they are asked. A new one is one file and one line here."""
+"""The transforms, in the order in which they run. A new one is one file and one line here."""
 
 from accelify.transforms import (
     accelerate,

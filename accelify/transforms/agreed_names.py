@@ -1,4 +1,4 @@
-"""Where the names that a clock gives are agreed on, with the import that it takes."""
+"""Statements and import that make all processes use the main process's name where one comes from the clock."""
 
 from __future__ import annotations
 

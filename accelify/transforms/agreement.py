@@ -1,4 +1,4 @@
-"""What is the same on every process, and the edits that make processes agree on what is not."""
+"""Which values are equal on every process, and the edits that make processes agree on those that are not."""
 
 from __future__ import annotations
 

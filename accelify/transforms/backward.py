@@ -4,7 +4,7 @@ loss.backward(retain_graph=True)    ->  accelerator.backward(loss, retain_graph=
 scaler.scale(loss).backward()       ->  accelerator.backward(loss)
 loss.backward()  # a summed loss    ->  accelerator.backward(loss, reduction="sum")
 
-score.backward()  # for x.grad, which differs between processes        ->  score.backward(inputs=[x])
+score.backward()  # for x.grad      ->  score.backward(inputs=[x])
 """
 
 from __future__ import annotations

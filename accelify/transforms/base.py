@@ -1,4 +1,4 @@
-"""What every transform works with: the context it asks and the changes it yields."""
+"""The basis of every transform: the context that it queries and the changes that it yields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names become part of a path: what is named by the clock, or by a drawn id, matters only there."""
+"""Which names become part of a path: names made from the clock, or from a random id, matter only there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names made from the clock, or of drawn ids: one for all processes, which look into the folder of the main one.
+"""Names made from the clock, or from random ids: all processes use the name that the main process made.
 
 run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([datetime.now().strftime("%H-%M-%S")])[0]
 

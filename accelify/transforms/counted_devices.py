@@ -1,4 +1,4 @@
-"""Batch sizes that count the GPUs of the machine, as DataParallel wants them.
+"""Batch sizes and learning rates multiplied by the number of GPUs of the machine, as for DataParallel.
 
 batch_size = 64 * torch.cuda.device_count()    ->  batch_size = 64
 batch_size *= n_gpu                            ->  (gone)

@@ -4,9 +4,9 @@ env = gym.make("CartPole-v1")    ->  env = gym.make("CartPole-v1")
                                      if accelerator.num_processes > 1:
                                          env.reset(seed=torch.initial_seed() % 2**31)
 
-An environment that nobody seeds draws its seed from the operating system. Every process then plays other episodes, of
-other lengths, and makes another number of steps than the others, which wait for it. torch's seed is the same on all of
-them once the Accelerator is made, and new in every run of a script that sets none. One process plays what it played.
+An environment without a seed takes one from the operating system. Every process then plays different episodes, of
+different lengths, and makes another number of steps than the others, which wait for it. torch's seed is the same on all
+of them once the Accelerator is made, and new in every run of a script that sets none. One process plays what it played.
 A seed that the script sets if an option asks for one, which is off by default, still counts; so does one from a
 variable that the script sets to nothing (`seed = None`). Next to an environment that is seeded, the one for evaluation
 can have been forgotten.

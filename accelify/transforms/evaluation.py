@@ -1,4 +1,4 @@
-"""Evaluation: metrics over all processes, without the duplicates of padding.
+"""Evaluation: metrics over all processes, without the samples that padding repeats.
 
 output = model(data)    ->  output = model(data)
                             output, target = accelerator.gather_for_metrics((output, target))

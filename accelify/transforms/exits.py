@@ -1,4 +1,4 @@
-"""Tests after which processes could leave a loop, or skip a step, at different times: they agree before.
+"""Tests after which processes could leave a loop, or skip a step, at different times: the processes agree on them.
 
 if loss.item() < 0.01:             ->  if accelerator.reduce(loss.item(), reduction="mean") < 0.01:
     break                                  break

@@ -7,7 +7,7 @@ log = open(path, "w")               ->  log = open(path if accelerator.is_main_p
 
 Files that are named after samples of the batch are written by each process, here and in a function that gets those
 names, and the folder that is made for them there may exist already.
-A folder that must not be there yet is made when every process has asked for it.
+A folder that must not exist yet is made after every process has tested for it.
 Processes wait before what was written is read, imported or asked for: after the `if` that asks whether it exists, where
 a process that comes late finds it. Where such an `if` writes in one branch and reads in the other, the processes run it
 in turn. A data set that does so for each sample is a finding where every process reads all of its data.

@@ -1,4 +1,4 @@
-"""Files that are named after the device, which is another one on every process: one writes what no other finds.
+"""Files named after the device, which differs between processes: one process writes a file that no other finds.
 
 path = "net_%d_%s.pt" % (epoch, device)    ->  path = "net_%d_%s.pt" % (epoch, device.type)
 torch.save(model.state_dict(), path)

@@ -1,4 +1,4 @@
-"""Gradients that a script works out or changes itself, where no engine averages them over the processes.
+"""Gradients that a script computes or changes itself, where no engine averages them over the processes.
 
 Also a finding: calls of functions that run backward, or step an optimizer, in a module which is not converted.
 

@@ -1,4 +1,4 @@
-"""Objects of other modules that keep a model, save it and load it: its names have no `module.` any more.
+"""Objects of other modules that store a model, save it and load it: its names have no `module.` any more.
 
 keeper.register(net=net)    (a finding if scripts in this folder load it into a DataParallel)
 keeper.load(path)           (files saved before the conversion have the prefix)

@@ -1,4 +1,4 @@
-"""What functions of modules that are not converted put on one GPU in every process.
+"""Data that functions of modules which are not converted put on one GPU in every process.
 
 model = read(path)      ->  (a finding, where `read` loads a checkpoint without a map_location)
                         ->  model = read(path, map_location=accelerator.device)    (where it takes one, by default None)

@@ -1,4 +1,4 @@
-"""What becomes of a move: it goes where prepare places what is moved, or moves to the Accelerator's device."""
+"""The decision on each move: removed where prepare places its object, else a move to the Accelerator's device."""
 
 from __future__ import annotations
 

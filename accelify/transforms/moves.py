@@ -1,4 +1,4 @@
-"""Moves: none of what prepare places, and to the Accelerator's device of everything else.
+"""Moves: removed for what prepare places, and to the Accelerator's device for everything else.
 
 model = Net().to(device)                     ->  model = Net()
 data, target = data.cuda(), target.cuda()    ->  (gone: the prepared loader places its batches)

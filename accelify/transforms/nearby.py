@@ -1,4 +1,4 @@
-"""Functions that one parameter more brings the Accelerator to, for what they only show."""
+"""Functions that get the Accelerator by one more parameter, only to show something."""
 
 from __future__ import annotations
 

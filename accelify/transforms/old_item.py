@@ -1,9 +1,9 @@
-"""Losses read as torch's 0.3 had them, a tensor of one element: since 0.5 a number has no index, and reading it ends.
+"""Losses read as a tensor of one element, as in torch 0.3: since 0.5 a number has no index, and the read fails.
 
 total += loss.data[0]    ->  total += loss.item()
 total += loss.data.cpu().numpy()[0]  ->  the same
 print(accuracy.data[0])      (a finding, where it is not seen whether that is one number)
-figures = evaluate(model)    (a finding, where `evaluate` of a module that stays as it is reads `loss.data[0]`)
+figures = evaluate(model)    (a finding, where `evaluate` of a module that is not converted reads `loss.data[0]`)
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Batches drawn as torch's loaders gave them before 1.13, by a method that a prepared loader's iterator does not have,
-and no other's since then.
+"""Batches drawn by the iterator's method `next`, which torch's loaders had before 1.13: a prepared loader's iterator
+does not have it, and no other has it since then.
 
 x, y = iter(loader).next()    ->  x, y = next(iter(loader))
 """

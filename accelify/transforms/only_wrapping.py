@@ -1,4 +1,4 @@
-"""Statements that do nothing but wrap a model, which go with the wrapper."""
+"""Statements that do nothing but wrap a model, which are removed with the wrapper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of one process's share of the data that nobody put together: named where they decide or are shown.
+"""Figures of one process's share of the data that are not reduced: reported where they decide or are shown.
 
 hits += count(output, target)    (a finding: each of several processes counts what it has seen itself)
 ...

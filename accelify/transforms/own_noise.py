@@ -2,9 +2,9 @@
 
 z = np.random.normal(0, 1, (x.shape[0], 100))    ->  z = accelerator.numpy_random.normal(0, 1, (x.shape[0], 100))
 
-NumPy's numbers are the same on every process, so that what a script decides by them is decided alike. Noise that is the
-same for the batches of all processes is N times the noise of one: its gradient is averaged over equal samples. What a
-function of a module draws that is not converted is named.
+NumPy's numbers are the same on every process, so that what a script decides by them is equal on all. Noise that is the
+same for the batches of all processes is N times the noise of one: its gradient is averaged over equal samples. Noise
+that a function of a module draws which is not converted is a finding.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ tqdm.write(text)  ->  if accelerator.is_main_process:
 pprint(options)   ->  if accelerator.is_main_process:
                           pprint(options)     (the same for rich's console.print(table))
 
-What functions of modules print that are not converted is named where all processes have to call them, and so is what
-functions and classes print that are called by others than those which have the Accelerator.
+Prints in functions of modules that are not converted are a finding where all processes have to call these, and so are
+prints in functions and classes that are also called from places without the Accelerator.
 """
 
 from __future__ import annotations

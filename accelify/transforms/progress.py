@@ -1,4 +1,4 @@
-"""Progress bars: one a machine.
+"""Progress bars: one for each machine.
 
 for batch in tqdm(loader):    ->  for batch in tqdm(loader, disable=not accelerator.is_local_main_process):
 for batch in tqdm(loader, disable=quiet):
@@ -10,11 +10,12 @@ bar = tqdm(total=n)           ->  bar = tqdm(total=n, file=None if accelerator.i
 print(total / bar.n)                         else open(os.devnull, "w"))
                                   print(total / bar.n)
 
-A bar that ends at what counts the data of all processes ends where those of one do:
+A bar that ends at a number over the data of all processes ends where those of one do:
 
 bar = tqdm(total=len(data))   ->  bar = tqdm(total=math.ceil(len(data) / accelerator.num_processes), ...)
 
-Bars of the library `progress` have no such switch, and are written there. Those of other modules are named.
+Bars of the library `progress` have no such switch, and each writes to os.devnull on the other processes. Bars of other
+modules are a finding.
 """
 
 from __future__ import annotations

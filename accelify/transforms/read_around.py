@@ -1,4 +1,4 @@
-"""What is read, listed or asked for around statements that write: the processes that do not write wait for it."""
+"""Reads, listings and tests of files around statements that write: the processes that do not write wait for them."""
 
 from __future__ import annotations
 

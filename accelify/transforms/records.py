@@ -1,4 +1,4 @@
-"""What a training loop records of its batches, made whole before it is read: lists of losses and predictions, meters.
+"""What a training loop records of its batches, reduced before it is read: lists of losses and predictions, meters.
 
 for data, target in loader:
     ...

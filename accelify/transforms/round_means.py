@@ -1,4 +1,4 @@
-"""Means of batch means in an evaluation, whose last round counts as much as the others.
+"""Means of batch means in an evaluation, in which a smaller last round has the same weight as the others.
 
 for data, target in loader:
     total += criterion(model(data), target).item()      (a finding)

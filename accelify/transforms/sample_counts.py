@@ -1,4 +1,4 @@
-"""Counts of the samples that were seen, by which a loop ends or something begins: those of all processes.
+"""Counts of the samples so far, by which a loop ends or a step starts: they count those of all processes.
 
 seen += batch_size          ->  seen += batch_size * accelerator.num_processes
 seen += x.size(0)           ->  seen += accelerator.reduce(x.size(0), reduction="sum")

@@ -1,4 +1,4 @@
-"""Selections of a GPU, which go: the Accelerator selects that of each process.
+"""Selections of a GPU, which are removed: the Accelerator selects that of each process.
 
 torch.cuda.set_device(args.gpu)     ->  (nothing)
 """

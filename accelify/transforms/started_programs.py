@@ -1,4 +1,4 @@
-"""Programs that a script starts and whose process or answer it keeps: one server for each process, on the same port.
+"""Programs that a script starts and whose process or output it uses: one server for each process, on the same port.
 
 board = subprocess.Popen(["tensorboard", "--logdir", "runs"])    ->  if accelerator.is_main_process:
                                                                          board = subprocess.Popen([...])

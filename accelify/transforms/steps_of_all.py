@@ -1,4 +1,4 @@
-"""A training that ends after a number of steps, which is worked out from the batches of all processes.
+"""Trainings that end after a number of steps, which is computed from the batches of all processes.
 
 per_epoch = len(data) / batch_size         (a finding: each of N processes takes 1/N of that in an epoch)
 total = int(per_epoch * epochs)

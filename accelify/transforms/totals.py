@@ -1,4 +1,4 @@
-"""Running totals of a training loop, made whole before they are used.
+"""Running totals of a training loop, reduced over processes before they are used.
 
 for data, target in loader:
     ...

@@ -1,4 +1,4 @@
-"""The text of the first GPU, `"cuda:0"`, from which the number can be taken: `"cuda"` is each process's GPU."""
+"""The text of the first GPU, `"cuda:0"`, whose number can be removed: `"cuda"` is each process's GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where all processes wait for what one of them writes and what functions that run after it read."""
+"""Where all processes wait for files that one of them writes and that functions which run later read."""
 
 from __future__ import annotations
 

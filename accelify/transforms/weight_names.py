@@ -1,4 +1,4 @@
-"""Names of weights without DataParallel, which put `module.` before them.
+"""Names of weights without DataParallel, which puts `module.` before them.
 
 for name, p in net.named_parameters():        ->  for name, p in net.named_parameters(prefix="module"):
     if name.startswith("module.head"): ...            if name.startswith("module.head"): ...

@@ -1,4 +1,4 @@
-"""What only a DataParallel has and no model: its devices, of which a process has one.
+"""Attributes that only a DataParallel has and no model: its devices, of which a process has one.
 
 n = len(model.device_ids)           ->  n = 1
 mask = mask.to(model.device_ids[0]) ->  mask = mask.to(accelerator.device)

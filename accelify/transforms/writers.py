@@ -1,4 +1,4 @@
-"""Experiment writers: one of them, on the main process.
+"""Experiment writers: only one, on the main process.
 
 writer = SummaryWriter(path)        ->  writer = SummaryWriter(path) if accelerator.is_main_process else None
 writer.add_scalar("loss", x, i)     ->  if accelerator.is_main_process:
