@@ -111,7 +111,7 @@ class _Reader:
         self.found.classes.append((node.name, bases, methods))
 
     def _names(self, node: ast.expr) -> Iterator[str]:
-        """What a dotted name can stand for: what an import brings, or the file itself."""
+        """What a dotted name can represent: what an import brings, or the file itself."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.insert(0, node.attr)

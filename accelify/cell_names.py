@@ -14,7 +14,7 @@ def names_kept_global(before: Sequence[str], after: Sequence[str]) -> list[str]:
     """The names that a function made of some cells has to declare `global`, in the order in which they are bound.
 
     Those that the cells bind and that functions of the cells before read, that a function among them declares global
-    itself, or that they read first and then bind anew (`model = accelerator.prepare(model)`).
+    itself, or that they read first and then bind again (`model = accelerator.prepare(model)`).
 
     Args:
         before: the cells that stay as they are.

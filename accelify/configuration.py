@@ -16,7 +16,7 @@ from accelify.source import SourceError
 
 @cache
 def nearest_section(folder: Path) -> tuple[Any, Path] | None:
-    """The section [tool.accelify], and the file it stands in: the first pyproject.toml with one from `folder` up.
+    """The section [tool.accelify], and the file it is in: the first pyproject.toml with one from `folder` up.
 
     Raises SourceError for a file that cannot be read.
     """

@@ -54,7 +54,7 @@ class Conversion:
 
     @property
     def place(self) -> Path | None:
-        """Where its file lies, None for stdin."""
+        """Where its file is, None for stdin."""
         return self.source.path.resolve() if self.source.path is not None else None
 
     @property

@@ -256,7 +256,7 @@ def _as_asked(blockers: list[Blocker], options: ConvertOptions) -> list[Blocker]
 def convert_project(
     source: Source, options: ConvertOptions | None = None, imports: Imports | None = None
 ) -> list[Conversion]:
-    """Convert a script and, where its training loop stands in other modules of its project, those with it.
+    """Convert a script and, where its training loop is in other modules of its project, those with it.
 
     The files are one group: all of them are converted or none. The conversion of the script comes first; writes
     nothing.
@@ -319,7 +319,7 @@ def _convert_together(
         if (left := _done_by_all(found)) and (bases := writing_bases(script)):
             script.join(bases)
             more = _convert_group(source, script, options, imports)
-            # Who else derives from such a class would have to hand it the Accelerator: it is only convenient.
+            # Who else derives from such a class would have to pass it the Accelerator: it is only convenient.
             if more[0].status == CONVERTED and len(more[0].until) <= len(found[0].until):
                 found = more if _done_by_all(more) < left else found
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Codes of rules that are no more, with those that stand for what they were about."""
+"""Codes of rules that are no more, with those that represent what they were about."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def _names(scope: Scope) -> tuple[str, str]:
 def _folders(script: Path, modules: Iterable[Path]) -> list[Path]:
     """Where callers can be: below the script's folder and the packages of the modules, and what holds them all.
 
-    What holds them all is looked through only inside of one project: a module can lie anywhere on the path.
+    What holds them all is looked through only inside of one project: a module can be anywhere on the path.
     """
     own = script.resolve().parent
     found = [own]

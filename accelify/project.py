@@ -184,7 +184,7 @@ class Imports:
         return self._called[place]
 
     def _stands_for(self, place: Path, dotted: str, name: str, module: Path) -> bool:
-        """Whether a dotted name in a file is a name of a module, taken from there or from a file that hands it on."""
+        """Whether a dotted name in a file is a name of a module, taken from there or from a file that passes it on."""
         if dotted.startswith(OWN):
             return place == module and dotted.removeprefix(OWN) == name
         if not dotted.endswith(f".{name}"):

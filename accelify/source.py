@@ -58,7 +58,7 @@ class SourceError(Exception):
 class Source:
     """One script, decoded without changing a character of it.
 
-    `text` keeps its line ends as they stand (`\\r\\n` and lone `\\r` too) and has no byte-order mark; `bom` says that
+    `text` keeps its line ends as they are (`\\r\\n` and lone `\\r` too) and has no byte-order mark; `bom` says that
     the file starts with one. `encoding` is the file's by PEP 263. `newline` is the line end that most lines have.
     `path` is None for text that did not come from a file. The bytes come back from `encode()` exactly.
     """
@@ -233,7 +233,7 @@ def _syntax_complaint(error: SyntaxError, text: str, path: Path | None) -> Sourc
 
 
 def _is_indented(text: str) -> bool:
-    """Whether blocks of a script lie right where a tab goes to the next eighth column, as for Python 2."""
+    """Whether blocks of a script are right where a tab goes to the next eighth column, as for Python 2."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -284,7 +284,7 @@ def looks_like_training(data: bytes) -> bool:
     """Whether a file's bytes can hold a training loop at all; quick, so that a folder's other files are not parsed."""
     if b"torch" not in data:
         return False
-    # The second kind is an entry point whose training loop may stand in another module.
+    # The second kind is an entry point whose training loop may be in another module.
     return b".backward(" in data or (b"optim" in data and b"__main__" in data)
 
 

@@ -1,4 +1,4 @@
-"""The semantic model of training scripts: what each name is, and where the training loop stands.
+"""The semantic model of training scripts: what each name is, and where the training loop is.
 
 The main modules are here: `syntax` (the tree with byte ranges), `scopes` (which definition a name refers to), `program`
 and `joined` (the modules of a project, separately and as one tree), `values` and `knowledge` (the kinds of objects and

@@ -56,7 +56,7 @@ class JoinedTree(Tree):
             self._take(tree)
 
     def locate(self, offset: int) -> tuple[str, int, int]:
-        """Path, line and column of an offset in the module that it lies in."""
+        """Path, line and column of an offset in the module that contains it."""
         index = bisect.bisect_right(self.starts, offset) - 1
         line, column = self.position(offset)
         first, _ = self.position(self.starts[index])

@@ -19,7 +19,7 @@ from accelify.analysis.syntax import Tree, is_constant, walk
 # A project module beyond this size is data or generated; it is not read for roles.
 _LARGEST_MODULE = 1_000_000
 _MOST_MODULES = 600
-# What stands in modules that can be converted with the script.
+# What is in modules that can be converted with the script.
 TRAINING_WORDS = (".backward(", ".eval()", "no_grad")
 
 
@@ -75,7 +75,7 @@ class Program:
 
     Args:
         tree: the entry script.
-        path: where it lies; None for a script from stdin, whose imports are then not followed.
+        path: where it is; None for a script from stdin, whose imports are then not followed.
         read: how to read a file; replaced in tests.
     """
 
@@ -121,7 +121,7 @@ class Program:
         return None
 
     def has(self, name: str) -> bool:
-        """Whether a module of this name lies in the project."""
+        """Whether a module of this name is in the project."""
         return self._place(name) is not None
 
     def is_file(self, name: str) -> bool:
@@ -130,7 +130,7 @@ class Program:
         return place is not None and place.name != "__init__.py"
 
     def is_rebound(self, name: str) -> bool:
-        """Whether `pack.Trainer` is a class that `pack/__init__.py` takes out of `pack/Trainer.py`, say."""
+        """Whether `pack.Trainer` is a class that `pack/__init__.py` takes out of `pack/Trainer.py`, for example."""
         outer, _, last = name.rpartition(".")
         place = self._place(outer) if outer else None
         if place is None or place.name != "__init__.py":

@@ -63,7 +63,7 @@ class Scope:
 
     @property
     def owner_class(self) -> ast.ClassDef | None:
-        """The class whose method this is (or inside whose method it stands)."""
+        """The class whose method this is (or inside whose method it is)."""
         scope: Scope | None = self
         while scope is not None:
             if scope.is_method and scope.parent is not None and isinstance(scope.parent.node, ast.ClassDef):
@@ -133,7 +133,7 @@ class Scope:
 
     @property
     def method_around(self) -> Scope:
-        """The method that a function stands in, whose `self` it sees; the outermost function where there is none."""
+        """The method that a function is in, whose `self` it sees; the outermost function where there is none."""
         scope = self
         while not scope.is_method and scope.parent is not None and scope.parent.kind == "function":
             scope = scope.parent
@@ -205,7 +205,7 @@ class Scopes:
         return (s for s in self.all() if s.kind == "function")
 
     def of(self, node: Node) -> Scope:
-        """The scope in which a node stands (a definition stands in the scope around it)."""
+        """The scope that contains a node (a definition is in the scope around it)."""
         known = self._around.get(node)
         if known is None:
             known = self.module
@@ -227,7 +227,7 @@ class Scopes:
 
 
 def scope_around(tree: Tree, node: Node, every: Iterable[Scopes]) -> Scope | None:
-    """The scope in which a node of several files stands; None outside of them."""
+    """The scope in which a node of several files is; None outside of them."""
     for ancestor in tree.ancestors(node):
         for scopes in every:
             if scopes.opens(ancestor):
@@ -280,7 +280,7 @@ def in_order(scopes: Iterable[Scope]) -> list[Scope]:
 
 
 def handed_to(call: ast.Call, callee: Scope) -> list[tuple[ast.expr, str]]:
-    """What a call hands over, with the parameters that take it."""
+    """What a call passes, with the parameters that take it."""
     names = callee.positional()
     if callee.self_name() is not None:
         names = names[1:]

@@ -48,7 +48,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
 
     Args:
         tree: the parsed script.
-        path: where it lies, None for stdin.
+        path: where it is, None for stdin.
         project: whether the modules of the project that train are part of it.
         known: its model without them, where there is one.
         program: the script with its modules, where they have been read already.
@@ -169,7 +169,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         for scope in queue:
             if scope in leading and scope not in own:
                 return names.get(id(self.interpreter.module_of(scope)))
-        # What it calls there is not seen to reach the loop; that the loop stands beside it is all that is known.
+        # What it calls there is not seen to reach the loop; that the loop is next to it is all that is known.
         training = {id(self.interpreter.module_of(scope)) for scope in leading}
         for scope in queue:
             if scope not in own and id(self.interpreter.module_of(scope)) in training:
@@ -179,7 +179,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
     # -- values
 
     def scope_of(self, node: Node) -> Scope:
-        """The scope in which a node stands."""
+        """The scope in which a node is."""
         known = self._scopes.get(node)
         if known is None:
             if len(self.modules) == 1:
@@ -191,7 +191,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return known
 
     def module_of(self, node: Node) -> Module:
-        """The module of the program in which a node stands."""
+        """The module of the program in which a node is."""
         if len(self.modules) == 1:
             return self.module
         if isinstance(node, ast.Module):
@@ -244,7 +244,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
 
     @cached_property
     def divisions(self) -> dict[Scope, list[ast.BinOp | ast.AugAssign]]:
-        """Where something is divided by something, by the scope it stands in."""
+        """Where something is divided by something, by the scope it is in."""
         found: dict[Scope, list[ast.BinOp | ast.AugAssign]] = {}
         for node in self.tree.nodes(ast.BinOp, ast.AugAssign):
             if isinstance(node.op, ast.Div):
@@ -275,7 +275,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return [m for m, _ in self.interpreter.callers.get(scope, []) if m not in self.modules]
 
     def models_of(self, node: ast.expr) -> set[Thing]:
-        """Models an expression can be, the `self` of a class that stands for any instance left out."""
+        """Models an expression can be, the `self` of a class that represents any instance left out."""
         models = self.things(node, v.MODEL)
         if not models or (isinstance(node, ast.Name) and self.scope_of(node).self_name() == node.id):
             return set()

@@ -40,9 +40,9 @@ class Tree(Ordered):
     """One parsed script.
 
     Args:
-        text: the source, without a byte order mark, its newlines as they stand.
+        text: the source, without a byte order mark, its newlines as they are.
         path: what to call it in messages.
-        module: the parsed text, where somebody has parsed it already.
+        module: the parsed text, where it is parsed already.
 
     Raises:
         SyntaxError: when it is not Python (of the running version).
@@ -191,13 +191,13 @@ class Tree(Ordered):
         return False
 
     def in_fstring(self, node: Node) -> bool:
-        """Whether a node stands inside an f-string."""
+        """Whether a node is inside an f-string."""
         return node in self._fstring_nodes
 
     def _with_place(self, node: Any) -> Any:
         """A node in an f-string, or the whole string where the parser of this Python gives the node a wrong place.
 
-        Up to Python 3.11 that of a node in a string of several lines or parts can lie anywhere.
+        Up to Python 3.11 that of a node in a string of several lines or parts can be anywhere.
         """
         found = self._placed.get(node)
         if found is None:
@@ -211,7 +211,7 @@ class Tree(Ordered):
             node = self._with_place(node)
         decorators = getattr(node, "decorator_list", None)
         if decorators:
-            # The "@" stands before the expression; only blanks may lie between.
+            # The "@" is before the expression; only blanks may be between.
             return self.data.rindex(b"@", 0, self.start(decorators[0]))
         offset: int = self.line_starts[node.lineno - 1] + node.col_offset
         return offset
@@ -247,7 +247,7 @@ class Tree(Ordered):
         return found
 
     def block_of(self, stmt: Node) -> tuple[Node, str, list[Any]]:
-        """The node, field and list in which a statement stands."""
+        """The node, field and list in which a statement is."""
         owner = self._parents[stmt]
         for name in _BLOCK_FIELDS:
             block = getattr(owner, name, None)
@@ -292,7 +292,7 @@ class Tree(Ordered):
         return "    "
 
     def own_line(self, stmt: Node) -> bool:
-        """Whether only white space stands before a statement on its line."""
+        """Whether only white space is before a statement on its line."""
         start = self.start(stmt)
         return not self.data[self.line_start(start) : start].strip()
 
@@ -303,7 +303,7 @@ class Tree(Ordered):
         return not rest or rest.startswith(b"#")
 
     def parted(self, one: Node, other: Node) -> bool:
-        """Whether the border of a notebook's cells (`# %%`) lies between two statements."""
+        """Whether the border of a notebook's cells (`# %%`) is between two statements."""
         return re.search(rb"^# %%", self.data[self.end(one) : self.start(other)], re.M) is not None
 
     def is_elif(self, stmt: Node) -> bool:
@@ -365,7 +365,7 @@ def call_argument(call: ast.Call, index: int, name: str) -> ast.expr | None:
 
 
 def hides_arguments(call: ast.Call) -> bool:
-    """Whether a star or two stand in a call, so that not all of what it gives is seen."""
+    """Whether a star or two are in a call, so that not all of what it gives is seen."""
     return any(isinstance(a, ast.Starred) for a in call.args) or any(kw.arg is None for kw in call.keywords)
 
 
@@ -486,7 +486,7 @@ def _in_scope(body: list[ast.stmt]) -> list[Node]:
 
 
 def statements_in(stmt: ast.stmt) -> Iterator[Node]:
-    """A statement and those in its blocks, with their handlers and cases, as `walk_scope` goes through them."""
+    """A statement and those in its blocks, with their handlers and cases, as `walk_scope` iterates over them."""
     stack: list[Node] = [stmt]
     while stack:
         node = stack.pop()

@@ -127,7 +127,7 @@ class TrainedModels:
         }
 
     def models_run(self, call: ast.Call) -> set[Thing]:
-        """Models that a call runs: those it calls, or hands to `nn.parallel.data_parallel`."""
+        """Models that a call runs: those it calls, or passes to `nn.parallel.data_parallel`."""
         if self.qualname(call.func) not in k.SPLIT_RUNS:
             return self.models_of(call.func)
         model = call_argument(call, 0, "module")
@@ -231,7 +231,7 @@ class TrainedModels:
         return _Keepers(self.interpreter.things.values(), v.CRITERION)
 
     def owners_of(self, model: Thing) -> Set[Thing]:
-        """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
+        """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it is alone."""
         found = self._owners.get(model)
         if found is None:
             found = self._owners[model] = self._owners_of(model)
@@ -319,7 +319,7 @@ class TrainedModels:
 
     @cached_property
     def _called_in_training(self) -> set[Thing]:
-        """The models that are called where a backward stands, or in a loop around one, by the script itself."""
+        """The models that are called where a backward is, or in a loop around one, by the script itself."""
         scopes = {b.scope for b in self.backwards}
         return {
             model

@@ -156,13 +156,13 @@ class TrainingLoops(TrainedModels):
                 found |= self._loaders_in(self.values(source))
                 found |= {t for b in batches_in(self.values(call)) for t in b.link("loader")}
         for call in self.calls() if drawing else ():
-            # a function that hands out the next batch: `batches.next()`, with `next(self.iterator)` in it
+            # a function that yields the next batch: `batches.next()`, with `next(self.iterator)` in it
             if self.callees(call) & drawing and any(self.trains(loop) for loop in self.enclosing_loops(call)):
                 found |= {t for b in batches_in(self.values(call)) for t in b.link("loader")}
         return found
 
     def _is_in_step(self, call: ast.Call) -> bool:
-        """Whether a call stands in a function that runs one backward and is called for each step."""
+        """Whether a call is in a function that runs one backward and is called for each step."""
         scope = self.scope_of(call)
         return any(b.scope is scope and not self.enclosing_loops(b.call) for b in self.backwards) and any(
             self.trains_around(caller) for caller in self.callers(scope)
@@ -170,7 +170,7 @@ class TrainingLoops(TrainedModels):
 
     @cached_property
     def episode_loaders(self) -> set[Thing]:
-        """Loaders that are made anew inside a loop and read there once: the data of one episode, and no data set."""
+        """Loaders that are made again inside a loop and read there once: the data of one episode, and no data set."""
         whole = {
             t
             for loop, loaders in self.loader_loops

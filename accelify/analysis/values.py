@@ -1,4 +1,4 @@
-"""Abstract values: what an expression of a training script can stand for.
+"""Abstract values: what an expression of a training script can represent.
 
 A `Thing` is one object made at one place of the script (its allocation site): a model, an optimizer, a loader. Names
 hold sets of values, so a role belongs to what a name is bound to and not to the name.
@@ -82,7 +82,7 @@ class Thing(Value):
 class Sequence(Value):
     """A tuple or list: known elements by place, what else it may hold, and the calls that put something in.
 
-    Of a comprehension, `gone_through` is what it goes through.
+    Of a comprehension, `gone_through` is what it iterates over.
     """
 
     elements: list[Values] = field(default_factory=list)

@@ -17,10 +17,10 @@ def lower(script: ScriptModel, *, replace_ddp: bool = False) -> Plain | None:
     """The plain form of a script, None where it is plain already.
 
     Args:
-        script: the script as it stands.
+        script: the script as it is.
         replace_ddp: also take out DistributedDataParallel and what is around it; otherwise only apex's amp.
 
-    What is not understood stands in the result's `problems`; it has no text then.
+    What is not understood is in the result's `problems`; it has no text then.
     """
     work = Work(script)
     try:

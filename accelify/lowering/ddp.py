@@ -110,7 +110,7 @@ class _Lowering:
         self._unread_counts()
         self._unclear_loaders()
 
-    # -- what stands elsewhere
+    # -- what is elsewhere
 
     def _elsewhere(self) -> None:
         """A helper of another file that makes the process group cannot be taken out from here."""
@@ -242,7 +242,7 @@ class _Lowering:
     # -- asking and collecting
 
     def _is_checked(self, node: ast.AST, by_size: bool = False) -> bool:
-        """Whether a function asks by itself whether there is a process group: it works as it stands.
+        """Whether a function asks by itself whether there is a process group: it works as it is.
 
         `by_size`: asking whether there are several processes is enough.
         """

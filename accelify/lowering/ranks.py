@@ -201,12 +201,12 @@ class Ranks:
         return _VARIABLES.get(str(key.value)) if isinstance(key, ast.Constant) else None
 
     def holds(self, node: Node, *kinds: str) -> bool:
-        """Whether a rank (of some kinds) stands anywhere in a node."""
+        """Whether a rank (of some kinds) is anywhere in a node."""
         wanted = kinds or (RANK, LOCAL)
         return any(isinstance(n, ast.expr) and self.kind(n) in wanted for n in walk(node))
 
     def has_default(self, node: ast.expr) -> bool:
-        """Whether a script says itself what a rank is without a launcher: it works as it stands, on any launcher."""
+        """Whether a script says itself what a rank is without a launcher: it works as it is, on any launcher."""
         calls = [n for n in walk(node) if isinstance(n, ast.Call)]
         return any(
             len(c.args) + len(c.keywords) > 1

@@ -56,10 +56,10 @@ class Wrappers:
         work.found(self.rule, call, "prepare wraps the model for several processes")
 
     def lower_data_parallel(self, call: ast.Call) -> None:
-        """Take a DataParallel out that stands beside it."""
+        """Take a DataParallel out that is next to it."""
         inner = call_argument(call, 0, "module")
         stmt = self.tree.parent(call)
-        # What stands beside DistributedDataParallel for the other case; the rest is the ordinary conversion's.
+        # What is next to DistributedDataParallel for the other case; the rest is the ordinary conversion's.
         if (
             inner is not None
             and isinstance(stmt, ast.Assign)

@@ -145,7 +145,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
         self._optimizers: WeakList[AcceleratedOptimizer] = WeakList()
         self._modelless: list[torch.optim.Optimizer] = []
         self._schedulers: WeakList[AcceleratedScheduler] = WeakList()
-        # By the script's loader, and weakly: a loader that is made anew every epoch is freed with its data.
+        # By the script's loader, and weakly: a loader that is made again every epoch is freed with its data.
         self._loaders: weakref.WeakValueDictionary[int, DataLoaderShard] = weakref.WeakValueDictionary()
         # What was prepared, by the identity of the original; a reference to the original keeps the identity unique.
         self._prepared: dict[int, tuple[Any, Any]] = {}

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: everything that was prepared or registered, and where each rank stands."""
+"""What a checkpoint holds: everything that was prepared or registered, and where each rank is."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def _aside(target: Path) -> Path:
 
 
 def put_in_place(temporary: Path, target: Path) -> None:
-    """Rename; a directory that was there goes aside until the new one stands, and its other files come along."""
+    """Rename; a directory that was there goes aside until the new one is, and its other files come along."""
     old = _aside(target)
     if target.exists():
         os.replace(target, old)

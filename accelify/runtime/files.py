@@ -37,7 +37,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_files() -> Iterator[Callable[[Path], Path]]:
-    """Several files that stand or fall together: `place(path)` is the temporary path beside `path`; all take their
+    """Several files that are written all or none: `place(path)` is the temporary path beside `path`; all take their
     places when the block ends well, and none does when not.
 
     Raises:

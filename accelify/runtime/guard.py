@@ -284,7 +284,7 @@ class Guard:
             for rank, state in sorted(states.items()):
                 if state["what"] in ("raised", "ended"):
                     return RanksDisagreeError(self._sentence(told, rank, state))
-            # One that says something anew, or that has lost others as well, is there.
+            # One that says something again, or that has lost others as well, is there.
             alive = {r for r, s in states.items() if s["what"] == "left behind" or s != first_seen.get(r)}
             gone = [r for r in range(self.ranks) if r != self.rank and r not in alive]
             if self._store_is_lost:

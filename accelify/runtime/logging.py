@@ -40,7 +40,7 @@ class MultiProcessAdapter(logging.LoggerAdapter[logging.Logger]):
 
     def _emit(self, level: int, msg: object, args: Any, kwargs: dict[str, Any]) -> None:
         text, options = self.process(msg, kwargs)
-        # This method and `log` stand between the caller and the logger.
+        # This method and `log` are between the caller and the logger.
         options["stacklevel"] += 2
         self.logger.log(level, text, *args, **options)
 

@@ -16,7 +16,7 @@ from .nested import leaves
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """The place of a pass that ended: before `follower`, which stood at `position` then."""
+    """The place of a pass that ended: before `follower`, which was at `position` then."""
 
     follower: Any
     position: int
@@ -89,8 +89,8 @@ class _Choice:
 class OpenPasses(list[Any]):
     """Passes in the order in which they began.
 
-    A pass that begins anew in the middle of another one's, as `more = iter(unlabelled)` where the shorter of two
-    loaders has run out, stands where the one before it stood: the loop around is still that of the other loader.
+    A pass that starts again in the middle of another one's, as `more = iter(unlabelled)` where the shorter of two
+    loaders has run out, is where the one before it was: the loop around is still that of the other loader.
 
     Where several are open, as in `for one, two in zip(first, second)` with a step for each, a loss belongs to the pass
     whose batch the models got since the backward before. Where that is no single one, as the models got something made
@@ -216,7 +216,7 @@ class OpenPasses(list[Any]):
 
 
 def storages(tensors: Any) -> Iterator[int]:
-    """Where the tensors in a container lie: what a script makes of a batch by `view` lies where the batch does."""
+    """Where the tensors in a container are: what a script makes of a batch by `view` is where the batch does."""
     for one in leaves(tensors):
         if isinstance(one, torch.Tensor):
             # Sparse ones have no storage.

@@ -1,4 +1,4 @@
-"""What a script hands to `Accelerator(...)` to change its ways: small dataclasses, keyword by keyword."""
+"""What a script passes to `Accelerator(...)` to change its behaviour: small dataclasses, keyword by keyword."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class GradientAccumulationPlugin(KwargsHandler):
         sync_each_batch: average gradients in every backward (less memory with some engines).
         scale_last_window: divide the last, shorter window of an epoch by its true size; False divides it by
             `num_steps` like a loop that accumulates by hand.
-        reset_each_epoch: with `sync_with_dataloader=False`, count anew with every pass of the loader and carry
+        reset_each_epoch: with `sync_with_dataloader=False`, count again with every pass of the loader and carry
             left-over gradients, as `(i + 1) % n == 0` does by hand.
     """
 

@@ -205,7 +205,7 @@ class Saving(OfThisProcess, ProcessControl):
     # Time limits
 
     def _take_position(self, loader: DataLoaderShard) -> None:
-        """Let a loader that is prepared after `load_state` go on where it stood."""
+        """Let a loader that is prepared after `load_state` go on where it was."""
         if self._waiting_positions:
             loader.resume_from(*self._waiting_positions.pop(0))
 

@@ -24,7 +24,7 @@ class AcceleratedScheduler:
     """Wraps a torch scheduler.
 
     `step()` inside the loop over a prepared loader advances by the number of batches of the original script that
-    this optimizer step stands for; outside of it (once an epoch), by one. Inside an accumulation window, and after a
+    this optimizer step represents; outside of it (once an epoch), by one. Inside an accumulation window, and after a
     step that was skipped for an overflow in fp16, it does not advance. A step with an argument (the metric of
     ReduceLROnPlateau, a fractional epoch) is passed on as it is, once; a metric is the main process's on every rank,
     since ranks with different learning rates would train different models.

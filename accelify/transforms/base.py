@@ -105,7 +105,7 @@ class Context(Agreement):
 
     @cached_property
     def locations(self) -> tuple[Locations, Locations]:
-        """Where tensors lie in the script as it is, and where they lie once prepare places its batches."""
+        """Where tensors are in the script as it is, and where they are once prepare places its batches."""
         loops = [evaluation.loop for evaluation in self.plan.evaluations if evaluation.collects]
         loops += [loop for loop in filling_loops(self.script) if loop not in loops]
         sure = self.plan.prepared - self.plan.doubtful.keys()
@@ -141,7 +141,7 @@ class Context(Agreement):
         """
         body, last = module.body, None
         if line.startswith("import "):
-            # A module of the standard library stands with the others of its kind, which come first, by their names.
+            # A module of the standard library is with the others of its kind, which come first, by their names.
             name = line.removeprefix("import ")
             for stmt in body:
                 if isinstance(stmt, ast.Import) and stmt.names[0].name > name and self.tree.own_line(stmt):
@@ -250,7 +250,7 @@ class Context(Agreement):
         )
 
     def is_guarded(self, node: ast.AST) -> bool:
-        """Whether a node is being put under a main-process guard, by itself or with what stands around it."""
+        """Whether a node is being put under a main-process guard, by itself or with what is around it."""
         return bool(self.guarded) and self.tree.is_within(node, self.guarded)
 
     def meets_others(self, node: ast.AST) -> str:
@@ -361,7 +361,7 @@ class Context(Agreement):
     def guard(self, run: list[ast.stmt], accelerator: str) -> tuple[Edit, ast.stmt]:
         """The edit that leaves neighbouring statements to the main process, and the statement they end with then."""
         parent = self.tree.parent(run[0])
-        # What all wait for in front of the statements stands inside the `if`.
+        # What all wait for in front of the statements is inside the `if`.
         if isinstance(parent, ast.If) and run == parent.body and run[0] not in self.waiting:
             merged = self.takes_a_test(parent) and self.accelerator(parent) == accelerator
             if merged and parent is not self.script.main_guard:

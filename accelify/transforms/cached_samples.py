@@ -1,6 +1,6 @@
 """Samples that a data set caches in files: all processes would write the same files while others read them.
 
-loader = DataLoader(Meshes(folder))         goes through all of the data on every process; `Meshes.__getitem__` writes
+loader = DataLoader(Meshes(folder))         iterates over all of the data on every process; `Meshes.__getitem__` writes
                                             a file where there is none, and is named
 """
 

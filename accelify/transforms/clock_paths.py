@@ -149,7 +149,7 @@ def _is_joined(node: ast.AST) -> bool:
 
 
 def within_statement(context: Context, node: ast.AST) -> Iterator[ast.AST]:
-    """What stands around a node within its statement, innermost first."""
+    """What is around a node within its statement, innermost first."""
     for ancestor in context.tree.ancestors(node):
         if isinstance(ancestor, ast.stmt):
             return

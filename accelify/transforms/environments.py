@@ -208,7 +208,7 @@ def _gives_seed(call: ast.Call) -> bool:
 
 
 def _test_around(module: Module, call: ast.Call) -> ast.If | None:
-    """The innermost test in whose first branch a call stands."""
+    """The innermost test in whose first branch a call is."""
     inner: ast.AST = call
     for ancestor in module.tree.ancestors(call):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):

@@ -106,7 +106,7 @@ def _runs_prepared(context: Context, call: ast.Call) -> bool:
 
 
 def _in_other_modules(context: Context) -> Iterator[Change]:
-    """Functions that are not converted and go through a loader that is shared out: what they find is a share's."""
+    """Functions that are not converted and iterate over a loader that is shared out: what they find is a share's."""
     script, plan = context.script, context.plan
     if plan.known.distributed:
         return

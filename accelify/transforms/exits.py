@@ -383,7 +383,7 @@ def _is_reached(context: Context, *tests: ast.expr) -> bool:
 
 
 def _meets_others_within(context: Context, stop: ast.Break) -> bool:
-    """Whether the loop that a `break` leaves takes steps or goes through a loader: decoding word by word does not."""
+    """Whether the loop that a `break` leaves takes steps or iterates over a loader: decoding word by word does not."""
     loop = next(a for a in context.tree.ancestors(stop) if isinstance(a, (ast.For, ast.AsyncFor, ast.While)))
     return context.script.trains(loop) or any(loop is known for known, _ in context.script.loader_loops)
 

@@ -309,7 +309,7 @@ def _of_inputs(context: Context) -> Iterator[Change]:
 
 
 def _numbers(context: Context, gradients: InputGradients) -> Iterator[Change]:
-    """Numbers that are worked out of such a gradient and weigh a loss: they part between processes."""
+    """Numbers that are computed from such a gradient and weigh a loss: they part between processes."""
     told: set[str] = set()
     for backward in context.script.backwards:
         for number in gradient_numbers(context.script, gradients, backward):

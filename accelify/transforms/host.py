@@ -123,7 +123,7 @@ def _arguments(context: Context) -> Iterator[Change]:
             if after.of(argument) != {DEVICE} or HOST not in before.of(argument):
                 continue
             if any(isinstance(w, Sequence) for w in context.script.values(argument)):
-                continue  # it is where its elements lie, and has no cpu() itself
+                continue  # it is where its elements are, and has no cpu() itself
             if typed and not is_collated_by_torch(context.script, argument):
                 continue  # it may be a list, which such a type takes as well
             edits: list[Edit] = [verbs.replace(argument, argument, ".cpu()", order=5)]

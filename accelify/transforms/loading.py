@@ -114,7 +114,7 @@ def _is_of_one_gpu(context: Context, given: ast.expr) -> bool:
 
 
 def _to_host(context: Context, call: ast.Call) -> Iterator[Change]:
-    """A load where the Accelerator cannot be had: what is copied from, by a `load_state_dict`, may lie on the host."""
+    """A load where the Accelerator cannot be had: what is copied from, by a `load_state_dict`, may be on the host."""
     scope = context.script.scope_of(call)
     runs = bool(context.script.callers(scope)) if scope.kind == "function" else scope.kind == "module"
     if not runs or context.plan.on_main_only(call) or context.plan.arguments.get("cpu") == "True":

@@ -122,7 +122,7 @@ def _collected(context: Context, one: Collecting) -> Iterator[Change]:
 
 
 def _operands(context: Context, node: ast.expr) -> list[ast.expr]:
-    """The expressions whose tensors have to lie together."""
+    """The expressions whose tensors have to be together."""
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     if isinstance(node, ast.Compare):

@@ -97,7 +97,7 @@ class Fates:
         return self.context.plan.devices.is_cpu(device)
 
     def _is_tried_out(self, device: ast.expr) -> bool:
-        """`for device in ["cpu", "cuda"]`: devices that a loop goes through are none that the script runs on."""
+        """`for device in ["cpu", "cuda"]`: devices that a loop iterates over are none that the script runs on."""
         return isinstance(device, ast.Name) and any(
             isinstance(loop, ast.For) and device.id in target_names(loop.target)
             for loop in self.script.enclosing_loops(device)

@@ -100,7 +100,7 @@ def read_before(context: Context, run: list[ast.stmt]) -> bool:
 
 def rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
     """The statement after which all have to wait where files are moved or removed before the training: the next
-    statement that goes through the folders must not find them half done."""
+    statement that reads the folders must not find them half done."""
     tree, script = context.tree, context.script
     if not any((script.qualname(call.func) or "").startswith(_REARRANGING) for call in calls_done(run)):
         return None

@@ -144,7 +144,7 @@ def _is_told(context: Context, device: ast.expr, far: int = 3) -> bool:
 
 
 def _tries_out(context: Context, loop: ast.For, devices: ast.List | ast.Tuple) -> bool:
-    """Whether a loop goes through devices and moves a model or a batch to each."""
+    """Whether a loop iterates over devices and moves a model or a batch to each."""
     if not devices.elts or not all(
         isinstance(one, ast.Constant) and k.DEVICE_TEXT.match(str(one.value)) for one in devices.elts
     ):

@@ -268,7 +268,7 @@ def _takes_whole_batches(context: Context, loops: Collection[ast.AST]) -> bool:
 
 
 def _is_of_whole_data(context: Context, call: ast.Call) -> bool:
-    """Whether what a call makes is read only where every process goes through all of some data: a validation."""
+    """Whether what a call makes is read only where every process iterates over all of some data: a validation."""
     stmt, script = context.tree.parent(call), context.script
     if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name):
         return False

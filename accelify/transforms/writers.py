@@ -144,12 +144,12 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
             continue
         target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
         if dotted(target) in _SCREENS:
-            # The other processes keep theirs: all that is shown goes through it.
+            # The other processes keep theirs: everything shown goes through it.
             context.guarded.add(stmt)
             edit = PutUnder(stmt, stmt, f"if {accelerator}.is_main_process:")
         edits = [edit]
         if needs_folder_of(script, call) is not None and context.runs_everywhere(stmt):
-            # The writer makes the folder that the log files of all processes lie in.
+            # The writer makes the folder that the log files of all processes are in.
             edits.append(InsertAfter(stmt, (f"{accelerator}.wait_for_everyone()",)))
         yield context.change(WRITER, call, "every process would open a log of its own", edits)
     yield from _guards(context, [*[tree.statement(c) for c in uses], *screens])
@@ -214,7 +214,7 @@ def _hidden_use(context: Context, made: list[ast.Call], held: set[Thing]) -> boo
 
 
 def _taken_by_name(context: Context, made: list[ast.Call]) -> bool:
-    """Whether attributes are read by names that are put together: `getattr(self, mode + "_writer")`."""
+    """Whether attributes are read by names that are built at run time: `getattr(self, mode + "_writer")`."""
     script = context.script
     homes = {script.scope_of(call).owner_class for call in made} - {None}
     return bool(homes) and any(

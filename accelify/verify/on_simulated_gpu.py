@@ -38,7 +38,7 @@ def compare(job: Job, copy: Job, lines: LineMap, nursery: Nursery) -> OnGpu:
     Args:
         job: the original's run on the CPU.
         copy: the copy's.
-        lines: which lines of the two stand for each other.
+        lines: which lines of the two correspond to each other.
         nursery: where processes come from; other threads may use it meanwhile.
 
     Raises:

@@ -39,7 +39,7 @@ class Job:
         limit: seconds after which the run is stopped.
         perturb: disturb gradients by as much as rounding.
         quiet: take chance out of the training step.
-        cuda_as_cpu: let the CPU stand in for CUDA devices that the script asks for outright.
+        cuda_as_cpu: use the CPU in place of CUDA devices that the script asks for outright.
         simulated_gpu: run as if on a GPU; see `verify.simulated_gpu`.
         environment: variables beside those of the runs.
         runtime: what a converted script imports, `accelify` or `accelerate`; empty for a plain one.

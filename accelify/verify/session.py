@@ -204,7 +204,7 @@ class Session:
         nursery: where processes come from.
         runtime: what the copy is written for.
         progress: see `verify`.
-        lines: which lines of the two scripts stand for each other.
+        lines: which lines of the two scripts correspond to each other.
         demands: what is not proved of the copy.
     """
 
@@ -375,7 +375,7 @@ class Session:
         return comparison, job
 
     def _without_reference(self, original: Run, larger: Run, run: Run) -> Comparison:
-        """What a run shows where the original cannot run in batches as large: whether it goes through."""
+        """What a run shows where the original cannot run in batches as large: whether it runs to its end."""
         why = (
             f"the original does not run with batches {run.processes} times as large, which is what {run.processes} "
             f"processes see ({larger.failure or 'it never calls backward'}): give --batch-size total to compare with "
@@ -444,7 +444,7 @@ class Session:
             check.sentence += f". It parts here: {found[0]}"
 
     def _without_chance(self, comparison: Comparison, job: Job, copy: Job) -> None:
-        """Compare once more with dropout, noise and batch statistics taken out of both runs alike."""
+        """Compare again with dropout, noise and batch statistics taken out of both runs alike."""
         assert job.save_weights is not None
         weights = job.save_weights.with_name("quiet.pt")
         job = replace(job, quiet=True, save_weights=weights)

@@ -37,7 +37,7 @@ class Subject:
 
 
 def find_subject(script: Path, against: Path | None) -> Subject:
-    """The subject that a script, and perhaps a file to compare it with, stand for.
+    """The subject that a script, and perhaps a file to compare it with, represent.
 
     Raises:
         VerifyError: both are converted, or a converted script's plain version is not found.

@@ -1,4 +1,4 @@
-"""How statements and the comments around them lie on the lines of a script that is edited."""
+"""How statements and the comments around them are on the lines of a script that is edited."""
 
 from __future__ import annotations
 

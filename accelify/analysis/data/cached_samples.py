@@ -6,7 +6,7 @@ def __getitem__(self, index):
     sample = prepare(self.paths[index])
     np.savez_compressed(cache, **sample)
 
-Workers of one loader never take the same sample at a time. Processes that each go through all of the data do: one reads
+Workers of one loader never take the same sample at a time. Processes that each read all of the data do: one reads
 what another is still writing.
 """
 
@@ -68,7 +68,7 @@ def cached_samples(
 
 
 def _data_of(script: ScriptModel, loader: Thing) -> list[Class]:
-    """The classes of the program whose objects a loader goes through."""
+    """The classes of the program whose objects a loader iterates over."""
     data = call_argument(loader.site, 0, "dataset") if isinstance(loader.site, ast.Call) else None
     if data is None or loader.module is None or loader.site is None:
         return []

@@ -1,6 +1,6 @@
 """Loaders that may not be one: `get_loader()` returns a DataLoader, or an endless loader that the script defines.
 
-`prepare` shares out and places what torch's DataLoader gives, and hands anything else back as it is. Which of the two a
+`prepare` shards and places the batches of torch's DataLoader, and returns anything else as it is. Which of the two a
 name holds shows only when the script runs, so that nobody may count on its batches lying on the device. The same holds
 of what comes, in another case, from a call that cannot be seen: `loader = lib.make_other_loader()`.
 """

@@ -69,7 +69,7 @@ def turns_of(script: ScriptModel, fetching: ast.stmt, seen: Set[Scope] = frozens
 
 
 def _looks_early(script: ScriptModel, function: ast.FunctionDef, fetching: ast.stmt) -> bool:
-    """Whether `if os.path.exists(path): return` stands before a statement, where what follows writes there."""
+    """Whether `if os.path.exists(path): return` is before a statement, where what follows writes there."""
     around = {fetching, *script.tree.ancestors(fetching)}
     end = next((i for i, stmt in enumerate(function.body) if stmt in around), 0)
     for i, stmt in enumerate(function.body[:end]):

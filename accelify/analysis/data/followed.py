@@ -33,7 +33,7 @@ def follow(
         plan: of its conversion.
         settled: by name what is reduced after which loop, as it is written there.
         bindings: the statements that can have bound a name where it is read.
-        agreed: expressions that are put together where they stand.
+        agreed: expressions that are put together where they are.
     """
     script = plan.script
     loops: list[ast.For | ast.AsyncFor | ast.While] = [
@@ -104,7 +104,7 @@ def follow_reordered(
 
 
 def runs_in(script: ScriptModel, loops: Set[ast.AST], node: ast.AST, far: int = 0) -> bool:
-    """Whether a node stands in one of some loops, or in a function that is called there."""
+    """Whether a node is in one of some loops, or in a function that is called there."""
     if any(ancestor in loops for ancestor in script.tree.ancestors(node)):
         return True
     scope = script.scope_of(node)

@@ -261,7 +261,7 @@ class _Search:
         return False
 
     def _counters(self) -> set[str]:
-        """The loop's counter, and names that are reckoned from it (`start = i * batch_size`)."""
+        """The loop's counter, and names that are computed from it (`start = i * batch_size`)."""
         if not isinstance(self.loop, ast.For):
             return set()
         found = set(target_names(self.loop.target))

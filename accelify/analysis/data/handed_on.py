@@ -18,7 +18,7 @@ _HANDING = frozenset({"enumerate", "zip", "list", "tuple", "reversed"})
 
 
 def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[Thing]:
-    """The loaders among some values, and those whose batches they hand on.
+    """The loaders among some values, and those whose batches they pass on.
 
     Args:
         held: what an expression can evaluate to.
@@ -32,7 +32,7 @@ def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[T
         if isinstance(value, Sequence) and not isinstance(value, Mapping):
             if holds_results(value) or _holds_parts(value):
                 continue
-            # A generator, an enumerate or a zip that hands on the batches of loaders.
+            # A generator, an enumerate or a zip that passes on the batches of loaders.
             handed = set(value.rest)
             for pair in value.rest:
                 if isinstance(pair, Sequence):
@@ -53,7 +53,7 @@ def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[T
 
 
 def _holds_parts(made: Sequence) -> bool:
-    """Whether a comprehension goes through one batch: `[view.to(device) for view in views]` holds its parts."""
+    """Whether a comprehension iterates over one batch: `[view.to(device) for view in views]` holds its parts."""
     queue: list[Value] = [made]
     seen: Values = set()
     while queue:
@@ -136,7 +136,7 @@ def only_from_lists(script: ScriptModel, loaders: set[Thing]) -> bool:
 
 
 def _goes_through_lists(script: ScriptModel, node: ast.expr) -> bool:
-    """Whether what a loop goes through is filled call by call: `held` of `for x, y in zip(held["x"], held["y"])`."""
+    """Whether what a loop iterates over is filled call by call: `held` of `for x, y in zip(held["x"], held["y"])`."""
     held = [w for n in walk(node) if isinstance(n, ast.expr) for w in script.values(n)]
     if any(isinstance(w, Thing) and w.kind in (v.LOADER, v.ITERATOR) for w in held):
         return False

@@ -33,7 +33,7 @@ def is_shardable(thing: Thing) -> bool:
 
 
 def is_shuffled(script: ScriptModel, thing: Thing) -> bool:
-    """Whether torch's loader is sure to go through its data in an order that is drawn anew for each pass."""
+    """Whether torch's loader is sure to iterate over its data in an order that is drawn again for each pass."""
     if not is_shardable(thing) or not isinstance(thing.site, ast.Call):
         return False
     if call_keyword(thing.site, "generator") is not None:
@@ -59,7 +59,7 @@ def drops_last(script: ScriptModel, thing: Thing) -> bool:
 
 
 def has_length(script: ScriptModel, thing: Thing) -> bool:
-    """Whether nothing says that a loader goes through a stream, which has no length to ask for."""
+    """Whether nothing says that a loader iterates over a stream, which has no length to ask for."""
     data = call_argument(thing.site, 0, "dataset") if isinstance(thing.site, ast.Call) else None
     if data is None or thing.module is None:
         return True
@@ -129,9 +129,9 @@ def _bound_to(script: ScriptModel, loader: Thing, name: ast.expr) -> list[ast.ex
 
 
 def gives_host_tensors(script: ScriptModel, loader: Thing) -> bool:
-    """Whether the batches of a loader lie on the host, as torch makes them of a data set that moves nothing itself.
+    """Whether the batches of a loader are on the host, as torch makes them of a data set that moves nothing itself.
 
-    Of a loader that is not torch's nobody knows where they lie.
+    Of a loader that is not torch's nobody knows where they are.
     """
     if not is_shardable(loader) or (loader.cls is not None and loader.cls.method("__iter__") is not None):
         return False

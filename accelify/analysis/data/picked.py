@@ -135,7 +135,7 @@ class PickedEntries:
         return problem or picked
 
     def entry_of_call(self, call: ast.Call) -> ast.expr | None:
-        """The entry that is read of what a call of the model gives back: `model(**batch).logits`."""
+        """The entry that is read of what a call of the model returns: `model(**batch).logits`."""
         parent = self.tree.parent(call)
         if isinstance(parent, ast.Attribute):
             called = self.tree.parent(parent)
@@ -223,7 +223,7 @@ class PickedEntries:
         return known or any(self.is_number(entry) for entry in entries)
 
     def _speaks(self) -> bool:
-        """Whether the model takes arguments of language models, which give back an object or a tuple."""
+        """Whether the model takes arguments of language models, which return an object or a tuple."""
         return any(kw.arg is None or kw.arg in _OF_LANGUAGE for c in self.forwards for kw in c.keywords)
 
     def _is_batch_object(self, name: str) -> bool:
@@ -346,7 +346,7 @@ class PickedEntries:
         )
 
     def _repeats(self, read: ast.expr, stmt: ast.stmt) -> bool:
-        """Whether a read stands in a part of a statement that can run several times, or not at all."""
+        """Whether a read is in a part of a statement that can run several times, or not at all."""
         for ancestor in self.tree.ancestors(read):
             if ancestor is stmt:
                 return not isinstance(stmt, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr))

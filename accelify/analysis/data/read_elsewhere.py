@@ -54,7 +54,7 @@ class ReadElsewhere:
         return found
 
     def only_elsewhere(self, item: Item) -> set[ast.Call]:
-        """The calls that hand a name's loader to such functions, where nothing of the script itself reads it."""
+        """The calls that pass a name's loader to such functions, where nothing of the script itself reads it."""
         reads = self._reads(item)
         calls: set[ast.Call] = set()
         seen: set[tuple[Scope, str]] = set()
@@ -88,7 +88,7 @@ class ReadElsewhere:
         ]
 
     def _loops_over(self, scope: Scope, name: str) -> bool:
-        """Whether a function goes through what a parameter holds, itself or through what it calls."""
+        """Whether a function iterates over what a parameter holds, itself or through what it calls."""
         found = self._known.get((scope, name))
         if found is None:
             self._known[scope, name] = False
@@ -131,7 +131,7 @@ class ReadElsewhere:
 
 
 def _hands_on(scope: Scope) -> bool:
-    """Whether a function gives what it goes through to whoever called it."""
+    """Whether a function gives what it iterates over to whoever called it."""
     return bool(scope.of_type(ast.Yield, ast.YieldFrom))
 
 

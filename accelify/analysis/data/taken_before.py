@@ -21,7 +21,7 @@ _COLLECTING = frozenset("append extend appendleft insert add update".split())
 # A progress bar has one of these, too, with a size as its argument.
 _COUNTING = frozenset({"add", "update"})
 _JOINING = frozenset("cat concat concatenate vstack hstack append".split())
-# What stands inside is not sure to be evaluated once for each batch.
+# What is inside is not sure to be evaluated once for each batch.
 _UNSURE = (ast.Lambda, ast.IfExp, ast.BoolOp)
 
 
@@ -106,7 +106,7 @@ def _made_inside(stmt: ast.stmt, made: set[str]) -> set[str]:
 
 
 def _binds(script: ScriptModel, node: ast.AST) -> bool:
-    """Whether a node binds a name anew for each batch: what it fills then does not outlast it."""
+    """Whether a node binds a name again for each batch: what it fills then does not outlast it."""
     if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Store):
         return False
     stmt = script.tree.statement(node)
@@ -175,7 +175,7 @@ def _is_read(statements: Sequence[ast.stmt], container: ast.expr) -> bool:
 def _gathered_there(
     script: ScriptModel, stmt: ast.stmt, names: set[str], tensors: set[str], entries: PickedEntries
 ) -> list[ast.expr] | str:
-    """The expressions of a statement that are gathered where they stand, or why they cannot be."""
+    """The expressions of a statement that are gathered where they are, or why they cannot be."""
     found: list[ast.expr] = []
     for name in sorted(names - tensors)[:1]:
         return f"`{name}` is made from the local batch and used with what would be gathered"

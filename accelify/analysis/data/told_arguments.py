@@ -23,11 +23,11 @@ _DEEPEST = 3
 
 
 def told(script: ScriptModel, loader: Thing, argument: ast.expr | None) -> list[ast.expr | None]:
-    """Everything that an argument of a loader's making can be: names, and None, stand for what is not seen.
+    """Everything that an argument of a loader's making can be: names, and None, represent what is not seen.
 
     Args:
         script: its model.
-        loader: that is made in the function in which the argument stands.
+        loader: that is made in the function in which the argument is.
         argument: of the call that makes it, or of another one there.
     """
     if loader.module is None:
@@ -38,7 +38,7 @@ def told(script: ScriptModel, loader: Thing, argument: ast.expr | None) -> list[
 def _told(
     script: ScriptModel, module: Module, argument: ast.expr | None, made_by: tuple[ast.Call, ...], left: int
 ) -> Iterator[ast.expr | None]:
-    """`made_by` are the calls that lead to it, of the function in which the argument stands outwards."""
+    """`made_by` are the calls that lead to it, of the function in which the argument is outwards."""
     if not isinstance(argument, ast.Name) or not left:
         yield argument
         return

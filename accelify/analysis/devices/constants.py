@@ -116,7 +116,7 @@ def constant_of(script: ScriptModel, node: ast.Name | ast.Attribute, known: _Kno
 def _origin(
     program: Program, module: Module, name: str, known: _Known[_T], seen: set[tuple[Module, str]]
 ) -> _T | None:
-    """The constant that a module's global name stands for, followed through `from other import name` and `*`."""
+    """The constant that a module's global name represents, followed through `from other import name` and `*`."""
     if (module, name) in known:
         return known[module, name]
     if (module, name) in seen:

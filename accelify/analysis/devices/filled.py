@@ -52,7 +52,7 @@ class FilledBatches:
         return [value for _, value in before], any(tree.parent(s) in around for s, _ in before)
 
     def _filled_in(self, scope: Scope) -> _Filled:
-        """What a function moves entry by entry, itself or by a function that it hands the batch to."""
+        """What a function moves entry by entry, itself or by a function that it passes the batch to."""
         found = {text: list(values) for text, values in self._filled_by(scope).items()}
         for call in scope.nodes:
             if not isinstance(call, ast.Call) or not any(isinstance(a, ast.Name) for a in call.args):
@@ -121,7 +121,7 @@ def _is_fixed(key: ast.expr) -> bool:
 
 
 def _gone_through(loop: ast.For) -> tuple[str, str]:
-    """The name of what a loop goes through by its keys, and the name of the key; "" for other loops."""
+    """The name of what a loop iterates over by its keys, and the name of the key; "" for other loops."""
     node = loop.iter
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
         node = node.args[0]  # list(batch)

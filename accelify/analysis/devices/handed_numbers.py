@@ -21,7 +21,7 @@ _THROUGH = frozenset({"zip", "enumerate"})
 
 @dataclass(frozen=True, eq=False)
 class HandedNumber:
-    """A call of the script that hands over the number of a GPU, or a list of them, and the place that goes by it."""
+    """A call of the script that passes the number of a GPU, or a list of them, and the place that goes by it."""
 
     call: ast.Call
     argument: ast.expr
@@ -32,7 +32,7 @@ class HandedNumber:
 
 
 def handed_numbers(script: ScriptModel) -> Iterator[HandedNumber]:
-    """The calls of a script that hand functions of modules which stay as they are such numbers."""
+    """The calls of a script that pass functions of modules which stay as they are such numbers."""
     others = {
         m
         for m in script.program.modules.values()

@@ -21,7 +21,7 @@ _ASKING = frozenset({"device", "cuda", "to", "is_available", "device_count", "se
 
 
 def hides_devices(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether a statement does nothing but choose the GPUs that are seen, so that it can stand before all devices."""
+    """Whether a statement does nothing but choose the GPUs that are seen, so that it can be before all devices."""
     if isinstance(stmt, ast.Assign):
         return _is_choice(stmt) and not (hides_all(stmt) and _follows_devices(script, stmt))
     if isinstance(stmt, ast.Expr):

@@ -1,7 +1,7 @@
 """Tensors that functions of modules which are not converted make on the host for a batch that prepare places now.
 
 `one_hot(labels)` of a module of helpers makes `torch.zeros(len(labels), 10)` and scatters into it by the labels: the
-script, which moves what it gives back, shows nothing of it.
+script, which moves what it returns, shows nothing of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accelify.analysis.values import Imported
 _T = TypeVar("_T")
 _NO_MAKERS: frozenset[ast.Call] = frozenset()
 _NO_NAMES: frozenset[str] = frozenset()
-# Methods after which a tensor lies elsewhere, or that give no tensor.
+# Methods after which a tensor is elsewhere, or that give no tensor.
 _LEAVING = frozenset("cpu cuda to type_as type numpy tolist item size dim numel nelement".split())
 # Those that return a number without a dimension argument: a tensor without dimensions works on any device.
 _REDUCING = frozenset("sum mean max min prod std var norm median argmax argmin all any".split())
@@ -45,7 +45,7 @@ class MadeElsewhere(NamedTuple):
     """A call of the script, and what a function that it reaches makes on the host for the call's arguments.
 
     `beside` is the parameter whose device it belongs on, where that can be nothing but a tensor. `gives_it_back` tells
-    that the call gives back tensors alone, and those of the batch or made for it.
+    that the call returns tensors alone, and those of the batch or made for it.
     """
 
     call: ast.Call
@@ -57,12 +57,12 @@ class MadeElsewhere(NamedTuple):
 
 
 def made_elsewhere(script: ScriptModel, before: Locations, after: Locations) -> Iterator[MadeElsewhere]:
-    """What is made so, by each call that hands over what was on the host and is placed by prepare now.
+    """What is made so, by each call that passes what was on the host and is placed by prepare now.
 
     Args:
         script: its model, with the modules that are converted.
-        before: where tensors lie in the script as it is.
-        after: where they lie once prepare places its batches.
+        before: where tensors are in the script as it is.
+        after: where they are once prepare places its batches.
     """
     if any(module.tree.mentions(b"set_default_") for module in script.program.modules.values()):
         return
@@ -84,8 +84,8 @@ def typed_elsewhere(
 
     Args:
         script: its model, with the modules that are converted.
-        before: where tensors lie in the script as it is.
-        after: where they lie once prepare places its batches.
+        before: where tensors are in the script as it is.
+        after: where they are once prepare places its batches.
     """
     others = [m for m in script.program.modules.values() if m not in script.modules]
     if not any(m.tree.mentions(b"isinstance") and m.tree.mentions(_HOST_TYPED) for m in others):
@@ -98,7 +98,7 @@ def typed_elsewhere(
 
 
 def _given_from_host(call: ast.Call, callee: Scope, before: Locations, after: Locations) -> frozenset[str]:
-    """The parameters that a call hands what was on the host and is placed by prepare now."""
+    """The parameters that a call passes what was on the host and is placed by prepare now."""
     return frozenset(
         name
         for argument, name in handed_to(call, callee)
@@ -112,7 +112,7 @@ def _stays(script: ScriptModel, scope: Scope) -> bool:
 
 
 def _is_given_tensors(script: ScriptModel, after: Locations, callee: Scope, names: frozenset[str]) -> bool:
-    """Whether nothing but the script calls a function, and hands its parameters nothing but what is placed."""
+    """Whether nothing but the script calls a function, and passes its parameters nothing but what is placed."""
     if script.called_from_elsewhere(callee):
         return False
     pairs = [pair for call in script.callers(callee) for pair in handed_to(call, callee)]
@@ -154,7 +154,7 @@ class _Body:
         self._roots = {name: roots for name, roots in self._roots.items() if not roots & lost}
 
     def _is_repeated(self, node: ast.expr) -> bool:
-        """Whether a node stands in a loop of the function, so that what it binds is read in front of it, too."""
+        """Whether a node is in a loop of the function, so that what it binds is read in front of it, too."""
         loops = (ast.For, ast.AsyncFor, ast.While)
         return any(isinstance(a, loops) and a in self.scope.nodes for a in self.module.tree.ancestors(node))
 
@@ -184,7 +184,7 @@ class _Body:
         return head, last
 
     def roots(self, node: ast.expr) -> frozenset[str]:
-        """The parameters that an expression is a tensor of; none for what lies elsewhere or is no tensor."""
+        """The parameters that an expression is a tensor of; none for what is elsewhere or is no tensor."""
         if isinstance(node, ast.Name):
             if node.id in self._until and self.module.tree.start(node) > self._until[node.id]:
                 return _NO_NAMES
@@ -266,14 +266,14 @@ class _Body:
                     yield from _Body(self.script, callee, given).typed(depth - 1)
 
     def _together(self, node: ast.AST) -> tuple[list[ast.expr], list[ast.expr]]:
-        """The operands of an expression that have to lie together, and the indices that have to lie with them."""
+        """The operands of an expression that have to be together, and the indices that have to be with them."""
         if isinstance(node, (ast.BinOp, ast.Compare)):
             return _sides(node), []
         if isinstance(node, ast.AugAssign):
             return [node.target, node.value], []
         if isinstance(node, ast.Subscript):
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            # One element is a number, which is an index wherever it lies.
+            # One element is a number, which is an index wherever it is.
             return [node.value], [p for p in parts if not isinstance(p, ast.Subscript)]
         if not isinstance(node, ast.Call):
             return [], []

@@ -32,7 +32,7 @@ class PartOnCpu(NamedTuple):
 
 
 def parts_on_cpu(script: ScriptModel, devices: Devices) -> Iterator[PartOnCpu]:
-    """The names for the CPU that stand beside a choice and go into a model."""
+    """The names for the CPU that are next to a choice and go into a model."""
     for assignment, calls in devices.parts:
         moved = dict.fromkeys(pair for call in calls for pair in _moved(script, call, assignment.target))
         yield PartOnCpu(assignment.target, dotted(calls[0].func) or "the model", tuple(moved))

@@ -23,7 +23,7 @@ _OF_TENSORS = frozenset(
 
 
 def is_read_off(script: ScriptModel, node: ast.Attribute) -> bool:
-    """Whether `x.device` is where a tensor, a parameter or what is indexed or called lies.
+    """Whether `x.device` is where a tensor, a parameter or what is indexed or called is.
 
     Args:
         script: its model.
@@ -48,7 +48,7 @@ def is_read_off(script: ScriptModel, node: ast.Attribute) -> bool:
 
 
 def _is_used_as_tensor(script: ScriptModel, scope: Scope, name: str) -> bool:
-    """Whether a function asks of what a name holds what only a tensor has, or hands it to torch."""
+    """Whether a function asks of what a name holds what only a tensor has, or passes it to torch."""
     for node in scope.nodes:
         if isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS and dotted(node.value) == name:
             return True

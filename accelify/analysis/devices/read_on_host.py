@@ -23,7 +23,7 @@ from accelify.analysis.values import Imported
 
 # What brings a tensor to the host, or makes no tensor of it.
 _FETCHING = frozenset("cpu numpy tolist item size shape dim numel".split())
-# Types that make a tensor of numbers, and take a tensor only where it lies on the host.
+# Types that make a tensor of numbers, and take a tensor only where it is on the host.
 HOST_TYPES = frozenset(
     f"torch.{kind}Tensor" for kind in "Float Double Half Long Int Short Char Byte Bool".split()
 )
@@ -46,12 +46,12 @@ class HostRead(NamedTuple):
 
 
 def reads_on_host(script: ScriptModel, before: Locations, after: Locations) -> Iterator[HostRead]:
-    """Calls that hand such a function what was on the host and is placed by prepare now.
+    """Calls that pass such a function what was on the host and is placed by prepare now.
 
     Args:
         script: its model, with the modules that are converted.
-        before: where tensors lie in the script as it is.
-        after: where they lie once prepare places its batches.
+        before: where tensors are in the script as it is.
+        after: where they are once prepare places its batches.
     """
     others = {m for m in script.program.modules.values() if m not in script.modules and _has_word(m)}
     for call in script.calls() if others else ():
@@ -151,7 +151,7 @@ def _reads(
 
 
 def _gone_through(target: ast.expr, iterated: ast.expr, names: Set[str]) -> Iterator[str]:
-    """What `for target in iterated` binds to parts of what stands under such names: no number of `enumerate`."""
+    """What `for target in iterated` binds to parts of what is under such names: no number of `enumerate`."""
     if isinstance(iterated, ast.Name) and iterated.id in names:
         yield from target_names(target)
     if not isinstance(iterated, ast.Call):

@@ -1,6 +1,6 @@
-"""Models that functions run on what lies on the host, where nothing moves it: mostly those of other modules.
+"""Models that functions run on what is on the host, where nothing moves it: mostly those of other modules.
 
-`extract(model, loader)` of a module of helpers goes through a loader that is not prepared and runs the model on its
+`extract(model, loader)` of a module of helpers iterates over a loader that is not prepared and runs the model on its
 batches. DataParallel moved them to the first GPU; without it nothing does.
 """
 
@@ -23,7 +23,7 @@ from accelify.analysis.values import Imported, Thing
 # Functions of helpers may call others, as far as this.
 _DEEPEST = 3
 _MOVES = frozenset({"to", "cuda", "to_device"})
-# What gives a tensor that lies where the one did that it is asked of.
+# What gives a tensor that is where the one did that it is asked of.
 _STAYING = frozenset(
     "float double half long int view reshape unsqueeze squeeze repeat expand permute requires_grad_".split()
 )
@@ -48,7 +48,7 @@ def runs_on_host(
     after: Locations,
     behind_prepare: Callable[[ast.Call], bool],
 ) -> Iterator[HostRun]:
-    """Calls that hand such a function tensors of the host, or a loader that is not prepared, for some models.
+    """Calls that pass such a function tensors of the host, or a loader that is not prepared, for some models.
 
     A function of another module that itself makes a tensor for a model in its arguments is one, too.
 
@@ -56,7 +56,7 @@ def runs_on_host(
         script: its model, with the modules that are converted.
         models: those that are asked about.
         prepared: what prepare places.
-        after: where tensors lie once it does.
+        after: where tensors are once it does.
         behind_prepare: whether a call runs when the models are prepared.
     """
     makes = _makes_on_host(script)
@@ -199,7 +199,7 @@ def _run(
 
 
 def _held(script: ScriptModel, scope: Scope, loaders: frozenset[str], tensors: frozenset[str]) -> set[str]:
-    """The names of a function whose tensors lie on the host: none that it moves anywhere."""
+    """The names of a function whose tensors are on the host: none that it moves anywhere."""
     held = set(tensors)
     moved: set[str] = set()
     known = -1
@@ -226,7 +226,7 @@ def _goes_through(node: ast.expr, loaders: frozenset[str]) -> bool:
 
 
 def _is_held(script: ScriptModel, node: ast.expr, held: set[str]) -> bool:
-    """Whether an expression hands on a tensor of such a name, as it is or through a function that moves nothing."""
+    """Whether an expression passes on a tensor of such a name, as it is or through a function that moves nothing."""
     if isinstance(node, ast.Name):
         return node.id in held
     if isinstance(node, (ast.Subscript, ast.Starred)):

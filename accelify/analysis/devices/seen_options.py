@@ -20,7 +20,7 @@ def place_of(script: ScriptModel, anchor: Anchor) -> Scope:
 def wish_seen_from(
     script: ScriptModel, text: str, names: frozenset[str], scope: Scope
 ) -> tuple[str, frozenset[str]]:
-    """A wish and the names that it reads, its attributes of another class's `self` by the names that a scope has.
+    """A setting and the names that it reads, its attributes of another class's `self` by the names that a scope has.
 
     What a scope has no name for keeps the name that it had.
     """

@@ -1,4 +1,4 @@
-"""What makes tensors and arrays, what hands them back, and the places that they lie in."""
+"""What makes tensors and arrays, what returns them, and the devices that they are on."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def together(places: list[Place]) -> Place:
 
 
 def returned_by(script: ScriptModel, node: ast.Call) -> list[ast.expr]:
-    """What the functions of these modules that a call can run give back."""
+    """What the functions of these modules that a call can run return."""
     return [
         n.value
         for scope in script.callees(node)
@@ -70,7 +70,7 @@ def returned_by(script: ScriptModel, node: ast.Call) -> list[ast.expr]:
 
 
 def given_back(script: ScriptModel, node: ast.Call) -> list[ast.expr]:
-    """The arguments that functions of modules which stay as they are give back, by the names they have there."""
+    """The arguments that functions of modules which stay as they are return, by the names they have there."""
     found = []
     for scope in script.callees(node):
         names = scope.positional() if script.tree.parent(scope.node) is None else []

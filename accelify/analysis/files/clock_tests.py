@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-# How many names stand between a test and the clock at most.
+# How many names are between a test and the clock at most.
 _DEEPEST = 3
 
 

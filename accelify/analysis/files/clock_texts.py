@@ -1,4 +1,4 @@
-"""Text that is made of the clock, and the functions that give it back: `def run_name(): return strftime(...)`.
+"""Text that is made of the clock, and the functions that return it: `def run_name(): return strftime(...)`.
 
 Ids from the machine's source of randomness (`uuid.uuid4().hex`) differ between processes like times, whatever the
 seed, and are asked for as these are.
@@ -48,11 +48,11 @@ class ClockTexts:
         self._times: dict[Scope, set[str]] = {}
 
     def given_by(self, call: ast.Call) -> list[Scope]:
-        """The functions of the program that a call runs and that give back text of the clock."""
+        """The functions of the program that a call runs and that return text of the clock."""
         return [callee for callee in self._script.callees(call) if self.is_given(callee)]
 
     def is_given(self, function: Scope) -> bool:
-        """Whether a function gives back text of the clock."""
+        """Whether a function returns text of the clock."""
         known = self._given.get(function)
         if known is None:
             self._given[function] = False  # one that calls itself
@@ -135,7 +135,7 @@ class ClockTexts:
     def in_path(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
         """Where a function, or one that it calls, puts text of the clock into what is a path; None where nowhere.
 
-        With the function in which that stands: it may be one of another module.
+        With the function in which that is: it may be one of another module.
         """
         if function not in self._places:
             self._places[function] = None

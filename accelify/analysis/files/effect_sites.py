@@ -90,7 +90,7 @@ def asks_first(module: Module, call: ast.Call, *, deletes: bool = False) -> bool
     for ancestor in module.tree.ancestors(call):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
-        # `exists(f) or makedirs(f)` asks in what stands before.
+        # `exists(f) or makedirs(f)` asks in what is before.
         test = ancestor.values[0] if isinstance(ancestor, ast.BoolOp) else getattr(ancestor, "test", None)
         if isinstance(ancestor, (ast.If, ast.IfExp, ast.BoolOp)) and test is not None:
             words = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}

@@ -1,4 +1,4 @@
-"""What code does beside giving back a value: files, folders, pictures, questions, lines on the screen.
+"""What code does beside returning a value: files, folders, pictures, questions, lines on the screen.
 
 And whether one process may do it alone: what trains, calls a model, draws random numbers or changes what others read
 has to be run by all of them.
@@ -214,7 +214,7 @@ class SideEffects:
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
                 value = getattr(node, "value", None)
                 if isinstance(value, ast.Call) and self.qualname(module, scope, value.func) in OPENING:
-                    continue  # a file that is opened anew
+                    continue  # a file that is opened again
                 targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else [node.target]
                 for target in (t for one in targets for t in flat_targets(one)):
                     self._store(found, module, scope, target)
@@ -319,7 +319,7 @@ class SideEffects:
             found.models |= through
             found.calls_model = found.calls_model or inner.calls_model or surely
             found.sets_model = found.sets_model or inner.sets_model
-            # What a generator yields goes on no further than to who runs it, unless that one gives it back.
+            # What a generator yields goes on no further than to who runs it, unless that one returns it.
             tied = inner.tied or changes_given(inner, call, callee)
             if tied not in ("", HANDS_ON):
                 found.tie(tied)
@@ -369,7 +369,7 @@ class SideEffects:
 
         Args:
             found: takes it.
-            module: in which the call stands.
+            module: in which the call is.
             scope: the same.
             call: the call.
             func: its function.

@@ -274,7 +274,7 @@ def _text(script: ScriptModel, node: ast.expr, far: int) -> str:
 
 
 def _filled(pattern: str, given: list[str]) -> str | None:
-    """A pattern with what stands in its places, None where it says more than where they are."""
+    """A pattern with what is in its places, None where it says more than where they are."""
     pieces = _PLACEHOLDER.split(pattern)
     if len(pieces) != len(given) + 1 or any("%" in p or "{" in p for p in pieces):
         return None

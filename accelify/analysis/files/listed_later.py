@@ -186,7 +186,7 @@ class ListedLater:
         return f"{{{text_of(node)}}}"
 
     def _each(self, path: ast.expr) -> list[ast.expr]:
-        """The paths that a name goes through: `for folder in (logs, checkpoints): mkdirs(folder)`."""
+        """The paths that a name iterates over: `for folder in (logs, checkpoints): mkdirs(folder)`."""
         if isinstance(path, ast.Name):
             for loop in self.script.enclosing_loops(path):
                 if isinstance(loop, ast.While) or dotted(loop.target) != path.id:

@@ -32,7 +32,7 @@ def saved_to(script: ScriptModel, call: ast.Call) -> ast.expr | None:
 
 
 def _is_compiled(script: ScriptModel, node: ast.expr) -> bool:
-    """Whether something is what TorchScript gave back, here or where its name was bound last."""
+    """Whether something is what TorchScript returned, here or where its name was bound last."""
     if isinstance(node, ast.Name):
         bound = last_assignment(script.tree, node)
         return bound is not None and isinstance(bound.value, ast.Call) and _is_compiled(script, bound.value)

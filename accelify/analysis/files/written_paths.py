@@ -1,4 +1,4 @@
-"""Where calls say which file they write: by which argument, also where a function of the program hands it on."""
+"""Where calls say which file they write: by which argument, also where a function of the program passes it on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluating expressions abstractly: what calls of torch, of the program and of the unknown give back."""
+"""Evaluating expressions abstractly: what calls of torch, of the program and of the unknown return."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
     # -- expressions
 
     def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values:
-        """What an expression can stand for."""
+        """What an expression can evaluate to."""
         kept = self.kept
         if kept is not None and (found := kept.get(node)) is not None:
             return found
@@ -84,10 +84,10 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
                 found = self.lookup(module, scope, node.id)
         else:
             meant = _MEANT.get(type(node))
-            # A comparison, a slice and whatever else stands for nothing known.
+            # A comparison, a slice and whatever else has no known value.
             found = meant(self, module, scope, node) if meant is not None else set()
         if kept is not None:
-            # All has been run, so that nothing changes any more what an expression stands for.
+            # All has been run, so that nothing changes any more what an expression evaluates to.
             kept[node] = found
         return found
 
@@ -236,7 +236,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
     # -- calls
 
     def call(self, module: Module, scope: Scope, node: ast.Call) -> Values:
-        """What a call gives back; notes call graph edges and binds parameters on the way."""
+        """What a call returns; notes call graph edges and binds parameters on the way."""
         known = self._memo.get(node)
         if known is not None:
             self.reads.again(known[1])
@@ -375,7 +375,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
         return made or self.returned(node, target)
 
     def _handed_back(self, target: Scope) -> str | None:
-        """The parameter that a function gives back as it is, moved to a device at most: `to_var(x)`, `cuda(x)`."""
+        """The parameter that a function returns as it is, moved to a device at most: `to_var(x)`, `cuda(x)`."""
         if target not in self._hands_back:
             self._hands_back[target] = handed_back(target)
         return self._hands_back[target]

@@ -22,7 +22,7 @@ _FORMS: dict[type[ast.AST], str] = {
 _DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.keyword)
 _PREPARED = (v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
 _FILLING = frozenset({"append", "extend", "insert", "add", "update", "setdefault"})
-# How many calls lie between a container and who runs what was taken out of it.
+# How many calls are between a container and who runs what was taken out of it.
 _FARTHEST = 3
 
 
@@ -98,7 +98,7 @@ class Containers:
         return found
 
     def is_shared(self, holder: Holder) -> bool:
-        """Whether another name stands for the same container, or leads to it: `conf["train"]`."""
+        """Whether another name represents the same container, or leads to it: `conf["train"]`."""
         others = [c for h in self.script.holders if h is not holder for c in h.containers]
         return any(c in holder.containers or within(c) & holder.containers for c in others)
 
@@ -163,7 +163,7 @@ class Containers:
     def only_by_place(self, loader: Thing, stmts: list[ast.stmt]) -> bool:
         """Whether a loader has no names but those of places in a list that options make longer or shorter.
 
-        Which loader stands at a place hangs on the options, and so does the name that it gets: `loaders[1]`,
+        Which loader is at a place depends on the options, and so does the name that it gets: `loaders[1]`,
         `repeat(loaders[1])`. It is prepared where it is made.
 
         Args:
@@ -196,7 +196,7 @@ class Containers:
         return True
 
     def _runs_often(self, node: ast.AST, far: int = _FARTHEST) -> bool:
-        """Whether a statement or call stands in a loop, or in a function that is called in one."""
+        """Whether a statement or call is in a loop, or in a function that is called in one."""
         scope = self.script.scope_of(node)
         if self.script.enclosing_loops(node):
             return True

@@ -1,4 +1,4 @@
-"""What a function makes anew in each call: two loaders of one helper are two loaders."""
+"""Objects that a function makes in each call: two loaders of one helper are two loaders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEEPEST = 3
 
 
 class Factories:
-    """The part of the interpreter that tells the calls of a helper apart by what they give back."""
+    """The part of the interpreter that tells the calls of a helper apart by what they return."""
 
     program: Program
     things: dict[tuple[object, object], Value]
@@ -48,7 +48,7 @@ class Factories:
         return found
 
     def returned(self, node: ast.Call, target: Scope) -> Values:
-        """What a call of a function gives back."""
+        """What a call of a function returns."""
         given = self.returns.setdefault(target, set())
         self.reads.note(given)
         name = target.name.rsplit(".", 1)[-1]
@@ -61,7 +61,7 @@ class Factories:
     ) -> Value:
         """The value itself, or for a loader that the function makes the one that this call makes.
 
-        `around` are the sequences that the value stands in: one can hold itself.
+        `around` are the sequences that the value is in: one can hold itself.
         """
         if isinstance(value, Sequence):
             self.reads.container(value)
@@ -126,7 +126,7 @@ class Factories:
         return root is module.scopes.module.node
 
     def _is_kept(self, value: Thing, target: Scope) -> bool:
-        """Whether a method keeps what it made, to give it back again."""
+        """Whether a method keeps what it made, to return it again."""
         owner = target.owner_class
         for cls in self.classes() if owner is not None else ():
             if cls.scope.node is owner:

@@ -169,7 +169,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
             self._work.append((module, scope, nodes))
 
     def function(self, scope: Scope) -> Function:
-        """The one value that stands for a function."""
+        """The one value that represents a function."""
         key = (scope.node, "function")
         found = self.things.get(key)
         if not isinstance(found, Function):
@@ -178,7 +178,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         return found
 
     def module_of(self, scope: Scope) -> Module:
-        """The module in which a scope stands."""
+        """The module in which a scope is."""
         return self._module_of[scope]
 
     def classes(self) -> list[Class]:

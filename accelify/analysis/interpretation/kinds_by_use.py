@@ -84,7 +84,7 @@ class KindsByUse:
     def _is_another_path(self, thing: Thing) -> bool:
         """Whether an object of another name reaches a loader's variable only next to real loaders.
 
-        A function that gives back three loaders for one data set and three tensors for another one. What is read from
+        A function that returns three loaders for one data set and three tensors for another one. What is read from
         a file is no other kind than the loaders that are made where there is no file.
         """
         read = thing.qualname in _READING

@@ -66,7 +66,7 @@ def _handed_on_by_idle(interpreter: Interpreter) -> set[Thing]:
 
 
 def _looks_up_functions(interpreter: Interpreter) -> bool:
-    """Whether functions of the program may be called by names that are put together."""
+    """Whether functions of the program may be called by names that are built at run time."""
     for module in dict.fromkeys(interpreter.program.modules.values()):
         for call in module.tree.nodes(ast.Call):
             called = call.func.id if isinstance(call.func, ast.Name) else ""

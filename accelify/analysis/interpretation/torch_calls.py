@@ -207,7 +207,7 @@ class LibraryCalls:
         arguments: list[Values],
         keywords: dict[str | None, Values],
     ) -> Values | None:
-        """What a library's function gives back that is known by its name; None where that depends on more."""
+        """What a library's function returns that is known by its name; None where that depends on more."""
         every = [*arguments, *keywords.values()]
         first = arguments[0] if arguments else set()
         if name in k.LOADER_CLASSES:
@@ -275,7 +275,7 @@ class LibraryCalls:
                 node.args, arguments if name in _CHAINS else arguments[:1], strict=False
             ):
                 if isinstance(argument, ast.Starred) or name.endswith("from_iterable"):
-                    # One after the other, what goes through each of several is gone through.
+                    # One after the other, what iterates over each of several is gone through.
                     values = {e for value in values for e in self.element_values(module, node, value)}
                 self.link(iterator, "iterated", values)
             return {iterator}

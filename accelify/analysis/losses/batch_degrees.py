@@ -52,7 +52,7 @@ class BatchDegrees:
 
     Args:
         script: its model.
-        functions: the functions of the program that a call runs, with what each can give back.
+        functions: the functions of the program that a call runs, with what each can return.
     """
 
     def __init__(self, script: ScriptModel, functions: Functions) -> None:

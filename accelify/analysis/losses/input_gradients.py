@@ -54,7 +54,7 @@ class InputGradients:
         return self._is_cleared(backward.call, frozenset(inputs), frozenset())
 
     def _is_one_model(self) -> bool:
-        """Whether one model is trained, be it one of several that a name can stand for."""
+        """Whether one model is trained, be it one of several that a name can represent."""
         kept = [set(map(id, self.script.holders_of(model))) for model in self.script.trained_models]
         return len(kept) == 1 or bool(kept and set.intersection(*kept))
 
@@ -81,7 +81,7 @@ class InputGradients:
         return self.script.tree.in_order(found)
 
     def _made_of(self, backward: Backward) -> set[str]:
-        """The names that a loss is worked out from, through what its function assigns before the backward."""
+        """The names that a loss is computed from, through what its function assigns before the backward."""
         tree, found = self.script.tree, set(names_in(backward.loss))
         assigned = backward.scope.of_type(ast.Assign, ast.AugAssign)
         for stmt in sorted(assigned, key=tree.start, reverse=True):
@@ -113,7 +113,7 @@ class InputGradients:
             node = parent
 
     def _is_of_batch(self, scope: Scope, name: str, call: ast.Call) -> bool:
-        """Whether a name holds a tensor that is made anew for each batch and asks for its gradient."""
+        """Whether a name holds a tensor that is made again for each batch and asks for its gradient."""
         if not _asks_for_gradient(scope, name):
             return False
         around = next((loop for loop in self.script.enclosing_loops(call) if loop in self._loops), None)

@@ -72,7 +72,7 @@ def kept_in_losses(
 def _written_beside(
     script: ScriptModel, loop: BatchLoop, batch: Set[str], prepared: Set[Thing], losses: list[ast.Call]
 ) -> Iterator[KeptInLoss]:
-    """What a call beside the loss writes into an object that the loss is worked out with: a bank of features."""
+    """What a call beside the loss writes into an object that the loss is computed with: a bank of features."""
     read = {
         (method.owner_class, attribute)
         for call in losses
@@ -158,7 +158,7 @@ def _calls_of_losses(script: ScriptModel, loop: BatchLoop) -> list[ast.Call]:
 
 
 def _is_kept_for_rounds(call: ast.Call, loop: BatchLoop) -> bool:
-    """Whether the object whose method is called is there before the loop: it is not made anew in each round."""
+    """Whether the object whose method is called is there before the loop: it is not made again in each round."""
     base = call.func
     while isinstance(base, ast.Attribute):
         base = base.value

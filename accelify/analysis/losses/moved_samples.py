@@ -1,4 +1,4 @@
-"""Sums over the samples of a batch that lie in its last dimension: the channels were brought to the front before.
+"""Sums over the samples of a batch that are in its last dimension: the channels were brought to the front before.
 
 def flatten(x):                                              a row for each channel, of all its pixels in all images
     return x.permute(1, 0, 2, 3).reshape(x.size(1), -1)
@@ -22,7 +22,7 @@ _PASSING = frozenset("abs clamp clone contiguous double float pow square to".spl
 
 
 class MovedSamples:
-    """Answers which sums go over samples that stand beside the pixels of each channel.
+    """Answers which sums go over samples that are next to the pixels of each channel.
 
     Args:
         script: its model.

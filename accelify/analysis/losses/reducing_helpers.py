@@ -25,7 +25,7 @@ _COLLECTIVES = frozenset(
 def only_reduces(module: Module) -> bool:
     """Whether all that a module does without gradients is to put tensors of several processes together.
 
-    Such helpers ask by themselves whether there is a process group, and work as they stand.
+    Such helpers ask by themselves whether there is a process group, and work as they are.
     """
     data = module.tree.data
     if b"distributed" not in data or b".backward(" in data or b".eval()" in data:

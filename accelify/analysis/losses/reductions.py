@@ -59,7 +59,7 @@ _FARTHEST_FACTOR = 6
 
 @dataclass(eq=False)
 class Averaging:
-    """What a loss, or its weights, are divided by, and the calls that average it, with the scopes they stand in."""
+    """What a loss, or its weights, are divided by, and the calls that average it, with the scopes they are in."""
 
     divisors: dict[ast.expr, Scope] = field(default_factory=dict)
     weights: dict[ast.expr, Scope] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class LossReductions:
         return answer if bound else self._element(node, place, depth)
 
     def _element(self, name: ast.Name, place: Place, depth: int) -> str:
-        """How losses are reduced that a loop goes through under a name; neutral for a name of something else."""
+        """How losses are reduced that a loop iterates over under a name; neutral for a name of something else."""
         through = self._held.gone_through(name, place.module)
         held = self._held.of(through, place.module, place.scope) if through is not None else []
         return self._any(held, either, depth) if held else NEUTRAL
@@ -480,7 +480,7 @@ class LossReductions:
         return UNCLEAR
 
     def _functions(self, node: ast.Call, place: Place) -> list[tuple[Function, list[ast.expr]]]:
-        """The functions of the program that a call can run, and what each of them can give back then."""
+        """The functions of the program that a call can run, and what each of them can return then."""
         found = []
         called = self.script.interpreter.evaluate(place.module, place.scope, node.func)
         for value in called or self._held.parts_called(node, place.module, place.scope):

@@ -130,7 +130,7 @@ class ScalarLosses:
         return self._is_one(gift.value, gift.module)
 
     def _handed_numbers(self, place: Place) -> bool:
-        """Whether all calls of a function hand one number over for a parameter."""
+        """Whether all calls of a function pass one number over for a parameter."""
         calls = self.script.interpreter.callers.get(place[0], [])
         for module, call in calls:
             handed = [argument for argument, name in handed_to(call, place[0]) if name == place[1]]
@@ -183,7 +183,7 @@ class ScalarLosses:
         return found
 
     def _part(self, node: ast.expr, index: int, module: Module) -> bool:
-        """Whether what stands at an index of a tuple is one number."""
+        """Whether what is at an index of a tuple is one number."""
         if isinstance(node, (ast.Tuple, ast.List)):
             return index < len(node.elts) and self._is_one(node.elts[index], module)
         return isinstance(node, ast.Call) and self._given_back(node, index)

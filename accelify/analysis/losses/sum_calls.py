@@ -23,7 +23,7 @@ CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
 
 
 class Place(NamedTuple):
-    """Where an expression stands."""
+    """Where an expression is."""
 
     module: Module
     scope: Scope

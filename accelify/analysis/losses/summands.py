@@ -13,7 +13,7 @@ from accelify.analysis.statements.given import ADDED, PART, WHOLE, Gift, Given, 
 from accelify.analysis.syntax import walk
 
 _Spot = tuple[ast.expr, Module]
-# Parameters by which a function gives back one number or many.
+# Parameters by which a function returns one number or many.
 _CHOOSING = re.compile(r"reduc|average|mean|none", re.I)
 
 
@@ -92,7 +92,7 @@ class Summands:
         )
 
     def _given_back(self, call: ast.Call, index: int | None) -> Iterator[_Spot]:
-        """What the function that a call runs gives back, or the part of it at an index."""
+        """What the function that a call runs returns, or the part of it at an index."""
         callees = self.given.script.callees(call)
         for callee in callees if len(callees) == 1 else ():
             if (callee, index) in self._returned or any(_CHOOSING.search(a.arg) for a in callee.parameters()):

@@ -130,7 +130,7 @@ def _leaves_the_first(call: ast.Call) -> bool:
 
 
 def _within_criterion(script: ScriptModel, call: ast.Call) -> str | None:
-    """The name of such a metric that a loss of the project, or of a module of its, is or works out."""
+    """The name of such a metric that a loss of the project, or of a module of its, is or computes."""
     classes = {t.cls for t in script.things(call.func, v.CRITERION) if t.cls is not None}
     for cls in sorted(classes, key=lambda one: one.name):
         names = [one.name for one in cls.ancestry()]
@@ -317,7 +317,7 @@ def _is_count(value: ast.expr) -> bool:
 
 
 def is_mean(script: ScriptModel, reductions: LossReductions, value: ast.expr) -> bool:
-    """Whether an expression is the mean over the samples of a batch: a loss, or a share that a function gives back."""
+    """Whether an expression is the mean over the samples of a batch: a loss, or a share that a function returns."""
     while True:
         method = value.func if isinstance(value, ast.Call) else None
         if isinstance(method, ast.Attribute) and method.attr in ("item", "detach", "cpu"):

@@ -16,14 +16,14 @@ Collected = dict[tuple[object, str], list[ast.expr]]
 _COLLECTING = frozenset({"append", "appendleft", "extend"})
 _JOINING = frozenset("torch.cat torch.concat torch.concatenate torch.stack torch.vstack torch.hstack".split())
 _JOINS = frozenset(name.rpartition(".")[2] for name in _JOINING)
-# Methods of tensors alone that give back one tensor, and attributes that only tensors have.
+# Methods of tensors alone that return one tensor, and attributes that only tensors have.
 _OF_TENSORS = frozenset(
     "argmax argmin squeeze unsqueeze view reshape flatten float long int double half bool detach clone softmax "
     "log_softmax sigmoid transpose permute contiguous eq ne cpu cuda to expand clamp exp log abs round sum mean "
     "numpy item size data shape T".split()
 )
 _NO_TENSORS = frozenset({"numpy", "item", "size", "shape"})
-# What of torch gives back several: their first two are parts of a tuple.
+# What of torch returns several: their first two are parts of a tuple.
 _SEVERAL = frozenset("max min topk sort split chunk unbind meshgrid broadcast_tensors".split())
 _FARTHEST = 4
 

@@ -56,7 +56,7 @@ def evaluation_loops(
         if keeps_loss(script, loop):
             continue  # what it calls by name trains
         if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in walk(s)):
-            continue  # it hands the batches on
+            continue  # it passes the batches on
         found.append(_Analysis(script, loop, loaders, batch_size).result)
     if batch_size != "total":
         _keep_batches(script, [e for e in found if e.problem is None], shared)
@@ -66,7 +66,7 @@ def evaluation_loops(
 def _keep_batches(script: ScriptModel, evaluations: list[EvaluationLoop], shared: Set[int]) -> None:
     """Leave the data whole of which several processes would drop whole batches.
 
-    What is trained on is shared out anyway, and with it what a loop goes through besides.
+    What is trained on is shared out anyway, and with it what a loop iterates over besides.
     """
     tied, size = set(script.training_loaders), -1
     while size < len(tied):
@@ -188,7 +188,7 @@ class _Analysis:
         return found
 
     def _number_of_the_model(self, forward: list[int]) -> tuple[str, str] | None:
-        """A loss that the model, or a criterion that is one, gives back, and which of them does:
+        """A loss that the model, or a criterion that is one, returns, and which of them does:
         `logits, loss = model(x, y)`, and `loss.item()` after it.
 
         What is added to others, of which the sum is taken as a number, is one too: `(error + divergence).item()`.
@@ -441,7 +441,7 @@ class _Analysis:
         return changed_by_gathering(self.script, self.loop, self.result.loaders, order, forward, gathered)
 
     def _gather_inline(self, stmt: ast.stmt, last: int) -> str | None:
-        """`total += criterion(model(x), y).item()`: gather the call where it stands and the targets before it."""
+        """`total += criterion(model(x), y).item()`: gather the call where it is and the targets before it."""
         calls = [c for c in calls_in(stmt) if self._is_forward(c)]
         if len(calls) != 1 or not isinstance(stmt, (ast.Assign, ast.AugAssign, ast.Expr)):
             return "the outputs of the model are used where they are computed"

@@ -20,7 +20,7 @@ class EvaluationLoop:
     """A loop over a loader in which nothing is trained.
 
     Where `problem` is None the loader can be sharded if `gathered` (names of per-sample tensors) is gathered after the
-    statement `after`, or the expressions `inline` are gathered where they stand.
+    statement `after`, or the expressions `inline` are gathered where they are.
     """
 
     loop: ast.For | ast.AsyncFor
@@ -45,7 +45,7 @@ class EvaluationLoop:
 
     @property
     def gathered_nodes(self) -> list[ast.expr]:
-        """The expressions that are gathered where they stand."""
+        """The expressions that are gathered where they are."""
         return [*self.inline, *self.early, *self.picked.nodes]
 
     @property
@@ -60,7 +60,7 @@ class EvaluationLoop:
 
 
 def flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a loop, those under a plain `with` (no_grad, autocast) as if they stood in the loop itself."""
+    """Statements of a loop, those under a plain `with` (no_grad, autocast) as if they were in the loop itself."""
     for stmt in body:
         if isinstance(stmt, (ast.With, ast.AsyncWith)):
             yield from flat(stmt.body)

@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 def place_of(script: ScriptModel, node: ast.expr) -> Place | None:
-    """The place that a target stands for; None for what is none of these."""
+    """The place that a target represents; None for what is none of these."""
     if isinstance(node, ast.Name):
         return Place(node.id, node.id)
     if isinstance(node, ast.Attribute):
@@ -179,7 +179,7 @@ class Figures:
         )
 
     def _is_weighted(self, value: ast.expr) -> bool:
-        """`loss.item() * n` with a number that each batch makes anew: its tokens, whatever it is called."""
+        """`loss.item() * n` with a number that each batch makes again: its tokens, whatever it is called."""
         if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Mult):
             return False
         sides = (value.left, value.right)
@@ -209,7 +209,7 @@ class Figures:
         return {MEAN: "mean", SUM: "sum"}.get(self.reductions.of(value))
 
     def _part(self, name: ast.Name, made: ast.expr) -> int | None:
-        """Which of the values that a call gives back a name is; None where it is all of them."""
+        """Which of the values that a call returns a name is; None where it is all of them."""
         stmt = self.tree.parent(made)
         for target in stmt.targets if isinstance(stmt, ast.Assign) and isinstance(made, ast.Call) else ():
             if isinstance(target, ast.Tuple):
@@ -218,7 +218,7 @@ class Figures:
         return None
 
     def _of_parts(self, call: ast.expr, index: int, name: ast.Name, depth: int) -> str | None:
-        """What one of the values is that the program's functions give back together, under a name."""
+        """What one of the values is that the program's functions return together, under a name."""
         assert isinstance(call, ast.Call)
         found: set[str | None] = set()
         for callee in self.script.callees(call):
@@ -326,7 +326,7 @@ class Figures:
         return self.made_before(loop, place) is not None
 
     def made_before(self, loop: BatchLoop, place: Place) -> ast.stmt | None:
-        """The statement before a loop, in its block or one around it, that makes the place anew."""
+        """The statement before a loop, in its block or one around it, that makes the place again."""
         node: ast.AST = loop
         while True:
             block: list[ast.stmt] = self.tree.block_of(node)[2]

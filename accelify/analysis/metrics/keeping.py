@@ -92,7 +92,7 @@ class Keeping:
         return frozenset(found)
 
     def _holds_a_function(self, method: Scope, attribute: ast.Attribute) -> bool:
-        """Whether what an attribute holds is called for what it gives back: a library's criterion, a model."""
+        """Whether what an attribute holds is called for what it returns: a library's criterion, a model."""
         interpreter = self.script.interpreter
         held = interpreter.evaluate(interpreter.module_of(method), method, attribute)
         # `loss or nn.MSELoss()`: what a parameter holds is not always known.

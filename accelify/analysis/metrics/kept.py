@@ -69,7 +69,7 @@ class KeptState:
         return owner in self._models
 
     def _gives_back(self, scope: Scope) -> bool:
-        """Whether the function around a read hands something back (or there is none)."""
+        """Whether the function around a read returns something (or there is none)."""
         return scope.kind != "function" or any(
             isinstance(n, (ast.Yield, ast.YieldFrom)) or (isinstance(n, ast.Return) and n.value is not None)
             for n in scope.nodes
@@ -109,7 +109,7 @@ class KeptState:
 
 
 def class_of(scope: Scope) -> Scope | None:
-    """The class whose method a function is, or stands in."""
+    """The class whose method a function is, or is in."""
     current: Scope | None = scope
     while current is not None:
         if current.is_method:

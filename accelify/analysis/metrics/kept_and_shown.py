@@ -25,7 +25,7 @@ def shown_attribute(
 
     Args:
         script: its model.
-        origins: the statements that hand an object something to keep.
+        origins: the statements that pass an object something to keep.
         methods: of the object, which a call can run.
         held_by: what an argument holds of one process's share of the data, if anything.
     """
@@ -76,7 +76,7 @@ def _is_found(node: ast.expr) -> bool:
 
 
 def gives_kept(script: ScriptModel, origin: ast.stmt, output: ast.Call) -> bool:
-    """Whether an output shows what the object gives back that a statement hands something to: `logger.get("train")`.
+    """Whether an output shows what the object returns that a statement passes something to: `logger.get("train")`.
 
     Args:
         script: its model.
@@ -121,7 +121,7 @@ def _texts(script: ScriptModel, node: ast.expr) -> Iterator[Scope]:
 
 
 def _gives_back(method: Scope, attributes: set[str]) -> bool:
-    """Whether a method gives back some of these attributes of its object, or what it makes of them."""
+    """Whether a method returns some of these attributes of its object, or what it makes of them."""
     reads = _reading(method, attributes)
     known = _made_of(method, reads)
     given = [n.value for n in method.of_type(ast.Return) if n.value is not None]

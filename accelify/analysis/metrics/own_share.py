@@ -55,10 +55,10 @@ class OwnShare(ShareOfStatements):
     Args:
         script: its model.
         loops: those over sharded loaders.
-        draws: the calls that draw a batch of a sharded loader, and hand it out.
+        draws: the calls that draw a batch of a sharded loader, and yield it.
         counted: the expressions in which a model tells what it counted for its batches.
         settled: whether a slot is the same on every process where it is read.
-        bindings: the statements that can have bound a name where it is read; None stands for a parameter.
+        bindings: the statements that can have bound a name where it is read; None represents a parameter.
         gathered: expressions that are the same on every process.
         comprehensions: those over sharded loaders.
         whole: the loops over data that every process sees whole.
@@ -91,7 +91,7 @@ class OwnShare(ShareOfStatements):
         # The statements that bind a variable to such a value (None: as a parameter), and those where that is unknown.
         self._bound: dict[Slot, set[ast.stmt | None]] = defaultdict(set)
         self._anywhere: set[Slot] = set()
-        # The calls that hand such a value to a function, and what a function returns.
+        # The calls that pass such a value to a function, and what a function returns.
         self._handing: dict[Scope, set[ast.Call]] = defaultdict(set)
         self._returned: dict[Scope, dict[int | None, Held]] = {}
         self._queue: list[Slot] = []
@@ -133,7 +133,7 @@ class OwnShare(ShareOfStatements):
         self._assign(without_counter(self.script, loop), Held(SAMPLE), loop)
 
     def _follow_hooks(self) -> None:
-        """What hooks add up in the backward of the loops' batches, where no batch begins it anew."""
+        """What hooks add up in the backward of the loops' batches, where no batch begins it again."""
         if not any(self.script.trains(loop) for loop in self.loops):
             return
         for scope in backward_hooks(self.script, lambda call: self._runs_in_a_loop(call)):
@@ -155,7 +155,7 @@ class OwnShare(ShareOfStatements):
         return max(found, key=lambda held: held.level, default=None)
 
     def loop_of(self, stmt: ast.AST) -> ast.AST | None:
-        """The sharded loop in which a statement stands."""
+        """The sharded loop in which a statement is."""
         return next((a for a in self.tree.ancestors(stmt) if a in self.loops), None)
 
     def is_run_by(self, loop: ast.AST, scope: Scope) -> bool:
@@ -317,7 +317,7 @@ class OwnShare(ShareOfStatements):
                 self._put(back, held, bound or None)
 
     def _loops_itself(self, scope: Scope) -> bool:
-        """Whether a function goes through the data itself."""
+        """Whether a function iterates over the data itself."""
         return any(self.script.scope_of(loop) is scope for loop in self.loops)
 
     # -- up from a read
@@ -370,7 +370,7 @@ class OwnShare(ShareOfStatements):
         return bool(differing)
 
     def _in_comprehension(self, part: ast.comprehension, held: Held) -> None:
-        """What a comprehension goes through is known by its name inside of it, and nowhere else."""
+        """What a comprehension iterates over is known by its name inside of it, and nowhere else."""
         names = set(target_names(part.target))
         for node in walk(self.tree.parent(part) or part):
             if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
@@ -465,7 +465,7 @@ class OwnShare(ShareOfStatements):
         return scope.is_method and not self._belongs_to_trainer(scope) and not scope.name.endswith("__init__")
 
     def _belongs_to_trainer(self, scope: Scope) -> bool:
-        """Whether a method's class trains or goes through a sharded loader: its attributes are followed one by one."""
+        """Whether a method's class trains or iterates over a sharded loader: its attributes are followed one by one."""
         owner = scope.owner_class
         if owner is None:
             return True

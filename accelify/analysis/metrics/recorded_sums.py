@@ -97,7 +97,7 @@ class RecordedSums:
             yield from listed or [root]
 
     def _of_root(self, root: str) -> list[ast.expr]:
-        """The reads of a variable outside of the loop, up to where it is made anew."""
+        """The reads of a variable outside of the loop, up to where it is made again."""
         scope = self.script.scope_of(self.loop)
         if "." in root:
             return [
@@ -122,7 +122,7 @@ class RecordedSums:
             if any(id(s) in around for s in self.tree.block_of(stmt)[2])
         ]
         limit = min(limits, default=len(self.tree.data))
-        # What stands before the loop reads what its last run has left, where no other loop fills the name.
+        # What is before the loop reads what its last run has left, where no other loop fills the name.
         made = [self.tree.start(stmt) for stmt in anew if self.tree.start(stmt) < end]
         begin = max(made, default=-1) if len(anew) > 1 else -1
         return [n for n in reads if id(n) not in self._inside and begin < self.tree.start(n) < limit]

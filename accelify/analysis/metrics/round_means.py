@@ -100,7 +100,7 @@ class _Rounds:
         return name if self.figures.is_read_behind(self.loop, place) else None
 
     def is_for_one_sample(self, node: ast.AST) -> bool:
-        """Whether a node stands in a loop over the samples of the batch: what it adds stands for one of them."""
+        """Whether a node is in a loop over the samples of the batch: what it adds represents one of them."""
         for inner in self.script.enclosing_loops(node):
             if inner is self.loop:
                 return False
@@ -170,7 +170,7 @@ class _Rounds:
         return False
 
     def _is_averaged_by_caller(self, read: ast.expr) -> bool:
-        """Whether what a function gives back is averaged where it is called, at once or by its name there."""
+        """Whether what a function returns is averaged where it is called, at once or by its name there."""
         parent, scope, index = self.tree.parent(read), self.script.scope_of(read), None
         if isinstance(parent, ast.Tuple):
             index, parent = parent.elts.index(read), self.tree.parent(parent)

@@ -1,4 +1,4 @@
-"""What statements make of a value of one process's share: they bind it, add it up, decide by it, give it back."""
+"""What statements make of a value of one process's share: they bind it, add it up, decide by it, return it."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class ShareOfStatements:
                 self._statement(inner, inner.value, held)
 
     def _changes(self, stmt: ast.stmt, slot: Slot) -> bool:
-        """Whether a statement changes an object in place, and does not bind a name anew."""
+        """Whether a statement changes an object in place, and does not bind a name again."""
         if self.script.scope_of(stmt) is not slot.owner:
             return False
         if isinstance(stmt, (ast.Assign, ast.AugAssign)):

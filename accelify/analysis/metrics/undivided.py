@@ -19,7 +19,7 @@ _SHOWN, _KEPT, _WORKED_WITH = "shown", "kept", "worked with"
 _TURNING, _TAKING = frozenset({"round", "float", "str"}), frozenset({"item", "cpu", "detach", "numpy"})
 # A list of what epochs gave, a learning rate that falls when it no longer gets better.
 _KEEPING = frozenset({"append", "step"})
-_FARTHEST = 2  # functions that give it back
+_FARTHEST = 2  # functions that return it
 
 
 def shown_undivided(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name: str) -> bool:
@@ -88,7 +88,7 @@ def _is_filled_in(node: ast.AST) -> bool:
 
 
 def _given_back(script: ScriptModel, read: ast.expr, given: ast.Return, far: int) -> str:
-    """What those who call a function do with what it gives back."""
+    """What those who call a function do with what it returns."""
     place = None
     if isinstance(given.value, ast.Tuple) and read in given.value.elts:
         place = given.value.elts.index(read)

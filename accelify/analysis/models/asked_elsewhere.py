@@ -23,7 +23,7 @@ _UNWRAPPING = frozenset({"hasattr", "getattr"})
 
 
 class AskedElsewhere(NamedTuple):
-    """A call that hands a function a model, where that asks for its class, and whether it does nothing else with it."""
+    """A call that passes a function a model, where that tests its class, and whether it does nothing else with it."""
 
     call: ast.Call
     model: ast.expr
@@ -34,7 +34,7 @@ class AskedElsewhere(NamedTuple):
 
 
 def asked_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[AskedElsewhere]:
-    """The calls of a script that hand such a function one of some models."""
+    """The calls of a script that pass such a function one of some models."""
     others = {
         module
         for module in script.program.modules.values()

@@ -121,7 +121,7 @@ def _follows(script: ScriptModel, read: ast.Attribute, backward: ast.Call) -> as
 
 
 def _inside(script: ScriptModel, read: ast.Attribute, outer: ast.stmt | None) -> ast.stmt:
-    """The statement to stand before: `outer`, or the one in the loop that gives the tensor its name."""
+    """The statement to be before: `outer`, or the one in the loop that gives the tensor its name."""
     tree, name = script.tree, dotted(read.value)
     chain = [a for a in tree.ancestors(read) if isinstance(a, ast.stmt)]
     for index, stmt in enumerate(chain):

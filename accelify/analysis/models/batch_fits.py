@@ -39,7 +39,7 @@ class BatchFits:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.names: dict[Thing, list[str]] = {}
-        # One that is cleared and never stepped fits nothing: what it clears is read, and then made anew.
+        # One that is cleared and never stepped fits nothing: what it clears is read, and then made again.
         used = (o for call in script.calls() for o in self._asked(call, ("step", "zero_grad")))
         every = sorted(set(used), key=Thing.place)
         if len(every) < 2 or not any(o.link("models") for o in every):

@@ -21,7 +21,7 @@ _HOOKS = re.compile(r"^register_\w*hook$")
 
 
 def changes_part(tree: Tree, call: ast.Call) -> bool:
-    """Whether a call whose result is dropped is of, or about, a part of a model that a loop goes through.
+    """Whether a call whose result is dropped is of, or about, a part of a model that a loop iterates over.
 
     Args:
         tree: of the module around it.

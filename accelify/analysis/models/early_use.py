@@ -23,7 +23,7 @@ _RUNNING_FUNCTIONS = frozenset(
 
 _KNOWN = frozenset({"torch", "builtins"})
 
-# Methods that reckon with two tensors, which have to lie on one device for it; `copy_` takes one from another.
+# Methods that compute with two tensors, which have to be on one device for it; `copy_` takes one from another.
 # What draws weights, by its name.
 _DRAWING = re.compile(r"(?:normal|uniform|orthogonal|sparse)_?$|^(?:xavier|kaiming)|^reset_parameters$")
 _RECKONING = frozenset(
@@ -38,7 +38,7 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
             continue
         end = script.tree.end(site.after)
         for call in site.scope.of_type(ast.Call, ast.Attribute):
-            # Of attributes, `device` alone asks where a part lies.
+            # Of attributes, `device` alone asks where a part is.
             if (isinstance(call, ast.Attribute) and call.attr != "device") or script.tree.start(call) >= end:
                 continue
             if keeps_part(script, call, lambda part: _is_among(script, model, script.models_of(part))):
@@ -78,7 +78,7 @@ def _loads_beside(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
 def _reckons_with_another(
     script: ScriptModel, sites: Iterable[PrepareSite], call: ast.Call, model: v.Thing
 ) -> bool:
-    """Whether a call reckons with the weights of the model and those of one that the script moves by itself.
+    """Whether a call computes with the weights of the model and those of one that the script moves by itself.
 
     `blend(slow, model)`, or `zip(slow.parameters(), model.parameters())` of a loop that does it.
     """
@@ -164,7 +164,7 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
 def _draws_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
     """Whether a call initialises the model's weights again after a move: `net.apply(init)`, `init_weights(net)`.
 
-    They are drawn by the generator of the device that they lie on.
+    They are drawn by the generator of the device that they are on.
     """
     applies = isinstance(call.func, ast.Attribute) and call.func.attr == "apply"
     receiver = call.func.value if isinstance(call.func, ast.Attribute) and applies else None
@@ -181,7 +181,7 @@ def _draws_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
 
 
 def _is_shared(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
-    """Whether a call gives the weights, where they lie, to other processes: `net.share_memory()`."""
+    """Whether a call gives the weights, where they are, to other processes: `net.share_memory()`."""
     func = call.func
     if isinstance(func, ast.Attribute) and func.attr == "share_memory":
         return _is_among(script, model, script.models_of(func.value))
@@ -241,7 +241,7 @@ def _runs_method(script: ScriptModel, function: Scope, call: ast.Call, model: v.
 
 
 def _called_in(script: ScriptModel, function: Scope, func: ast.expr) -> Iterable[object]:
-    """What a function calls by an expression, also where it stands in a module that is not converted."""
+    """What a function calls by an expression, also where it is in a module that is not converted."""
     module = script.interpreter.module_of(function)
     if module in script.modules:
         return script.models_of(func)

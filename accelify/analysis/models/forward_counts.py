@@ -61,7 +61,7 @@ def _is_count(node: ast.AugAssign, own: str) -> bool:
 
 
 def _makes_something(tree: Tree, method: Scope, name: str) -> bool:
-    """Whether a method reckons with an attribute, or asks how far it went; what is done every so often is no course."""
+    """Whether a method computes with an attribute, or tests its size; something done every n rounds does not count."""
     for node in method.nodes:
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or dotted(node) != name:
             continue

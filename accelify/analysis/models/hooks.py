@@ -9,7 +9,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.values import Function
 
-# Of tensors, which a training step makes anew, and of modules.
+# Of tensors, which a training step makes again, and of modules.
 _OF_TENSORS = "register_hook"
 _OF_MODULES = frozenset({"register_backward_hook", "register_full_backward_hook"})
 

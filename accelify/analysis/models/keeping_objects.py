@@ -25,13 +25,13 @@ _KEEPING = frozenset({"update", "append", "extend", "add"})
 
 @dataclass(frozen=True, eq=False)
 class Keeping:
-    """A call that hands such an object a model.
+    """A call that passes such an object a model.
 
     Attributes:
         call: the script's call: `keeper.register(net=net)`.
-        model: what it hands over.
+        model: what it passes.
         callee: the method that takes it.
-        module: where the class stands.
+        module: where the class is.
         saving: where the class asks the models for their weights, None where it saves none.
         loading: where it gives them some out of a file, None where it loads none.
         loads: the methods that lead there.
@@ -47,7 +47,7 @@ class Keeping:
 
 
 def keeping_objects(script: ScriptModel, models: Set[Thing]) -> Iterator[Keeping]:
-    """The calls of a script that hand an object one of some models to keep, where it saves or loads their weights."""
+    """The calls of a script that pass an object one of some models to keep, where it saves or loads their weights."""
     others = {
         m
         for m in script.program.modules.values()

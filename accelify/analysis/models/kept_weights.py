@@ -69,7 +69,7 @@ def are_kept(script: ScriptModel, call: ast.Call, run_by: _Runs) -> bool:
 def keeps_part(
     script: ScriptModel, node: ast.Call | ast.Attribute, is_model: Callable[[ast.expr], bool]
 ) -> bool:
-    """Whether a node makes another tensor of a part of a model, or asks where the part lies.
+    """Whether a node makes another tensor of a part of a model, or asks where the part is.
 
     `net.fc.weight.clone()`, `torch.ones_like(layer.weight)` for the layers of it, `next(net.parameters()).device`.
     """
@@ -133,7 +133,7 @@ def _makes_of(script: ScriptModel, outer: ast.Call, weights: ast.Call, run_by: _
 
 
 def _hands_on(script: ScriptModel, stmt: ast.stmt, names: Collection[str], run_by: _Runs) -> bool:
-    """Whether a statement hands a weight to a function of the project that keeps it, or a part of what it is."""
+    """Whether a statement passes a weight to a function of the project that keeps it, or a part of what it is."""
     for call in calls_in(stmt):
         given = [*call.args, *[kw.value for kw in call.keywords]]
         if not any(root_name(a) in names for a in given):
@@ -170,7 +170,7 @@ def _clones(node: ast.AST, names: Collection[str]) -> bool:
 
 
 def asks_device(node: ast.AST, names: Collection[str]) -> bool:
-    """Whether a node asks where something of some names lies: `next(net.parameters()).device`."""
+    """Whether a node asks where something of some names is: `next(net.parameters()).device`."""
     if not isinstance(node, ast.Attribute) or node.attr != "device":
         return False
     return any(isinstance(n, ast.Name) and n.id in names for n in walk(node.value))

@@ -95,7 +95,7 @@ def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool
 
 
 def is_made_for_batches(script: ScriptModel, creations: list[ast.stmt]) -> bool:
-    """Whether a model is made anew for each batch that another one of its making trains on, without an optimizer.
+    """Whether a model is made again for each batch that another one of its making trains on, without an optimizer.
 
     Weights that are tried out and thrown away: prepare would keep every one of them.
     """

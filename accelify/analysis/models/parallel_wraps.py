@@ -25,7 +25,7 @@ def wraps_model(script: ScriptModel, call: ast.Call) -> bool:
 
 
 def _splits_targets(cls: Class) -> bool:
-    """Whether a DataParallel is one of a loss: it takes outputs that lie on several GPUs, and spreads the targets.
+    """Whether a DataParallel is one of a loss: it takes outputs that are on several GPUs, and spreads the targets.
 
     `DataParallelCriterion` of zhanghang1989/PyTorch-Encoding, which scripts bring along. On one device it runs what
     it wraps with its arguments.
@@ -42,7 +42,7 @@ def _splits_targets(cls: Class) -> bool:
 def wrapping_calls(script: ScriptModel) -> list[ast.Call]:
     """The calls of a script that wrap a model so."""
     if not any(module.tree.mentions(b"Parallel") for module in script.program.modules.values()):
-        return []  # the word stands in the name of every such class, or in that of one of its bases
+        return []  # the word is in the name of every such class, or in that of one of its bases
     return [call for call in script.calls() if wraps_model(script, call)]
 
 

@@ -63,7 +63,7 @@ def _has_bare_names(choice: ast.If | ast.IfExp, func: ast.Attribute) -> bool:
 
 
 def saved_paths(script: ScriptModel) -> set[str]:
-    """The texts that stand in the paths of files which a script saves by torch: `"weights/best.pth"`."""
+    """The texts that are in the paths of files which a script saves by torch: `"weights/best.pth"`."""
     found: set[str] = set()
     for call in script.calls():
         path = call_argument(call, 1, "f") if script.qualname(call.func) == "torch.save" else None
@@ -123,7 +123,7 @@ def _is_named(names: set[str], node: ast.expr) -> bool:
 
 
 def _keys(save: ast.Call, scope: Scope, is_model: Callable[[ast.expr], bool]) -> set[str | None]:
-    """Under which keys of what a `torch.save` writes a model lies."""
+    """Under which keys of what a `torch.save` writes a model is."""
     saved = call_argument(save, 0, "obj")
     written = [saved] if saved is not None else []
     if isinstance(saved, ast.Name):

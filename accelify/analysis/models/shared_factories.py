@@ -14,7 +14,7 @@ from accelify.analysis.script import ScriptModel
 
 
 def is_told_device(script: ScriptModel, device: ast.expr) -> bool:
-    """Whether a device is a parameter of a function of another module, which all calls that are seen hand over."""
+    """Whether a device is a parameter of a function of another module, which all calls that are seen pass."""
     if not isinstance(device, ast.Name) or len(script.modules) == 1:
         return False
     scope = script.scope_of(device)

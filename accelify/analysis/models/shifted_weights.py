@@ -4,7 +4,7 @@ vector = torch.autograd.grad(loss, other.parameters())    (or `v.grad` of a mode
 for p, v in zip(model.parameters(), vector):
     p.data.add_(rate * v)
 
-What is worked out at the shifted weights is averaged too late: each process has been at other ones.
+What is computed at the shifted weights is averaged too late: each process has been at other ones.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _is_weight(node: ast.expr, names: set[str]) -> bool:
 
 
 def _pairs(loop: ast.For) -> Iterator[tuple[str, ast.expr]]:
-    """The names of a loop with what each goes through."""
+    """The names of a loop with what each iterates over."""
     if isinstance(loop.target, ast.Tuple) and isinstance(loop.iter, ast.Call):
         if dotted(loop.iter.func) == "zip":
             for target, given in zip(loop.target.elts, loop.iter.args, strict=False):

@@ -14,7 +14,7 @@ from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.analysis.values import Thing
 
 _WORD = b".module"
-# Functions may hand the model on to others, as far as this.
+# Functions may pass the model on to others, as far as this.
 _FARTHEST = 3
 # Who asks one of these of the model knows that it may be bare.
 _ASKING = frozenset({"hasattr", "isinstance", "type", "getattr"})
@@ -26,7 +26,7 @@ class UnwrappedElsewhere:
 
     Attributes:
         call: the script's call.
-        model: what it hands over.
+        model: what it passes.
         callee: the function that reads `.module`.
         module: where that is.
         read: the place.
@@ -42,7 +42,7 @@ class UnwrappedElsewhere:
 
 
 def unwrapped_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[UnwrappedElsewhere]:
-    """The calls of a script that hand such a function one of some models."""
+    """The calls of a script that pass such a function one of some models."""
     others = {
         m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(_WORD)
     }
@@ -65,7 +65,7 @@ def unwrapped_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[Unw
 def _read(
     script: ScriptModel, call: ast.Call, callee: Scope, name: str, far: int
 ) -> tuple[Scope, ast.Attribute] | None:
-    """Where a function, or one that it hands the model on to, reads `.module` off it without asking for it first."""
+    """Where a function, or one that it passes the model on to, reads `.module` off it without asking for it first."""
     module = script.interpreter.module_of(callee)
     for node in callee.nodes:
         if isinstance(node, ast.Attribute) and node.attr == "module" and isinstance(node.ctx, ast.Load):

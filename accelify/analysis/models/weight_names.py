@@ -19,7 +19,7 @@ PREFIX = "module."
 # What gives names and what they are of, in pairs.
 PAIRS = frozenset({"named_parameters", "named_modules", "named_buffers"})
 WORDS = (b"named_parameters", b"named_modules", b"named_buffers", b"state_dict")
-# Functions may hand the model on to others, as far as this.
+# Functions may pass the model on to others, as far as this.
 _FARTHEST = 2
 _BY_NAME = frozenset({"get_parameter", "get_submodule", "get_buffer"})
 _PASSING_ON = frozenset({"enumerate", "list", "tuple", "sorted", "reversed", "iter", "tqdm"})
@@ -58,8 +58,8 @@ def reading_of(script: ScriptModel, source: ast.Call, scope: Scope, parents: Par
     Args:
         script: the script's model.
         source: the call.
-        scope: the function in which it stands.
-        parents: what stands around a node of its file.
+        scope: the function in which it is.
+        parents: what is around a node of its file.
     """
     found = _names_of(source, scope, parents)
     if found is None:

@@ -1,6 +1,6 @@
 """Modules that are imported by a name in a variable: `import_module(args.trainer)`.
 
-The name is looked for where it stands: written out, or the default of the option, or else its first choice.
+The name is looked for where it is: written out, or the default of the option, or else its first choice.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _LIBRARIES = {
     "torchvision.models": v.MODEL,
     "torchvision.datasets": v.DATASET,
 }
-# Classes that stand beside what is asked for: the layers of a model, the data set of a loader.
+# Classes that are defined next to what is asked for: the layers of a model, the data set of a loader.
 _KINDS = (v.LOADER, v.MODEL, v.OPTIMIZER, v.SCHEDULER, v.DATASET, v.CRITERION)
 
 
@@ -69,14 +69,14 @@ class MadeByName:
         arguments: list[Values],
         keywords: dict[str | None, Values],
     ) -> Values:
-        """What one call of such a helper gives back; nothing where the function is none.
+        """What one call of such a helper returns; nothing where the function is none.
 
         Args:
-            module: in which the call stands.
-            scope: in which it stands.
+            module: in which the call is.
+            scope: in which it is.
             node: the call.
             target: the function that is called.
-            arguments: what its arguments stand for.
+            arguments: what its arguments represent.
             keywords: the same of its keywords.
         """
         inner = self._returned_by_name(target)
@@ -183,9 +183,9 @@ class MadeByName:
         return found
 
     def evaluated(self, module: Module, scope: Scope, node: ast.Call) -> Values:
-        """What `eval(TABLE[name])` stands for: the data sets whose names the table has, and functions that make one.
+        """What `eval(TABLE[name])` represents: the data sets whose names the table has, and functions that make one.
 
-        `eval("plot_" + kind)` stands for the functions whose names begin so.
+        `eval("plot_" + kind)` represents the functions whose names begin so.
         """
         begun = self._begun_so(module, scope, node.args[0]) if len(node.args) == 1 else set()
         if begun:

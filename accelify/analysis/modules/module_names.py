@@ -64,7 +64,7 @@ def _is_bound_otherwise(owner: Scope, name: str) -> bool:
 def _comes_before(script: ScriptModel, stmt: ast.Import, node: Node) -> bool:
     """Whether an import has run when a node of the same scope does.
 
-    At the top of a file what stands in front is enough: an import in an `if` or a `try` there is made for all of it.
+    At the top of a file what is in front is enough: an import in an `if` or a `try` there is made for all of it.
     """
     tree = script.tree
     if tree.start(stmt) >= tree.start(node):

@@ -46,7 +46,7 @@ def is_called_by_nobody(script: ScriptModel, scope: Scope) -> bool:
 
 
 def is_never_run(script: ScriptModel, node: Node) -> bool:
-    """Whether code stands in a function of a script that runs by itself, and nothing there calls or names it.
+    """Whether code is in a function of a script that runs by itself, and nothing there calls or names it.
 
     Where the training itself waits for others to call it, they may call its neighbours as well.
     """
@@ -71,7 +71,7 @@ def _is_left_alone(script: ScriptModel, scope: Scope) -> bool:
 
 
 def _can_be_looked_up(script: ScriptModel, home: Module, name: str) -> bool:
-    """Whether a function of a module can be found by a name that is put together: by `eval`, `getattr`, `globals`."""
+    """Whether a function of a module can be found by a name built at run time: by `eval`, `getattr`, `globals`."""
     return _is_looked_up(script, lambda looking: looking is home or name in looking.scopes.module.locals)
 
 
@@ -151,7 +151,7 @@ def mentioned_names(script: ScriptModel) -> set[str]:
     for module in _own_trees(script):
         calls = list(module.tree.nodes(ast.Call))
         called = {id(call.func) for call in calls}
-        # `super(Derived, self)` stands in the class itself.
+        # `super(Derived, self)` is in the class itself.
         called |= {id(call.args[0]) for call in calls if call.args and dotted(call.func) == "super"}
         called |= {id(base) for cls in _derived_elsewhere(script, module) for base in cls.bases}
         for node in [*module.tree.nodes(ast.Name), *module.tree.nodes(ast.Attribute)]:
@@ -188,7 +188,7 @@ def _made_classes(script: ScriptModel) -> set[ast.ClassDef]:
 
 
 def _looks_up_names(script: ScriptModel) -> bool:
-    """Whether functions are looked up by names that are put together: anything can be called then."""
+    """Whether functions are looked up by names that are built at run time: anything can be called then."""
     for call in script.tree.nodes(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id in ("getattr", "eval", "exec"):
             if not any(isinstance(a, ast.Constant) for a in call.args[1:2]):

@@ -31,7 +31,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 @lru_cache(maxsize=1024)
 def is_of_python(folder: Path) -> bool:
-    """Whether a folder is one of Python's standard library, which is no project: what lies there is known by name."""
+    """Whether a folder is one of Python's standard library, which is no project: what is there is known by name."""
     return folder.is_relative_to(_PYTHON) and not _INSTALLED.intersection(
         folder.relative_to(_PYTHON).parts[:1]
     )
@@ -47,7 +47,7 @@ def roots_of(path: Path) -> list[Path]:
             marked.append(top)
         top = top.parent
     if top != folder:
-        # The package may lie in a folder that needs no `__init__.py` to be one: `experiments/cars/train.py`.
+        # The package may be in a folder that needs no `__init__.py` to be one: `experiments/cars/train.py`.
         above = _up_to_top(top)
         return [folder, *marked, *(above if not marked and _is_top(above[-1]) else [top])]
     # A script in `tools/` or `examples/vision/` imports from the project's root.
@@ -84,8 +84,8 @@ def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path],
     those of PYTHONPATH.
 
     Args:
-        path: where the script lies.
-        text: what stands in it.
+        path: where the script is.
+        text: what is in it.
         roots: the folders around it in which its modules are looked for.
         read: how to read a file.
     """
@@ -164,7 +164,7 @@ def module_file(parts: Sequence[str], roots: Iterable[Path]) -> Path | None:
     return None
 
 
-# A place that is put on `sys.path`, and what names in it stand for that only a loop or a call around it gives.
+# A place that is put on `sys.path`, and what names in it represent that only a loop or a call around it gives.
 _Puts = list[tuple[ast.expr, dict[str, ast.expr]]]
 
 

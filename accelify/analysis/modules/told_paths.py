@@ -18,7 +18,7 @@ _FARTHEST = 12
 
 
 class ToldPaths(NamedTuple):
-    """What the expressions of one file tell, where it lies at a path and is run in a folder.
+    """What the expressions of one file tell, where it is at a path and is run in a folder.
 
     `assigned` are the assignments to its names, in order; `bound` what a call or a loop gives to those in it.
     """
@@ -60,7 +60,7 @@ class ToldPaths(NamedTuple):
         return known if len(known) == len(found) else None
 
     def _named(self, name: ast.Name, far: int) -> str | None:
-        """What a name was last assigned in front of the line where it stands, which may assign it anew."""
+        """What a name was last assigned in front of the line where it is, which may assign it again."""
         if name.id == "__file__":
             return self.file
         if name.id in self.bound:

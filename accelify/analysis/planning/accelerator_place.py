@@ -184,7 +184,7 @@ class AcceleratorPlace(ConstructorArguments):
         return sorted(found)
 
     def _same_place(self, site: PrepareSite) -> bool:
-        """Prepare stands after its statement: an anchor right before or in that statement is early enough."""
+        """Prepare is after its statement: an anchor right before or in that statement is early enough."""
         assert self.anchor is not None
         anchor = self.anchor
         if self.script.module_of(site.after) is not self.script.module_of(anchor.block[0]):

@@ -27,7 +27,7 @@ _HARMLESS_CALLS = (
 
 
 def makes_role(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether a statement, or one that a test stands above, makes what is prepared or chooses the device."""
+    """Whether a statement, or one that a test is above, makes what is prepared or chooses the device."""
     if isinstance(stmt, ast.If):
         return any(makes_role(script, inner) for inner in [*stmt.body, *stmt.orelse])
     if not isinstance(stmt, ast.Assign):
@@ -41,14 +41,14 @@ def makes_role(script: ScriptModel, stmt: ast.stmt) -> bool:
 
 
 def leads(block: list[ast.stmt], index: int) -> bool:
-    """Whether only imports, definitions and plain constants stand before a statement."""
+    """Whether only imports, definitions and plain constants are before a statement."""
     return all(
         is_header(s) or isinstance(s, (ast.Expr, ast.Try, ast.If)) or _is_constant(s) for s in block[:index]
     )
 
 
 def _is_constant(stmt: ast.stmt) -> bool:
-    """`__author__ = "..."`, `SEED = 1`, as they stand above the imports of a file."""
+    """`__author__ = "..."`, `SEED = 1`, as they are above the imports of a file."""
     return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant)
 
 
@@ -126,7 +126,7 @@ def sets_attributes(script: ScriptModel, call: ast.Call, needed: frozenset[str])
 
 
 def is_moved_by_then(block: list[ast.stmt], index: int, needed: frozenset[str]) -> bool:
-    """Whether a statement binds options anew, out of a checkpoint, by which something was moved in front of it.
+    """Whether a statement binds options again, out of a checkpoint, by which something was moved in front of it.
 
     `model.to(args.device)` above `if args.resume: args = checkpoint["args"]`: the Accelerator knew its device there.
     """
@@ -207,6 +207,6 @@ def is_harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
 
 
 def asks_rank(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether a statement asks the Accelerator for something that its plain form cannot say."""
+    """Whether a statement asks the Accelerator for something that its plain form cannot express."""
     start, end = script.tree.start(stmt), script.tree.end(stmt)
     return any(start <= script.tree.start(n) < end for n in script.placeholders)

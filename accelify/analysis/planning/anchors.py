@@ -115,7 +115,7 @@ class Reach:
         idle = home not in self.threaded and self._is_idle(home)
         if idle or not self._feasible(home, added):
             # A name that only the main guard makes is not there for those who import the module, nor is a function
-            # that stands in the guard itself.
+            # that is in the guard itself.
             if self._sees_global(home) and (
                 home in self.core or not self._prefers_parameter() or self._within_guard(home.node)
             ):
@@ -137,7 +137,7 @@ class Reach:
         return all(read >= self.anchor.offset or read in own for read in reads)
 
     def _sees_global(self, home: Scope) -> bool:
-        """Whether the accelerator is a global of the module that a function stands in."""
+        """Whether the accelerator is a global of the module that a function is in."""
         return self.is_global and self.script.module_of(home.node).scopes.module is self.anchor.root
 
     def _prefers_parameter(self) -> bool:
@@ -203,7 +203,7 @@ class Reach:
         added.append(home)
         calls = self._calls_of(home)
         # A class that only derives from one that is made here takes what its base takes, and a function that nobody
-        # calls what it hands on.
+        # calls what it passes on.
         if not calls and init_of(self.script, home) not in self.script.dormant and not self._is_idle(home):
             return self._refuse(home, f"no call of `{_shown(home)}` is seen")
         for call in calls:
@@ -424,7 +424,7 @@ def _root_anchor(script: ScriptModel, root: Scope, needed: frozenset[str]) -> An
 
 
 def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
-    """The module's body, or the main guard's where everything that matters stands in it."""
+    """The module's body, or the main guard's where everything that matters is in it."""
     guard = script.main_guard
     if guard is None:
         return script.tree.module.body

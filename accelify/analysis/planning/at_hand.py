@@ -29,7 +29,7 @@ class AtHand:
         self._kept = _keeping(script, reach)
 
     def expression(self, node: ast.AST) -> str | None:
-        """How the Accelerator of an object is written that is surely made where a node stands."""
+        """How the Accelerator of an object is written that is surely made where a node is."""
         made = self._kept.get(self._script.scope_of(node)) if self._kept else None
         for name, assignments in (made or {}).items():
             if self._is_behind(node, assignments):
@@ -39,7 +39,7 @@ class AtHand:
     def made_later(self, node: ast.AST) -> str | None:
         """The name of the object that has the Accelerator, where it is made after a node of the same scope.
 
-        None where the scope has the Accelerator itself, and hands it to the object.
+        None where the scope has the Accelerator itself, and passes it to the object.
         """
         scope = self._script.scope_of(node)
         made = self._kept.get(scope)
@@ -56,7 +56,7 @@ class AtHand:
         return None
 
     def _is_behind(self, node: ast.AST, assignments: list[ast.stmt]) -> bool:
-        """Whether one of the assignments has been made where a node stands: the only one, or one of each branch."""
+        """Whether one of the assignments has been made where a node is: the only one, or one of each branch."""
         tree, child = self._script.tree, node
         while (parent := tree.parent(child)) is not None:
             if isinstance(child, ast.stmt):

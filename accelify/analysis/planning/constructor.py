@@ -201,7 +201,7 @@ class ConstructorArguments:
         )
 
     def _cuda_guard(self) -> tuple[str, frozenset[str]] | None:
-        """The wish in the `if args.cuda:` around moves, for scripts without a device variable."""
+        """The setting in the `if args.cuda:` around moves, for scripts without a device variable."""
         found: list[tuple[str, frozenset[str]]] = []
         for call in self.script.calls():
             if not _is_move_to_gpu(call):

@@ -1,4 +1,4 @@
-"""Whether a script reads something whatever its options say: what it reads so is there in every run of it."""
+"""Whether a script reads a value under all of its options: what it reads so is there in every run of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where `prepare(...)` stands: in which block, after which statement, with which names."""
+"""The place of `prepare(...)`: in which block, after which statement, with which names."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Placement(ItemStatements):
         )
 
     def _is_made_elsewhere(self, holder: Holder, scope: Scope) -> bool:
-        """Whether another method of the class makes what a scope only hands back to its attribute."""
+        """Whether another method of the class makes what a scope only assigns back to its attribute."""
         return holder.cls is not None and any(
             where is not scope and isinstance(getattr(s, "value", None), ast.Call) and not is_alias(s)
             for s, where in holder.assignments
@@ -191,7 +191,7 @@ class Placement(ItemStatements):
                         s
                         for s in creations
                         if self._makers(s) & makers
-                        # Of a parameter, a function that loads it only hands on what a caller prepared.
+                        # Of a parameter, a function that loads it only passes on what a caller prepared.
                         and not (taken and hands_through(self.script, s, thing))
                     ]
                 if kind == v.MODEL and (
@@ -322,7 +322,7 @@ class Placement(ItemStatements):
     def _parts(self, item: Item) -> list[tuple[Item, list[Any], ast.stmt | None]]:
         """The blocks in which an item is prepared, each with the first statement of it that trains with the item.
 
-        One, unless it is made anew inside the loop (an optimizer that is switched), or on some paths only.
+        One, unless it is made again inside the loop (an optimizer that is switched), or on some paths only.
         """
         body = item.scope.node.body
         block, use = self._descend(body, item)
@@ -362,7 +362,7 @@ class Placement(ItemStatements):
             return not reads or any(on_every_path(self.script, read) for read in reads)
         if name in owner.positional() and not all(self._hands_back(s, item) for s in item.creations):
             if all(any(gives(self.script, s, t) for s in item.creations) for t in item.things):
-                return False  # a parameter is there anyway, and what its caller hands over is prepared there
+                return False  # a parameter is there anyway, and what its caller passes is prepared there
         first = self.tree.start(item.creations[0])
         for read in self.script.reads(name, owner):
             within = self.script.scope_of(read) is item.scope
@@ -403,14 +403,14 @@ class Placement(ItemStatements):
             # After the training in it nothing runs it again, where it is no loop: `if __name__ == "__main__":`.
             made_behind = isinstance(stmt, (ast.If, ast.With)) and len(inside) == len(item.creations)
             return self._around(block, item.creations) if made_behind else block, None
-        # No training below this block: after the creation, where it stands.
+        # No training below this block: after the creation, where it is.
         owner_block: list[Any] = self.tree.block_of(item.creations[-1])[2]
         if all(any(c is s for s in owner_block) for c in item.creations):
             return owner_block, None
         return self._around(block, item.creations), None
 
     def _around(self, block: list[Any], creations: list[ast.stmt]) -> list[Any]:
-        """The innermost block in which all of some statements stand."""
+        """The innermost block in which all of some statements are."""
         for stmt in block:
             for inner in blocks(stmt) if stmt not in creations else ():
                 if all(any(stands_in(c, s) for s in inner) for c in creations):

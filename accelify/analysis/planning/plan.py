@@ -1,4 +1,4 @@
-"""The plan of a conversion: what is prepared where, what is sharded, and what stands in the way."""
+"""The plan of a conversion: what is prepared where, what is sharded, and what prevents the conversion."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Plan(AcceleratorPlace):
         self.of_told_steps: set[Loop] = set()
         # Of these the loaders that come from calls which cannot be seen, with what is called.
         self.unseen: dict[Thing, str] = {}
-        # Calls that hand a whole loader to functions which are not converted.
+        # Calls that pass a whole loader to functions which are not converted.
         self.whole_calls: set[ast.Call] = set()
         self.inline: list[ast.Call] = []
         self.sites: list[PrepareSite] = []
@@ -125,7 +125,7 @@ class Plan(AcceleratorPlace):
         """The prepared loaders that may be something else, which prepare leaves alone, with its class or call."""
         return doubtful_loaders(self.script, self.prepared) | self.unseen
 
-    # -- what stands in the way
+    # -- what prevents a conversion
 
     def _find_blockers(self) -> None:
         taken = already_distributed(self.script, self.known.distributed)

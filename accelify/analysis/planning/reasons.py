@@ -176,10 +176,10 @@ class Reasons:
         return Blocker("ACC003", message, self.script.backwards[0].call)
 
     def _handed_over(self, kind: str, name: str, function: Any) -> Blocker:
-        """Who hands a model or optimizer to a function: a caller that can be seen, or one that cannot."""
+        """Who passes a model or optimizer to a function: a caller that can be seen, or one that cannot."""
         own = next((s for s in self.script.functions() if s.node is function), None)
         calls = self.script.interpreter.callers.get(own, []) if own is not None else []
-        # `train(1, 50)`, which some write to try a file out, hands no model over.
+        # `train(1, 50)`, which some write to try a file out, passes no model.
         calls = [
             (module, call)
             for module, call in calls
@@ -365,5 +365,5 @@ class Reasons:
 
 
 def _given(call: ast.Call) -> bool:
-    """Whether a call hands over anything but constants."""
+    """Whether a call passes anything but constants."""
     return any(not isinstance(a, ast.Constant) for a in [*call.args, *[kw.value for kw in call.keywords]])

@@ -22,7 +22,7 @@ _FARTHEST = 5
 
 
 class Length(NamedTuple):
-    """A `len(...)` and the module that it stands in."""
+    """A `len(...)` and the module that it is in."""
 
     call: ast.Call
     module: Module

@@ -23,7 +23,7 @@ from accelify.analysis.values import Thing
 class ToldStep(NamedTuple):
     """A step or the constructor call of a scheduler that gets a count.
 
-    `place` is the call, or where that stands in a module which is not converted, the one that leads to it; `counter`
+    `place` is the call, or where that is in a module which is not converted, the one that leads to it; `counter`
     what is counted.
     """
 

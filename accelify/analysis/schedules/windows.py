@@ -254,7 +254,7 @@ def mixed_precision(
 
     Args:
         script: its model.
-        seen_as: how the switch of mixed precision is written where the Accelerator is made, if not as it stands.
+        seen_as: how the switch of mixed precision is written where the Accelerator is made, if not as it is.
     """
     autocasts = script.calls_to(k.AUTOCAST_CLASSES)
     scalers = script.calls_to(k.SCALER_CLASSES)

@@ -77,7 +77,7 @@ def takes_to_host(stmt: ast.stmt, name: str) -> bool:
 
 
 def stands_in(node: ast.stmt, outer: ast.AST) -> bool:
-    """Whether a statement stands in another one, or is it."""
+    """Whether a statement is in another one, or is it."""
     if node is outer:
         return True
     first, last = getattr(outer, "lineno", None), getattr(outer, "end_lineno", None)

@@ -30,7 +30,7 @@ class Bindings:
         self._blocks: dict[int, _Block] = {}
 
     def of(self, node: ast.Name) -> list[ast.stmt | None]:
-        """The statements that can have bound a name where it is read; None stands for a parameter."""
+        """The statements that can have bound a name where it is read; None represents a parameter."""
         found = self._known.get(node)
         if found is None:
             found = self._known[node] = list(self._of(node, always_binds))

@@ -14,7 +14,7 @@ def is_surely_bound(tree: Tree, stores: Iterable[ast.Name], offset: int) -> bool
     """Whether every run that reaches an offset passes some of the places that bind a name.
 
     Args:
-        tree: in which they stand.
+        tree: in which they are.
         stores: the names that are bound, all of one variable.
         offset: where it is read.
     """
@@ -32,7 +32,7 @@ def _is_gone_through(tree: Tree, store: ast.Name, offset: int) -> bool:
 
 
 def always_binds(stmt: ast.stmt, name: str) -> bool:
-    """Whether a name is bound anew whatever way is taken through a statement."""
+    """Whether a name is bound again whatever way is taken through a statement."""
     if isinstance(stmt, ast.Assign):
         return any(name in target_names(t) for t in stmt.targets)
     if isinstance(stmt, ast.AnnAssign):

@@ -28,7 +28,7 @@ def only_reads(test: ast.expr) -> bool:
 
 
 def around_alone(tree: Tree, branch: ast.If) -> ast.If:
-    """The branch around others in which nothing else stands: `if type(ids) is list:` around `if len(ids) > 1:`."""
+    """The branch around others in which nothing else is: `if type(ids) is list:` around `if len(ids) > 1:`."""
     outer = tree.parent(branch)
     while isinstance(outer, ast.If) and outer.body == [branch] and not outer.orelse:
         if tree.is_elif(outer) or not only_reads(outer.test):

@@ -23,7 +23,7 @@ class Gift:
     """An expression that is assigned to a place, how, and in which module it is.
 
     The `whole` of it, the `part` at an index of it, what is `added` to what is there, or each `element` that a loop
-    goes through.
+    iterates over.
     """
 
     how: str
@@ -44,7 +44,7 @@ class Given:
         self._attributes: dict[int, dict[Place, list[Gift | None]]] = {}
 
     def scope(self, node: ast.AST, module: Module) -> Scope:
-        """The scope in which a node of a module stands."""
+        """The scope in which a node of a module is."""
         return self.script.scope_of(node) if module in self.script.modules else module.scopes.of(node)
 
     def values(self, node: ast.expr, module: Module) -> Values:

@@ -74,7 +74,7 @@ def is_ruled_out(script: ScriptModel, node: ast.AST, function: Scope) -> bool:
 
 
 def _is_ruled_out(script: ScriptModel, around: Iterable[ast.AST], function: Scope, far: int) -> bool:
-    """Whether something stands in a branch that no call of its function takes."""
+    """Whether something is in a branch that no call of its function takes."""
     inner: ast.AST | None = None
     for ancestor in around:
         if ancestor is function.node:
@@ -88,7 +88,7 @@ def _is_ruled_out(script: ScriptModel, around: Iterable[ast.AST], function: Scop
 
 
 def _constants(script: ScriptModel, function: Scope, test: ast.expr, far: int) -> dict[str, object]:
-    """The parameters in a test that are one constant whatever calls, but for those that are bound anew before it."""
+    """The parameters in a test that are one constant whatever calls, but for those that are bound again before it."""
     tree = script.interpreter.module_of(function).tree
     inside = set(walk(tree.statement(test)))
     stored = {n.id for n in function.of_type(ast.Name) if not isinstance(n.ctx, ast.Load) and n not in inside}

@@ -62,7 +62,7 @@ def is_read_between(script: ScriptModel, target: ast.Attribute, call: ast.Call) 
     Args:
         script: its model.
         target: the attribute, as it is set.
-        call: the call, which hands its object on.
+        call: the call, which passes its object on.
     """
     tree, given = script.tree, dotted(target.value) or ""
     start, end = tree.end(tree.statement(target)), tree.start(call)

@@ -26,7 +26,7 @@ _MAKING = (
 def is_made_within(tree: Tree, scope: Scope, name: str, changes: Iterable[ast.expr]) -> bool:
     """Whether a function only changes objects under a name that it makes itself, as far as can be seen.
 
-    Where it changes what lies in them, that as well: `own = self.state_dict()` is new, the weights in it are the
+    Where it changes what is in them, that as well: `own = self.state_dict()` is new, the weights in it are the
     model's.
 
     Args:
@@ -68,9 +68,9 @@ def root_name(node: ast.expr) -> str | None:
 
 
 def _is_copied_before(tree: Tree, change: ast.expr, name: str, parts: bool) -> bool:
-    """Whether a function changes a copy of a parameter: `poses = poses.copy()` stands before it, in its branch.
+    """Whether a function changes a copy of a parameter: `poses = poses.copy()` is before it, in its branch.
 
-    With `parts`, a copy of what lies in it as well.
+    With `parts`, a copy of what is in it as well.
     """
     for ancestor in (change, *tree.ancestors(change)):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):

@@ -55,7 +55,7 @@ class NoneTests:
         script: its model.
         loops: those whose batches differ between processes.
         decisions: the tests of one process's figures, as far as they are known.
-        bindings: the statements that can have bound a name where it is read; None stands for a parameter.
+        bindings: the statements that can have bound a name where it is read; None represents a parameter.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class NoneTests:
         )
 
     def _given(self, name: str, read: ast.expr, far: int) -> bool:
-        """Whether all callers hand over for a parameter what is None on all processes or on none."""
+        """Whether all callers pass for a parameter what is None on all processes or on none."""
         scope = self.script.scope_of(read).resolve(name)
         if scope is None or scope.kind != "function":
             return False

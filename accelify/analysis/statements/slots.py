@@ -1,6 +1,6 @@
-"""Where a script keeps something: a variable, an attribute, one entry of it; and what makes it anew.
+"""Where a script keeps something: a variable, an attribute, one entry of it; and what makes it again.
 
-if args.both:                   (anew in every round, whichever branch is taken)
+if args.both:                   (again in every round, whichever branch is taken)
     x = torch.cat(parts)
 else:
     x = parts[0]
@@ -79,7 +79,7 @@ def is_anew(node: ast.AST, slot: Slot) -> bool:
 
 
 def makes_anew(body: Iterable[ast.stmt], slot: Slot, besides: ast.stmt | None = None) -> bool:
-    """Whether some statements make a slot anew whenever they run; of `besides` only what each of its branches does."""
+    """Whether some statements make a slot again whenever they run; of `besides` only what each of its branches does."""
     return any(
         _in_each_branch(stmt, slot)
         if isinstance(stmt, ast.If)

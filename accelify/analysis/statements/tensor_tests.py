@@ -45,7 +45,7 @@ def is_tensor_if(test: ast.expr, name: str) -> bool | None:
 
 
 def settles_tensor(stmt: ast.stmt, name: str) -> bool:
-    """Whether a tensor of a name comes out of a statement as what it is bound to there, by a branch for tensors say."""
+    """Whether a tensor of a name comes out of a statement as what it is bound to there, by a branch for tensors."""
     if always_binds(stmt, name):
         return True
     if isinstance(stmt, (ast.With, ast.AsyncWith)):
@@ -73,7 +73,7 @@ def is_no_tensor(tree: Tree, node: ast.Name) -> bool:
 
 
 def _is_bound_between(tree: Tree, around: ast.AST, block: ast.AST, node: ast.Name) -> bool:
-    """Whether the branch binds the name anew before it is read: to a tensor, maybe."""
+    """Whether the branch binds the name again before it is read: to a tensor, maybe."""
     if not isinstance(around, ast.If):
         return False
     branch = around.body if block in around.body else around.orelse

@@ -23,7 +23,7 @@ def goes_on(attempt: ast.Try) -> bool:
 
 
 def is_tolerated(tree: Tree, node: Node) -> bool:
-    """Whether a statement stands in the body of a `try` that goes on where what it makes is there."""
+    """Whether a statement is in the body of a `try` that goes on where what it makes is there."""
     return any(goes_on(attempt) for attempt in _attempts(tree, node))
 
 

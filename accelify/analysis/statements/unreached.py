@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from accelify.analysis.syntax import Node, Tree
 
 _LEAVING = frozenset({ast.Return, ast.Raise, ast.Continue, ast.Break})
-# What makes a function a generator wherever it stands.
+# What makes a function a generator wherever it is.
 _ANYWHERE = (ast.Yield, ast.YieldFrom)
 
 

@@ -65,13 +65,13 @@ def _is_namespace(cls: Scope) -> bool:
         isinstance(cls.node, ast.ClassDef)
         and not cls.node.keywords
         and all(isinstance(base, ast.Name) and base.id == "object" for base in cls.node.bases)
-        and (len(first) > 1 or "accelerator" in first)  # a converted class may hand it to all of them
+        and (len(first) > 1 or "accelerator" in first)  # a converted class may pass it to all of them
         and all(not s.positional() or _may_be(s) for s in functions)
     )
 
 
 def _every(scope: Scope) -> Iterator[Scope]:
-    """All scopes of the module in which one stands."""
+    """All scopes of the module in which one is."""
     while scope.parent is not None:
         scope = scope.parent
     stack = [scope]

@@ -1,6 +1,6 @@
 """DeepSpeed: optimizer states, gradients and weights divided between ranks by its ZeRO, stages 0 to 3.
 
-DeepSpeed makes an engine of a model and its optimizer together, and scripts hand them to `prepare` in any order. So
+DeepSpeed makes an engine of a model and its optimizer together, and scripts pass them to `prepare` in any order. So
 `wrap` puts the model into a shell, and `adopt` makes the engine when the optimizer is there. A model whose optimizer
 never comes runs as it is.
 """

@@ -1,4 +1,4 @@
-"""The script's model under DeepSpeed: what `prepare` gives back in its place."""
+"""The script's model under DeepSpeed: what `prepare` returns in its place."""
 
 from __future__ import annotations
 

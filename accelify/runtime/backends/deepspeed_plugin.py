@@ -38,7 +38,7 @@ _KEYS = (
     "deepspeed_moe_layer_cls_names",
     *_OF_THE_LAUNCHER,
 )
-# Field of the plugin: where its value stands in DeepSpeed's configuration.
+# Field of the plugin: where its value is in DeepSpeed's configuration.
 _PLACES = {
     "gradient_accumulation_steps": "gradient_accumulation_steps",
     "gradient_clipping": "gradient_clipping",
@@ -156,7 +156,7 @@ class DeepSpeedPlugin:
         """The plugin for a `deepspeed_config` section of a configuration file.
 
         Args:
-            section: as it stands in the file.
+            section: as it is in the file.
 
         Raises:
             ValueError: an unknown key, or a value that cannot be.

@@ -7,7 +7,7 @@ ranks, whether the reducer averaged all that this backward produced. Where param
 completed (`unused`), and goes on to be used. Where gradients came without it, those of that step are averaged by
 one flat all-reduce (averaging twice changes nothing, so this is always right), and so are those of all later steps of
 that model, whose reducer is taken out. So it is, too, where the script moves or casts parameters: torch makes the
-nodes anew then on which the reducer's hooks sit.
+nodes again then on which the reducer's hooks sit.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         self._hooked = self._accumulators()
         PartialState().group_holders.add(self)
         if sparse:
-            # The reducer reduces sparse gradients where they lie: what it has begun cannot be averaged again.
+            # The reducer reduces sparse gradients where they are: what it has begun cannot be averaged again.
             self.leave_reducer()
         self.complete()
 

@@ -151,7 +151,7 @@ class FullyShardedDataParallelPlugin:
         ):
             if key in values:
                 found[name] = as_bool(values[key], f"fsdp_{key}")
-        # A wish for size that comes with another policy says nothing in Accelerate's files.
+        # A setting for size that comes with another policy says nothing in Accelerate's files.
         if found.get("auto_wrap_policy") not in (None, "size_based_wrap"):
             found.pop("min_num_params", None)
         return cls(**found)

@@ -53,7 +53,7 @@ class ShardedBackend(AveragingBackend):
 
     @contextlib.contextmanager
     def _replacing(self, model: nn.Module) -> Iterator[None]:
-        """Note which parameter stands for which after the block."""
+        """Note which parameter represents which after the block."""
         before = {n: (id(p), weakref.ref(p)) for n, p in model.named_parameters(remove_duplicate=False)}
         yield
         for name, parameter in model.named_parameters(remove_duplicate=False):

@@ -2,7 +2,7 @@
 
 Folders and keys are those that Hugging Face Accelerate writes for sharded models: `pytorch_model_fsdp_<i>` with
 "model.<name>", so that its tools and torch's (`torch.distributed.checkpoint.format_utils`) read the weights too. An
-optimizer's divided values lie beside them by number of the parameter; what is the same on every rank is a file of the
+optimizer's divided values are beside them by number of the parameter; what is the same on every rank is a file of the
 main process's.
 """
 
@@ -102,7 +102,7 @@ def _parted(optimizer: torch.optim.Optimizer) -> tuple[dict[str, torch.Tensor], 
 
 
 def _copied(tensors: dict[str, Any]) -> dict[str, Any]:
-    """Copies on the host of this rank's parts; torch's function shares what lies on the host already."""
+    """Copies on the host of this rank's parts; torch's function shares what is on the host already."""
     on_host = {
         n: t.clone() if isinstance(t, torch.Tensor) and t.device.type == "cpu" else t
         for n, t in tensors.items()

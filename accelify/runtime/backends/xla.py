@@ -184,7 +184,7 @@ class XLABackend(Backend):
         return model
 
     def _lay_out(self, model: torch.nn.Module) -> None:
-        """With SPMD, say where weights lie: whole on every device, or in pieces."""
+        """With SPMD, say where weights are: whole on every device, or in pieces."""
         if self.mesh is None:
             return
         for parameter in {id(p): p for p in model.parameters()}.values():
@@ -312,7 +312,7 @@ class XLABackend(Backend):
         return recursively_apply(one, batch, test_type=_is_placed_whole)
 
     def _layout(self, tensor: torch.Tensor, rows: int | None) -> Any:
-        """Samples are spread over the devices; what has fewer than one for each, and all else, lies whole on each."""
+        """Samples are spread over the devices; what has fewer than one for each, and all else, is whole on each."""
         import torch_xla.distributed.spmd as spmd
 
         axes: list[str | None] = [None] * tensor.ndim
@@ -342,7 +342,7 @@ class XLABackend(Backend):
         if self.world_size > 1:
             self._average(sync)
         if not sync:
-            # No step will cut this batch off; a loss that is read after it would be computed once more.
+            # No step will cut this batch off; a loss that is read after it would be computed again.
             self.sync()
 
     def _average(self, sync: bool) -> None:

@@ -22,7 +22,7 @@ class XLAPlugin(KwargsHandler):
         spmd: one process drives all devices it sees, each batch spread over them; default: yes where it sees several.
             False: this process uses one device.
         num_devices: how many devices there must be; with PJRT_DEVICE=CPU so many are made.
-        shard_weights: with SPMD, weights and optimizer states lie in pieces on the devices, as FSDP has them.
+        shard_weights: with SPMD, weights and optimizer states are in pieces on the devices, as FSDP has them.
         prefetch_batches: batches that a thread puts on the device ahead of the loop; 0: none. Loaders without worker
             processes are read by the loop itself all the same, so that random draws keep the script's order.
         pad_to_fixed_shape: a batch with fewer samples than the loader's batch size is filled up with its last sample.

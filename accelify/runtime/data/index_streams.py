@@ -65,7 +65,7 @@ def make_seedable(batch_sampler: Any, seed: int | None) -> None:
 
 
 def shuffles(batch_sampler: Any) -> bool:
-    """Whether the order is drawn anew each pass by one of torch's random samplers."""
+    """Whether the order is drawn again each pass by one of torch's random samplers."""
     return type(getattr(batch_sampler, "sampler", batch_sampler)) in RANDOM_SAMPLERS
 
 
@@ -84,7 +84,7 @@ def keeps_batches(batch_sampler: Any) -> bool:
 class IndexStream:
     """One pass of one of torch's samplers, in which indices can be gone past at no cost.
 
-    torch's samplers hand on the iterator of a list, which can be set to a place of it. Where one does not, each index
+    torch's samplers pass on the iterator of a list, which can be set to a place of it. Where one does not, each index
     is drawn and thrown away: the result is the same.
 
     Args:

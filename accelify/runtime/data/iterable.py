@@ -15,7 +15,7 @@ from .unfilled import Unfilled
 
 
 class SharedCollate:
-    """Collates this rank's samples and hands the shares along with the batch."""
+    """Collates this rank's samples and passes the shares along with the batch."""
 
     def __init__(self, collate_fn: Callable[[Any], Any], batched: bool) -> None:
         self.collate_fn = collate_fn

@@ -79,7 +79,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         values["_draws_while_read"] = streams and base_dataloader.num_workers == 0
         values["_carries_shares"] = isinstance(base_dataloader.collate_fn, SharedCollate)
         values["_sharded"] = sharded
-        # CPU batches already lie where they belong; walking over them would cost and could copy containers.
+        # CPU batches already are where they belong; walking over them would cost and could copy containers.
         values["_moves"] = device is not None and device.type != "cpu"
         # How an engine lays a batch out once it is on the device; None: as it is.
         values["layout"] = None
@@ -156,7 +156,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
                 base._dataset_fetcher = WholeTensors(fetcher)
 
     def position_state(self) -> dict[str, Any]:
-        """Where the pass in progress stands, and all that its order depends on; for checkpoints."""
+        """Where the pass in progress is, and all that its order depends on; for checkpoints."""
         iterator = self.in_progress
         return {
             "epoch": self.epoch,

@@ -12,7 +12,7 @@ made: Any = None
 
 
 def stream() -> Any:
-    """A stream that is seeded from what `numpy.random` stands at, the same on every rank, and from the rank."""
+    """A stream that is seeded from what `numpy.random` is at, the same on every rank, and from the rank."""
     global made
     if made is None:
         import numpy as np
@@ -26,7 +26,7 @@ def stream() -> Any:
 class OwnNumpy:
     """Draws as `numpy.random` does, from a separate stream of the rank.
 
-    `numpy.random` draws along, so that it stands where it stands on rank 0, and what is decided by it is decided alike.
+    `numpy.random` draws along, so that it is where it is on rank 0, and what is decided by it is decided alike.
     """
 
     def __getattr__(self, name: str) -> Any:

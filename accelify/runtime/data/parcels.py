@@ -18,7 +18,7 @@ _ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a tensor lies in the message."""
+    """Where a tensor is in the message."""
 
     start: int
     length: int
@@ -27,7 +27,7 @@ class _Place:
 
 
 class _IsPlace:
-    """Says which leaves of a note are places, whatever else lies beside them."""
+    """Says which leaves of a note are places, whatever else is beside them."""
 
     def __call__(self, leaf: Any) -> bool:
         return isinstance(leaf, _Place)

@@ -1,4 +1,4 @@
-"""One pass of a prepared loader: its batches, their shares, where it stands and where it ends."""
+"""One pass of a prepared loader: its batches, their shares, where it is and where it ends."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class LoaderIterator:
 
     @property
     def storages(self) -> set[int]:
-        """Where the tensors of the current batch lie, where several passes are open."""
+        """Where the tensors of the current batch are, where several passes are open."""
         return {place for place in storages(self._batch) if place}
 
     def batches_left(self) -> int | None:

@@ -24,7 +24,7 @@ class Shares:
 
     Args:
         sizes: the number of real samples of every rank.
-        batches: batches of the original script that this step stands for.
+        batches: batches of the original script that this step represents.
         last: the loader ends with it; None where that is not known.
         whole: a rank without real samples has a whole batch again, and not one sample.
         own: samples of this rank's batch, where `sizes` only says which ranks have real ones: of batches that the

@@ -121,7 +121,7 @@ class _NumpyApart:
 
     def leave(self) -> None:
         self._random.set_bit_generator(self._own)
-        # Normal numbers are drawn in pairs, of which the second does not lie in the generator.
+        # Normal numbers are drawn in pairs, of which the second is not in the generator's state.
         if self._state["has_gauss"]:
             self._random.set_state(self._state)
 

@@ -283,7 +283,7 @@ def _run_elastic(plan: Plan) -> int:
     quiet = plan.machines is not None and "TORCH_CPP_LOG_LEVEL" not in os.environ
     if quiet:
         os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"
-    # Nothing of what an import makes is garbage; looking for some takes a fifth of the time, and once more at the end.
+    # Nothing of what an import makes is garbage; looking for some takes a fifth of the time, and again at the end.
     gc.disable()
     launcher: Any = importlib.import_module("torch.distributed.run")
     from torch.distributed.elastic.multiprocessing.api import SignalException

@@ -74,7 +74,7 @@ def warn_workers(folder: Path) -> None:
 
 
 def end_workers(folder: Path) -> int:
-    """Kill the processes of this launcher whose numbers lie in `folder`; how many there were.
+    """Kill the processes of this launcher whose numbers are in `folder`; how many there were.
 
     They are stuck in a collective that never ends, where a softer signal waits with them.
     """

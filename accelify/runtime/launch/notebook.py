@@ -13,7 +13,7 @@ from accelify.runtime.launch.settings import PRECISIONS, count_devices
 
 
 class _InProcess:
-    """What runs in each process. A plain class, so that any start method can hand it over."""
+    """What runs in each process. A plain class, so that any start method can pass it on."""
 
     def __init__(self, function: Callable[..., Any], environment: dict[str, str], first_rank: int) -> None:
         self.function = function

@@ -13,7 +13,7 @@ def held_port() -> Iterator[int]:
     """A free port that nobody else gets until the block ends.
 
     It is bound but not listened on, and for being shared: torch's TCPStore, which shares as well, can listen on it,
-    while the system hands it to no other process that asks for any free port or that connects somewhere.
+    while the system passes it to no other process that asks for any free port or that connects somewhere.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

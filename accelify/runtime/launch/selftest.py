@@ -3,7 +3,7 @@
     accelify launch [options] selftest.py RESULTS.json
 
 The main process writes one row a check into the file; a check that fails ends the test, for after it the processes may
-stand at different places.
+be at different places.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Value:
 
     @property
     def given(self) -> bool:
-        """Whether the command line or the environment has it, which both stand above the file."""
+        """Whether the command line or the environment has it, which both are above the file."""
         return self.source.startswith((FLAG, ENVIRONMENT))
 
 
@@ -210,7 +210,7 @@ def _section(sources: _Sources, name: str) -> dict[str, Value]:
     found = {item.file_key: sources.find(item, (name, item.file_key)) for item in _fields(name)}
     section = {key: value for key, value in found.items() if value is not None}
     if name == DEEPSPEED:
-        # The one value that stands outside of the section too, and that the engine wants to know.
+        # The one value that is outside of the section too, and that the engine wants to know.
         steps = next(item for item in FIELDS if item.name == "gradient_accumulation_steps")
         for keys in ((name, steps.name), (steps.name,)):
             if steps.name not in section and (value := sources.find(steps, keys)) is not None:
@@ -382,7 +382,7 @@ def _checked(field: Field, given: Any, where: str) -> Any:
         if field.most is not None and number > field.most:
             raise LaunchError(f"{where} is {number}; it has to be at most {field.most}.")
         return number
-    # YAML reads an unquoted `no` as false, and that is how a precision of "no" often stands in a file.
+    # YAML reads an unquoted `no` as false, and that is how a precision of "no" often is in a file.
     word = "no" if given is False else str(given)
     if field.choices:
         fitting = next((choice for choice in field.choices if choice.lower() == word.lower()), None)

@@ -130,7 +130,7 @@ def note_process() -> None:
 
 
 def ignore_warnings_of_the_queue() -> None:
-    """Let a queue's SIGUSR1, which the launcher hands on, end no script that does not watch for it."""
+    """Let a queue's SIGUSR1, which the launcher passes on, end no script that does not watch for it."""
     import signal
 
     if hasattr(signal, "SIGUSR1") and os.environ.get("ACCELIFY_ERROR_DIR"):

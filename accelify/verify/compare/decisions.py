@@ -17,7 +17,7 @@ Place = tuple[str, int, str, int]
 APART = 0.25
 """Share by which two rates of an outcome may differ, where by less than one occurrence anyway."""
 SHARED_OUT = 1.5
-"""From this ratio of rounds on, a rank is taken to go through its share of what the original goes through."""
+"""From this ratio of rounds on, a rank is taken to process only its share of the original's data."""
 _NAMES = {
     "if": "`if`",
     "while": "`while`",

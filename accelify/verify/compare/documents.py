@@ -52,7 +52,7 @@ class Comparison:
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def hold(self, a: Any, b: Any, where: str = "") -> None:
-        """Hold `b` against the original's `a`, which stands at `where` in the file."""
+        """Hold `b` against the original's `a`, which is at `where` in the file."""
         if self.count >= MOST:
             return
         if isinstance(a, Array) or isinstance(b, Array):

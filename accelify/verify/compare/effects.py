@@ -173,7 +173,7 @@ def _steady(path: str, pids: Sequence[str]) -> str:
 
 
 def shown(path: str) -> str:
-    """A path as a person would name it: from the working folder where it lies below."""
+    """A path as a person would name it: from the working folder where it is below."""
     try:
         relative = os.path.relpath(path)
     except (ValueError, OSError):

@@ -78,7 +78,7 @@ def compare(
         repeats: two runs of one script, the original's, or one of them disturbed as by rounding. A file in which they
             differ is not compared.
         tolerance: relative difference that rounding explains at the end; from the precision and the steps when None.
-        excuse: whether a figure of the original may stand as another one, since inside a training loop the main process
+        excuse: whether a figure may differ from the original's, since inside a training loop the main process
             shows that of its share; `figures.shares_shown` makes one.
     """
     if tolerance is None:

@@ -69,7 +69,7 @@ class Comparison:
     same_rates: bool = True
     same_weights: bool = True
     quiet: Comparison | None = None
-    """The same once more with chance taken out of both runs, where chance keeps them from being compared."""
+    """The same again with chance taken out of both runs, where chance keeps them from being compared."""
     checks: list[Check] = field(default_factory=list)
     """Everything that was compared, training included."""
     accepted: set[tuple[str, str]] = field(default_factory=set)
@@ -158,7 +158,7 @@ def compare(original: Run, other: Run, *, control: Run | None = None) -> Compari
     """Hold `other` against `original`.
 
     Args:
-        control: the original once more with gradients disturbed as rounding would; if present, it shows how far
+        control: the original again with gradients disturbed as rounding would; if present, it shows how far
             rounding alone carries in this script.
     """
     result = Comparison(other, Verdict.EQUAL, reference=original)

@@ -65,7 +65,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Parsed:
-    """A text cut up: `words[k]` stands before `numbers[k]`, and the last one at the end."""
+    """A text cut up: `words[k]` is before `numbers[k]`, and the last one at the end."""
 
     text: str
     words: tuple[str, ...]

@@ -133,7 +133,7 @@ def _by_place(part: list[Access]) -> dict[tuple[str, bool], list[Access]]:
 
 
 def _above(path: str) -> list[str]:
-    """The folders that a path lies in."""
+    """The folders that a path is in."""
     found = []
     while (path := os.path.dirname(path)) not in ("", "/"):
         found.append(path)
@@ -171,7 +171,7 @@ def _matters(change: Access, access: Access) -> bool:
 
 
 def _matters_below(change: Access, access: Access) -> bool:
-    """A change of a folder, and an access to what lies in it."""
+    """A change of a folder, and an access to what is in it."""
     if change.kind == "mkdir":
         # Without its folder it fails, unless the rank has seen to the folder itself.
         return access.kind not in ("ask", "remove", "moved") and change.path not in access.folders

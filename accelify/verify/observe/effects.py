@@ -373,7 +373,7 @@ def _is_the_runs() -> bool:
         if by_sandbox and frame.f_code.co_name != "wrapped":
             return True
         frame = frame.f_back  # type: ignore[assignment]
-    # Without any frame of the user's, the process itself stands at the end of them all.
+    # Without any frame of the user's, the process itself is at the end of them all.
     return False
 
 

@@ -1,6 +1,6 @@
 """The user's source with its tests recorded: `if x:` becomes `if __accelify_decided__(7, True if x else False):`.
 
-Lines, names and docstrings stay, so that tracebacks, `inspect.getsource` and whatever reads the source see what stands
+Lines, names and docstrings stay, so that tracebacks, `inspect.getsource` and whatever reads the source see what is
 in the file. A test is still evaluated once, in place, and with the same jumps: `a and b` asks each of the two at most
 once. Handlers of exceptions begin with a call that says that they were reached. Comprehensions and lambdas are left as
 they are, and so is what belongs to a data set or a sampler: it decides about samples.
@@ -147,7 +147,7 @@ class _Instrumenter(ast.NodeTransformer):
         node.body.insert(0, _statement(DECIDED, [self._number(test), True], node.lineno, node.col_offset))
         return node
 
-    # What stands around
+    # What is around
 
     def visit_For(self, node: ast.For) -> ast.AST:
         return self._inside(node, loop=_extent([node]))

@@ -1,6 +1,6 @@
 """Objects that are alive: models, optimizers and loaders whenever another optimizer is made, and at the end.
 
-A loop that makes them anew in each round lets go of those of the round before; where something holds on to them, memory
+A loop that makes them in each round lets go of those of the round before; where something holds on to them, memory
 grows by a model a round. All references here are weak, and what only a cycle holds is collected first.
 """
 
@@ -118,6 +118,6 @@ def install(context: Context) -> None:
 
 
 def finish(context: Context) -> None:
-    """Look once more."""
+    """Look again."""
     for lifetimes in _installed:
         lifetimes.finish()

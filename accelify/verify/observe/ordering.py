@@ -164,7 +164,7 @@ class Ordering:
         try:
             number = int(group._get_sequence_number_for_group())
         except Exception:
-            # A backend without such numbers: what goes through Python is counted by `_watched` alone.
+            # A backend without such numbers: what is called from Python is counted by `_watched` alone.
             return self._known[name]
         return number - self._messages.get(name, 0)
 

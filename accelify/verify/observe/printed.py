@@ -48,7 +48,7 @@ _ENGINES = tuple(
 
 @dataclass
 class _Line:
-    """What stands on the last line of a stream so far, and what is known of its first part."""
+    """What is on the last line of a stream so far, and what is known of its first part."""
 
     parts: list[str] = field(default_factory=list)
     site: Site | None = None
@@ -112,7 +112,7 @@ class Printed:
         os.register_at_fork(after_in_child=self._in_worker)
 
     def finish(self) -> None:
-        """Write what stands on an unfinished line, and what others wrote to the same file."""
+        """Write what is on an unfinished line, and what others wrote to the same file."""
         for name, line in self.lines.items():
             self._end(line, name)
         if self.file and not self.shared[0]:
@@ -336,7 +336,7 @@ class Printed:
                 with contextlib.suppress(Exception):
                     if logger.isEnabledFor(level):
                         self._would_print(str(msg) % args if args else str(msg))
-            # This frame stands between the two.
+            # This frame is between the two.
             kwargs["stacklevel"] = kwargs.get("stacklevel", level_of_caller) + 1
             with self._forwarded():
                 return function(logger, level, msg, *args, **kwargs)

@@ -88,7 +88,7 @@ class Quiet:
     def _randint(self, function: _Draw) -> _Draw:
         @functools.wraps(function)
         def quiet(*args: Any, **kwargs: Any) -> Any:
-            # A sampler draws the order of the samples, and hands its generator over.
+            # A sampler draws the order of the samples, and passes its generator on.
             if not self.active or kwargs.get("generator") is not None:
                 return function(*args, **kwargs)
             bounds = [bound for bound in args if isinstance(bound, int)]

@@ -94,7 +94,7 @@ def settle(
         demands: what is not proved.
         comparison: the run, with its reference.
         others: further runs of which a value may be.
-        again: the reference once more. What it does not repeat is not settled.
+        again: the reference again. What it does not repeat is not settled.
     """
     quiet = comparison.quiet
     settler = _Settler(comparison, others, again)

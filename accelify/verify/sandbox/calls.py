@@ -155,7 +155,7 @@ class Calls:
         return wrapped
 
     def _moved(self, src: Any, dst: Any) -> tuple[Any, Any]:
-        # The link that stands for the file moves, and still stands for it.
+        # The link that represents the file moves, and still represents it.
         return self._name(src, False), self._name(dst, False)
 
     def _linked(self, src: Any, dst: Any) -> tuple[Any, Any]:
@@ -276,7 +276,7 @@ class Calls:
 
 
 class _Named:
-    """The entries of a folder as the script named it: those that stand for real files look like them."""
+    """The entries of a folder as the script named it: those that represent real files look like them."""
 
     def __init__(self, found: Any, folder: Any, originals: dict[str, Any], tree: Tree | None = None) -> None:
         self._found = found
@@ -343,7 +343,7 @@ def _is_own(event: str, pid: Any) -> bool:
 
 
 def described(function: str, arguments: tuple[Any, ...]) -> str:
-    """A call as it might stand in the script, cut to its beginning."""
+    """A call as it might be written in the script, cut to its beginning."""
     text = ", ".join(repr(argument) for argument in arguments)
     return f"{function}({text[:60] + '...' if len(text) > 60 else text})"
 

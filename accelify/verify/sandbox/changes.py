@@ -34,7 +34,7 @@ def layer_changes(layers: Sequence[tuple[str, str]], replaced: Mapping[str, str]
 
     Args:
         layers: for each overlay its path and its upper layer.
-        replaced: files that stood in another's place from the start, which are no change.
+        replaced: files that were in another's place from the start, which are no change.
     """
     found: list[Change] = []
     for path, upper in layers:

@@ -38,7 +38,7 @@ def restrict(writable: Iterable[str], ports: Iterable[int] | None = None) -> boo
 
     Args:
         writable: files and folders.
-        ports: where TCP may go beside the ports that the system hands out, at which the processes of one run find
+        ports: where TCP may go beside the ports that the system yields, at which the processes of one run find
             each other; None leaves the network as it is. Landlock looks at the port alone.
 
     Returns:

@@ -134,7 +134,7 @@ def _write_same(ours: str, theirs: str) -> None:
 
 
 def probe(home: str) -> str:
-    """What stands in the way of a run in namespaces here, found by building an empty one; nothing when it is empty."""
+    """What is in the way of a run in namespaces here, found by building an empty one; nothing when it is empty."""
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:

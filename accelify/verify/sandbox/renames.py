@@ -1,6 +1,6 @@
 """Renames that work on the real disk and not on an overlay, made there by copying.
 
-An overlay cannot rename a folder that lies in its lower layer, and two overlays of one disk are two file systems.
+An overlay cannot rename a folder that is in its lower layer, and two overlays of one disk are two file systems.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The root that a run sees in its mount namespace: every real file, and each write in a layer of the run.
 
 A folder without mounts below it becomes an overlay. One with mounts below cannot be a lower layer in a user namespace
-(the kernel locks the mounts to each other), so it is made anew, and its entries are put in one by one.
+(the kernel locks the mounts to each other), so it is made again, and its entries are put in one by one.
 """
 
 from __future__ import annotations
@@ -203,12 +203,12 @@ class Root:
 
 
 def inside(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies in it."""
+    """Whether a path is a folder or is in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _like(place: str, original: str) -> None:
-    """Give a folder the owner and the mode of the one it stands for, as far as this user can."""
+    """Give a folder the owner and the mode of the one it represents, as far as this user can."""
     found = os.stat(original)
     mode = stat.S_IMODE(found.st_mode)
     try:

@@ -44,7 +44,7 @@ class Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # or the compiler is imported, which takes seconds and looks at what stands in for torch.cuda
+        return False  # or the compiler is imported, which takes seconds and looks at what replaces torch.cuda
 
     def __torch_dispatch__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
