@@ -260,7 +260,7 @@ def option_named(name: str) -> str | None:
     return DEVICE if DEVICE_NAME.search(name) else None
 
 
-# How many GPUs are asked for, or which one: none, where it is 0 or -1.
+# Options for the number of GPUs, or for one of them: none, where it is 0 or -1.
 GPU_NUMBER_NAME = re.compile(
     r"^(n|nr|num|nb|number)?_?(of_)?gpus?(_?(nr?|num|no|number|count|ids?|idx|index|list))?$|^cuda(_?(id|num|index))?$",
     re.I,

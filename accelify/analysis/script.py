@@ -86,7 +86,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         self.tree = JoinedTree([*known, *[m.tree for m in others]], len(known))
         for module in self.modules:
             module.tree = module.scopes.tree = self.tree
-        # What was asked of fewer files has to be asked again.
+        # What was computed from fewer files has to be computed again.
         self._values.clear()
         self._scopes.clear()
         self._qualnames.clear()
@@ -95,7 +95,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
                 self.__dict__.pop(name, None)
 
     def release(self) -> None:
-        """Let go of everything, with the program, when nothing is asked any more.
+        """Free everything, with the program, when no question is left.
 
         Scopes, values and modules name each other. Parted they are freed at once, where finding out that nobody holds
         them takes a twentieth of a conversion.
@@ -109,10 +109,10 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
             vars(owner).clear()
 
     def _modules_that_keep(self, idle: set[Scope]) -> list[Module]:
-        """Modules whose classes keep models or optimizers that are trained here: `self.agent.optimizer.step()`."""
+        """Modules whose classes store models or optimizers that are trained here: `self.agent.optimizer.step()`."""
         found: set[Module] = set()
         for thing in {*self.optimizers, *self.trained_models}:
-            # A network's parts belong to it; an optimizer that it keeps does not.
+            # A network's parts belong to it; an optimizer that it stores does not.
             kinds = (v.INSTANCE, v.MODEL) if thing.kind == v.OPTIMIZER else (v.INSTANCE,)
             for cls in self.interpreter.classes():
                 if any(thing in held for held in cls.attributes.values()) and idle.isdisjoint(
@@ -395,7 +395,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
 
     @cached_property
     def placeholders(self) -> list[ast.Name]:
-        """Where the Accelerator is already asked, in a script that was brought back to its plain form."""
+        """Where the Accelerator is already used, in a script that was lowered to its plain form."""
         return [n for n in self.tree.nodes(ast.Name) if n.id == PLACEHOLDER]
 
     def depth(self, scope: Scope) -> int:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from accelify.analysis.script import Backward, ScriptModel
 
 
-# Modules that only keep others.
+# Modules that only contain others.
 _COLLECTIONS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ModuleDict"})
 
 
 class TrainedModels:
-    """The part of the ScriptModel that tells which models are trained, and as parts of which others."""
+    """The part of the ScriptModel that knows which models are trained, and as parts of which others."""
 
     tree: Tree
     program: Program
@@ -102,7 +102,7 @@ class TrainedModels:
             for held in cls.attributes.values()
             for w in held
         }
-        # An optimizer that a model keeps whose class cannot be seen has no other place.
+        # An optimizer in a model whose class cannot be seen has no other place.
         inner |= {o for o in found if any(whole.kind == v.MODEL for whole in o.link("whole"))}
         return {
             o
@@ -112,7 +112,7 @@ class TrainedModels:
 
     @cached_property
     def stepped_elsewhere(self) -> set[Thing]:
-        """Optimizers made here that a class of another module steps, to set its learning rate say.
+        """Optimizers made here that a class of another module steps, to set its learning rate, for example.
 
         One that has no name here cannot be prepared; its steps are right without, but for loss scaling and windows.
         """
@@ -279,7 +279,7 @@ class TrainedModels:
         return {t for t in outer if t.cls not in keeping or model in given.get(t, {model}) or not given[t]}
 
     def _losses_around(self, model: Thing) -> list[Thing]:
-        """The losses that a module is a part of, where models keep all of them: `net.adversarial_loss.critic`."""
+        """The losses that a module is a part of, where models store all of them: `net.adversarial_loss.critic`."""
         found = list(self._losses.of(model))
         for loss in found:  # which grows
             found += self._losses.of(loss) - set(found)
@@ -289,7 +289,7 @@ class TrainedModels:
         return found
 
     def _chosen_from(self, model: Thing) -> set[Thing]:
-        """The models of which a `ModuleList([net.head])` only names parts, for an optimizer's groups say, or all of
+        """The models of which a `ModuleList([net.head])` only names parts, for an optimizer's groups, say, or all of
         them where nothing but its parameters is wanted: `Sequential(encoder, decoder).parameters()`."""
         if model.qualname not in _COLLECTIONS or model.module not in self.modules:
             return set()
@@ -343,7 +343,7 @@ class TrainedModels:
 
 
 class _Keepers:
-    """Models, or criteria, by their class and by what they keep in an attribute.
+    """Models, or criteria, by their class and by an attribute of theirs.
 
     Args:
         values: all of a program.
@@ -363,7 +363,7 @@ class _Keepers:
                 self._by_part.setdefault(part, []).append(things)
 
     def of(self, part: Thing) -> set[Thing]:
-        """Those that keep a module in an attribute."""
+        """Those that have a module as an attribute."""
         return {thing for things in self._by_part.get(part, ()) for thing in things if thing is not part}
 
 
@@ -389,7 +389,7 @@ def is_in_model(script: TrainedModels, scope: Scope) -> bool:
 
 
 def keeps_optimizer(cls: Class) -> bool:
-    """Whether the objects of a class keep an optimizer."""
+    """Whether the objects of a class store an optimizer."""
     held = (w for values in cls.attributes.values() for w in values)
     return any(isinstance(w, Thing) and w.kind == v.OPTIMIZER for w in held)
 

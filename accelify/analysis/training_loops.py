@@ -28,7 +28,7 @@ _LOOPS = frozenset({ast.For, ast.AsyncFor, ast.While})
 
 
 class TrainingLoops(TrainedModels):
-    """The part of the ScriptModel that tells what its loops do: which of them train, and what they go over."""
+    """The part of the ScriptModel that knows what its loops do: which of them train, and what they iterate over."""
 
     if TYPE_CHECKING:
 
@@ -186,7 +186,7 @@ class TrainingLoops(TrainedModels):
         return found
 
     def _in_episode(self, stmt: ast.stmt) -> bool:
-        """Whether a statement is run for every step of a training loop, or of a loop beside it."""
+        """Whether a statement is run for every step of a training loop, or of a loop next to it."""
         loops = self.enclosing_loops(stmt)
         outer = [loop for loop in loops if any(self.trains(s) for s in loop.body)]
         if not outer:

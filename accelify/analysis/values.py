@@ -66,7 +66,7 @@ class Thing(Value):
         return {v for v in self.links.get(relation, ()) if isinstance(v, Thing)}
 
     def place(self) -> tuple[object, ...]:
-        """Where it is made, for an order that is the same in every run: of one making, the calls of it tell."""
+        """Where it is made, for an order that is the same in every run: at one place, the order of its calls."""
         sites = [(getattr(n, "lineno", 0), getattr(n, "col_offset", 0)) for n in (self.site, *self.made_by)]
         # An object that is read from another, and made nowhere, is identified by that other.
         wholes = sorted(order_of(whole) for whole in self.link("whole"))

@@ -101,7 +101,7 @@ def _set_later(context: Context) -> Iterator[Change]:
 
 
 def _kept_elsewhere(context: Context) -> Iterator[Change]:
-    """Name the options that another module keeps as its device: `set_device(args.device)` above `get_device()`."""
+    """Report the options that another module stores as its device: `set_device(args.device)` above `get_device()`."""
     script, said = context.script, set[ast.Call]()
     if "cpu" in context.plan.arguments:
         return
@@ -279,7 +279,7 @@ def _keys_of_some(context: Context, item: Item) -> list[object]:
 
 
 def _why_not_had(context: Context, call: ast.Call) -> str:
-    """Where a loader is made that cannot be prepared, and what keeps the Accelerator from there."""
+    """Where a loader is made that cannot be prepared, and why the Accelerator is not available there."""
     path, line, _ = context.tree.place(call)
     why = f"the Accelerator cannot be had where a loader is made ({path}, line {line})"
     reach = context.plan.reach

@@ -94,7 +94,7 @@ class Context(Agreement):
         self.effects = SideEffects(script)
 
     def release(self) -> None:
-        """Let go of everything, when nothing is asked any more: see `ScriptModel.release`."""
+        """Free everything, when no question is left: see `ScriptModel.release`."""
         vars(self.effects).clear()
         vars(self).clear()
 
@@ -118,7 +118,7 @@ class Context(Agreement):
 
     @cached_property
     def followed(self) -> OwnShare | None:
-        """Where each process's share of the data flows. Asked once it is known what is reduced."""
+        """Where each process's share of the data flows. To be read once it is known what is reduced."""
         return follow(self.plan, self.settled, self.locations[1].bindings, self.averaged)
 
     @cached_property

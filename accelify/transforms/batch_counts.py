@@ -28,7 +28,7 @@ _ROUNDING = frozenset("int ceil floor round max".split())
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the division for numbers that are shown or asked in loops over the batches, and a finding for epochs."""
+    """Yield the division for numbers that are shown or tested in loops over the batches, and a finding for epochs."""
     if context.plan.batch_size == "total" or context.plan.known.distributed:
         return
     yield from _all_batches(context)

@@ -45,7 +45,7 @@ def transform(context: Context) -> Iterator[Change]:
                     n for n in numbers_in(context.script, loop, stmt.value, batch) if n not in context.said
                 ]
                 if not numbers:
-                    # `k = min(max(k, 0), 1)` is made of nothing but what it was: its other settings are asked.
+                    # `k = min(max(k, 0), 1)` is made from its previous value only: its other assignments decide.
                     if _keeps_statistic(context, loop, stmt, batch - {place.text}):
                         yield _kept(context, place, stmt)
                     continue
@@ -55,7 +55,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _in_losses(context: Context, loop: BatchLoop, batch: Set[str]) -> Iterator[Change]:
-    """What the methods that a loss comes from keep of each batch: once for each statement."""
+    """What the methods that a loss comes from store of each batch: once for each statement."""
     for one in kept_in_losses(context.script, loop, batch, context.plan.prepared):
         if one.update in context.said:
             continue

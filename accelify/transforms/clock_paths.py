@@ -15,7 +15,7 @@ from accelify.transforms.base import Context
 _PATHS = frozenset(
     "os.path.join os.makedirs os.mkdir pathlib.Path glob.glob os.listdir builtins.open torch.load torch.save".split()
 )
-# A statement that gives something a name.
+# A statement that binds a name.
 Naming = ast.Assign | ast.AugAssign | ast.AnnAssign
 # A name of a name of a name: beyond this they are not followed.
 _DEEPEST = 3

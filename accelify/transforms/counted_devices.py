@@ -175,7 +175,7 @@ def _without_factor(context: Context, counts: DeviceCounts, node: ast.BinOp | as
 
 
 def _rates(context: Context, counts: DeviceCounts, sizes: list[Product]) -> Iterator[Change]:
-    """Yield what keeps the learning rates that count the GPUs with the batches of all processes.
+    """Yield the edits that scale the learning rates which count the GPUs with the batches of all processes.
 
     Args:
         context: of the script.

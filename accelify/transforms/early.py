@@ -43,7 +43,7 @@ def is_early(context: Context, call: ast.Call, above: Collection[Scope]) -> bool
 
     Args:
         context: of the script.
-        call: which is asked about.
+        call: the call in question.
         above: the functions, and the module, that run the one which makes the Accelerator.
     """
     script, anchor = context.script, context.plan.anchor

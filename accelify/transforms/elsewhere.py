@@ -84,7 +84,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def left(context: Context) -> Iterator[Change]:
-    """Yield a finding for the calls that all processes have to make. Asked when the writers are known."""
+    """Yield a finding for the calls that all processes have to make. Run when the writers are known."""
     tree = context.tree
     loud: list[tuple[ast.Call, list[Site]]] = []
     above, other_mains = scopes_above(context), calls_of_other_mains(context.script.modules[1:])

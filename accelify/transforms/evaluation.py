@@ -215,7 +215,7 @@ def _measures(context: Context, call: ast.Call, callee: Scope) -> bool:
 
 
 def left(context: Context) -> Iterator[Change]:
-    """Yield what is left to a person of the loops that cannot be gathered. Asked when their totals are put together."""
+    """Yield what a person has to do for the loops that cannot be gathered. Run when their totals are reduced."""
     for evaluation in context.ungathered:
         if not context.leaves_own(evaluation.loop):
             continue
@@ -408,7 +408,7 @@ def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> li
 
 
 def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[str], list[Edit]]:
-    """Inputs that are only asked for their size need not be gathered: a target has as many rows."""
+    """Inputs of which only the size is read need not be gathered: a target has as many rows."""
     tree = context.tree
     names = list(evaluation.gathered)
     if evaluation.after is None:

@@ -148,9 +148,9 @@ def _guard(context: Context, run: list[ast.stmt], accelerator: str) -> tuple[lis
 
 
 def asked_first(context: Context) -> Iterator[Change]:
-    """A folder that must not be there yet is made, and one that is there removed, when every process has asked.
+    """A folder that must not be there yet is made, and one that is there removed, when every process has tested for it.
 
-    Asked before anything is guarded: no guard may be put around such a wait.
+    Run before anything is guarded: no guard may be put around such a wait.
     """
     tree = context.tree
     done: set[ast.stmt] = set()

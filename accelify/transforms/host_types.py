@@ -31,7 +31,7 @@ _HOST_TYPE = re.compile(r"torch\.(\w+Tensor)")
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the edits that let the tests hold for the device's types too."""
+    """Yield the edits that make the tests accept the device's types, too."""
     tree = context.tree
     if context.plan.arguments.get("cpu") == "True":
         return

@@ -21,7 +21,7 @@ def is_run_by_all(context: Context, call: ast.Call, own_mains: Set[ast.AST]) -> 
 
     Args:
         context: of the script.
-        call: which is asked about.
+        call: the call in question.
         own_mains: the calls that its imported modules make when they are started themselves.
     """
     script, reach = context.script, context.plan.reach

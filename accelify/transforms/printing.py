@@ -295,7 +295,7 @@ def _logs(context: Context, call: ast.Call, given: list[ast.Assign]) -> bool:
 
     Args:
         context: of the script.
-        call: which is asked about.
+        call: the call in question.
         given: the assignments that bind a name to the method.
     """
     func, script = call.func, context.script

@@ -45,8 +45,8 @@ def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
     """Yield one change for every function that gets the parameter.
 
     Args:
-        context: asked last, when it is known which functions may need it.
-        changes: what all the others yield: a function that was only asked about takes no parameter for it.
+        context: run last, when it is known which functions may need it.
+        changes: what all the others yield: a function that was only considered takes no parameter for it.
     """
     reach = context.plan.reach
     assert reach is not None
@@ -78,7 +78,7 @@ def _needed(context: Context, written: list[Edit], places: _Places) -> set[Scope
     reach = context.plan.reach
     assert reach is not None
     classes = [scope for scope in reach.threaded if scope.kind == "class"]
-    # `agent.accelerator` outside of the agent's class, which then has to keep it.
+    # `agent.accelerator` outside of the agent's class, which then has to store it.
     if classes and any(
         holder != "self" for edit in written for holder in _HOLDER.findall(verbs.text_of(edit))
     ):

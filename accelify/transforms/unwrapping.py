@@ -169,7 +169,7 @@ def _behind_a_move(context: Context) -> Iterator[Change]:
 
 
 def _out_of_reach(context: Context, node: ast.Attribute) -> Change:
-    """What keeps a script from being converted: a `.module` that there is no Accelerator to take away."""
+    """Why a script cannot be converted: a `.module` that cannot be removed without an Accelerator."""
     finding = context.change(UNWRAP, node, "`.module` is there only while it is wrapped").finding
     line = context.tree.line_of(node)
     reason = f"`.module` in line {line} is read where the Accelerator cannot be had"

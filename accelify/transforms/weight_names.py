@@ -61,7 +61,7 @@ class _Names:
         self.wrapped = wrapped_models(context.script)
 
     def wraps_of(self, model: ast.expr, at: ast.expr) -> list[ast.Call]:
-        """The wrappers in which a model was where it is asked for its names; none where it may be in none."""
+        """The wrappers in which a model was where its names are read; none where it may be in none."""
         held = self.context.script.models_of(model)
         if not held or not held <= self.wrapped.keys():
             return []

@@ -1,8 +1,8 @@
 """Loaders that may not be one: `get_loader()` returns a DataLoader, or an endless loader that the script defines.
 
 `prepare` shards and places the batches of torch's DataLoader, and returns anything else as it is. Which of the two a
-name holds shows only when the script runs, so that nobody may count on its batches lying on the device. The same holds
-of what comes, in another case, from a call that cannot be seen: `loader = lib.make_other_loader()`.
+name refers to is only known when the script runs, so nobody may count on its batches being on the device. The same
+applies to what comes, in another case, from a call that cannot be read: `loader = lib.make_other_loader()`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls that fetch something into a folder: data sets, word vectors, repositories, what an archive holds."""
+"""Calls that fetch data into a folder: data sets, word vectors, repositories, the content of archives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VECTORS = ("glove", "fasttext", "charngram")
 
 
 def is_download(call: ast.Call, name: str | None) -> bool:
-    """Whether a call fetches something into a folder, asked to or by what it is."""
+    """Whether a call fetches data into a folder, by an argument or by what it is."""
     if (
         _unpacks(call.func)
         or name in _FETCHING

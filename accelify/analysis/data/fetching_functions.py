@@ -19,7 +19,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import calls_in, dotted, text_of, walk
 
-# Calls that functions are followed through to where somebody looks.
+# Calls through which functions are followed to a test for the file.
 _FARTHEST = 3
 # What brings something that is written to a file by hand.
 _ANSWERING = frozenset({"requests.get", "urllib.request.urlopen"})

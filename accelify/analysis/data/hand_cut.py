@@ -123,7 +123,7 @@ class _Search:
         return names if self._is_drawn_batch(stmt.value, len(names)) else []
 
     def _indexes(self, name: str) -> bool:
-        """Whether a name is what something is indexed with in the loop: it holds no samples itself."""
+        """Whether a name is an index in the loop: it has no samples itself."""
         return any(
             isinstance(n, ast.Subscript) and isinstance(n.slice, ast.Name) and n.slice.id == name
             for s in self.loop.body

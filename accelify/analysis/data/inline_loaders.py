@@ -20,7 +20,7 @@ def loader_sites(script: ScriptModel, loader: Thing) -> list[ast.Call]:
 
 
 def handed_on_at_once(script: ScriptModel, loader: Thing) -> list[ast.Call]:
-    """The calls by which other modules make a loader that the script keeps nowhere: `train(get_loader())`."""
+    """The calls by which other modules make a loader that the script stores nowhere: `train(get_loader())`."""
     return [
         call
         for call in script.calls()

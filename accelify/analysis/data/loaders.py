@@ -59,7 +59,7 @@ def drops_last(script: ScriptModel, thing: Thing) -> bool:
 
 
 def has_length(script: ScriptModel, thing: Thing) -> bool:
-    """Whether nothing says that a loader iterates over a stream, which has no length to ask for."""
+    """Whether nothing shows that a loader iterates over a stream, which has no length."""
     data = call_argument(thing.site, 0, "dataset") if isinstance(thing.site, ast.Call) else None
     if data is None or thing.module is None:
         return True

@@ -19,7 +19,7 @@ from accelify.analysis.metrics.undivided import shown_undivided
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, is_constant, names_in, target_names, text_of, walk
 
-# What tensors say of themselves; any other attribute is an entry of an object that holds tensors.
+# Properties of tensors; any other attribute is an entry of an object that holds tensors.
 _OF_TENSORS = frozenset(
     "data shape T mT H mH dtype device grad ndim is_cuda real imag requires_grad grad_fn layout is_sparse".split()
 )
@@ -38,7 +38,7 @@ class Pick:
         reads: the places where it is.
         number: it is a mean over the local batch, and no tensor of its samples.
         name: a new variable for what is gathered; "" where it is gathered at its only read.
-        measured: only its size is asked, and that of `name`, which is gathered anyway, is the same.
+        measured: only its size is read, and that of `name`, which is gathered anyway, is the same.
     """
 
     text: str

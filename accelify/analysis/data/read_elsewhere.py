@@ -131,7 +131,7 @@ class ReadElsewhere:
 
 
 def _hands_on(scope: Scope) -> bool:
-    """Whether a function gives what it iterates over to whoever called it."""
+    """Whether a function passes what it iterates over to its callers."""
     return bool(scope.of_type(ast.Yield, ast.YieldFrom))
 
 

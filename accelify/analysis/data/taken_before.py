@@ -27,7 +27,7 @@ _UNSURE = (ast.Lambda, ast.IfExp, ast.BoolOp)
 
 @dataclass(eq=False)
 class TakenBefore:
-    """The statements that keep something, the tensors that they read of the batch and the names of these."""
+    """The statements that store values, the tensors that they read of the batch and the names of these."""
 
     statements: list[ast.stmt] = field(default_factory=list)
     nodes: list[ast.expr] = field(default_factory=list)

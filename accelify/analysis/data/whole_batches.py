@@ -55,7 +55,7 @@ def _made_of_batch(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> set[str
 
 
 def _keeps(script: ScriptModel, call: ast.Call, names: set[str]) -> bool:
-    """Whether a method keeps what a call passes it of some variables."""
+    """Whether a method stores what a call passes it of some variables."""
     handed = [a for a in (*call.args, *call.keywords) if names_in(a) & names]
     callees = script.callees(call) if handed else set()
     return bool(callees) and all(

@@ -76,7 +76,7 @@ class DeviceCounts:
         return counts[0] if len(counts) == 1 else None
 
     def told(self, number: ast.expr) -> tuple[ast.BinOp, str] | None:
-        """The product with a number of GPUs that a number is, where an option or a setting tells it by its name."""
+        """The product with a number of GPUs for a number, where an option or setting is known to be one by name."""
         makes = [number]
         if isinstance(number, (ast.Name, ast.Attribute)):
             makes += sources(self.script, number)

@@ -101,7 +101,7 @@ def hides_all(stmt: ast.Assign) -> bool:
 
 
 def _follows_devices(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether the script has asked for its device by then, so that only programs that it starts see the choice."""
+    """Whether the script has read its device by then, so that only programs that it starts see the choice."""
     scope, start = script.scope_of(stmt), script.tree.start(stmt)
     return any(
         isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING and script.tree.start(call) < start

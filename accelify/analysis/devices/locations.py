@@ -390,7 +390,7 @@ class Locations:
 
     @cached_property
     def _moved_in_place(self) -> set[tuple[Scope | None, str]]:
-        """What statements move that keep nothing: `batch.to(device)`, of an object that changes itself."""
+        """What statements move without an assignment: `batch.to(device)`, of an object that changes itself."""
         return {
             (self.script.scope_of(stmt).resolve(stmt.value.func.value.id), stmt.value.func.value.id)
             for stmt in self.tree.nodes(ast.Expr)

@@ -326,7 +326,7 @@ def _hold(
     values: list[ast.expr | None],
     of: Callable[[ast.expr], frozenset[_T]],
 ) -> None:
-    """Note what a name holds, where it never holds anything else: `table = table.scatter_(...)` goes by itself."""
+    """Note what a name is, where it is never anything else: `table = table.scatter_(...)` needs no other name."""
     if name in held:
         return
     first: frozenset[_T] = frozenset()

@@ -15,7 +15,7 @@ _TENSORS = frozenset({v.BATCH, v.OUTPUT, v.TENSOR, v.PARAMETERS})
 _FILES = (b"yaml", b"json.load", b"toml", b"OmegaConf", b"hydra", b"ConfigParser")
 _SETTING = (ast.Attribute, ast.keyword, ast.arg, ast.AnnAssign, ast.Constant)
 _PARTS = frozenset({"weight", "bias", "data", "grad"})
-# What is asked of tensors alone.
+# Attributes and methods that only tensors have.
 _OF_TENSORS = frozenset(
     "shape size dim ndim dtype numel view reshape gather scatter permute transpose unsqueeze squeeze expand repeat "
     "float long half detach clone contiguous sum mean requires_grad is_cuda new_zeros new_ones new_tensor".split()
@@ -48,7 +48,7 @@ def is_read_off(script: ScriptModel, node: ast.Attribute) -> bool:
 
 
 def _is_used_as_tensor(script: ScriptModel, scope: Scope, name: str) -> bool:
-    """Whether a function asks of what a name holds what only a tensor has, or passes it to torch."""
+    """Whether a function uses the value of a name as only a tensor can be used, or passes it to torch."""
     for node in scope.nodes:
         if isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS and dotted(node.value) == name:
             return True

@@ -23,12 +23,12 @@ from accelify.analysis.values import Imported, Thing
 # Functions of helpers may call others, as far as this.
 _DEEPEST = 3
 _MOVES = frozenset({"to", "cuda", "to_device"})
-# What gives a tensor that is where the one did that it is asked of.
+# What makes a tensor on the device of the tensor whose method it is.
 _STAYING = frozenset(
     "float double half long int view reshape unsqueeze squeeze repeat expand permute requires_grad_".split()
 )
 _THROUGH = frozenset({"enumerate", "zip", "iter"})
-# What is asked of a tensor or a loader that is no tensor.
+# Methods of a tensor or a loader whose result is no tensor.
 _NUMBERS = frozenset("size shape dim numel dtype item tolist numpy dataset batch_size".split())
 
 
@@ -54,7 +54,7 @@ def runs_on_host(
 
     Args:
         script: its model, with the modules that are converted.
-        models: those that are asked about.
+        models: the models in question.
         prepared: what prepare places.
         after: where tensors are once it does.
         behind_prepare: whether a call runs when the models are prepared.
@@ -89,7 +89,7 @@ def runs_on_host(
 
 
 def _makes_on_host(script: ScriptModel) -> Callable[[Module, Scope, ast.expr], bool]:
-    """What tells whether an expression makes a tensor on the host: never, where the program sets another default."""
+    """What decides whether an expression makes a tensor on the host: never, where the program sets another default."""
     if any(m.tree.mentions(b"set_default_") for m in script.program.modules.values()):
         return lambda module, scope, node: False
 

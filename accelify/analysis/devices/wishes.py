@@ -112,7 +112,7 @@ class Devices:
         return self.script.qualname(value.func) == "torch.cuda.current_device"
 
     def _is_told_place(self, target: ast.Attribute, value: ast.expr) -> bool:
-        """Whether an attribute keeps the word for where something was put last: nothing is moved to what it says.
+        """Whether an attribute only records where something was put last: nothing is moved to it.
 
         `if self.place != place: net = move(net); self.place = place`, and `self.place = "cpu"` at first.
         """
@@ -398,7 +398,7 @@ class Devices:
         if scope is None or scope.kind != "function" or is_stored(scope, name.id):
             return False
         calls = self.script.callers(scope) if name.id in defaults_of(scope) else []
-        asked = f"{scope.name}({name.id})"  # a function that calls itself is asked once
+        asked = f"{scope.name}({name.id})"  # a recursive function is looked at once
         if not calls or asked in seen or self.script.called_from_elsewhere(scope):
             return False
         for call in calls:
@@ -466,7 +466,7 @@ class Devices:
     def _only_assignment(self, name: ast.Name | ast.Attribute) -> ast.expr | None:
         """What a flag was assigned, when it was assigned once, from an expression over flags.
 
-        Several classes that keep a flag by one name ask the same of the machine: `self.gpu = is_available()`.
+        Several classes that store a flag under one name test the machine in the same way: `self.gpu = is_available()`.
         """
         text = dotted(name) or ""
         owner = self.script.scope_of(name).resolve(name.id) if isinstance(name, ast.Name) else None

@@ -1,4 +1,4 @@
-"""Questions whether a file is there: who asks late gets another answer than who asked before the main process wrote it.
+"""Tests whether a file exists: a late process gets another answer than one before the main process wrote the file.
 
 `if not path.is_file(): ...` sends processes into different branches, so they wait after it, or run it in turn.
 """

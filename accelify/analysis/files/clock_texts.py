@@ -124,7 +124,7 @@ class ClockTexts:
         return last in _JOINING and any(self.is_text(n, names) for n in held)
 
     def is_drawn(self, nodes: Iterable[ast.AST]) -> bool:
-        """Whether ids are drawn among some nodes, or in functions that they call, and no clock is asked."""
+        """Whether ids are drawn among some nodes, or in functions that they call, and no clock is read."""
         asked = self._asked(nodes, set())
         return bool(asked & _IDS) and not asked & (_TEXTS | _TIMES)
 
@@ -133,7 +133,7 @@ class ClockTexts:
         return function in others or any(self._called(node) & others for node in function.nodes)
 
     def in_path(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
-        """Where a function, or one that it calls, puts text of the clock into what is a path; None where nowhere.
+        """Where a function, or one that it calls, puts text of the clock into what is a path; None where it does not.
 
         With the function in which that is: it may be one of another module.
         """

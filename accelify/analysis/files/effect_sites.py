@@ -192,7 +192,7 @@ def defaults_of(scope: Scope) -> dict[str, ast.expr | None]:
 
 
 def _needed(test: ast.expr) -> Iterator[str]:
-    """The names that must hold something for a test to be true."""
+    """The names that must have a value for a test to be true."""
     if isinstance(test, ast.Name):
         yield test.id
     elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
@@ -204,7 +204,7 @@ def _needed(test: ast.expr) -> Iterator[str]:
 
 
 def is_stored(scope: Scope, name: str) -> bool:
-    """Whether a function gives a name another value."""
+    """Whether a function assigns another value to a name."""
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in scope.nodes)
 
 

@@ -159,7 +159,7 @@ class SideEffects:
         return min((name for owner, name in state if self._kept.is_read(owner, name)), default="")
 
     def keeps_log(self, cls: Class) -> bool:
-        """Whether the instances of a class keep a file that is open for writing, or a writer."""
+        """Whether the instances of a class store a file that is open for writing, or a writer."""
         if any(
             isinstance(b, Imported) and b.name in k.WRITER_CLASSES for c in cls.ancestry() for b in c.bases
         ):
@@ -319,7 +319,7 @@ class SideEffects:
             found.models |= through
             found.calls_model = found.calls_model or inner.calls_model or surely
             found.sets_model = found.sets_model or inner.sets_model
-            # What a generator yields goes on no further than to who runs it, unless that one returns it.
+            # What a generator yields reaches only the code that iterates over it, unless that returns it.
             tied = inner.tied or changes_given(inner, call, callee)
             if tied not in ("", HANDS_ON):
                 found.tie(tied)

@@ -1,4 +1,4 @@
-"""Folders that are asked for and made: which calls make one, and whether two expressions tell the same path."""
+"""Folders that are tested for and made: which calls make one, and whether two expressions are the same path."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _REMOVING_ITSELF = frozenset("rmdir unlink rename replace rmtree".split())
 
 
 class Asked(NamedTuple):
-    """A call that makes a folder which was asked for, and the statements in front of which all have to have asked."""
+    """A call that makes a folder after a test for it, and the statements before which all must have tested."""
 
     call: ast.Call
     making: ast.stmt
@@ -85,7 +85,7 @@ def paths_asked(test: ast.expr) -> list[ast.expr]:
 
 
 def questions(script: ScriptModel) -> list[tuple[ast.stmt, list[ast.expr]]]:
-    """Where what is there already decides how the program goes on, with the paths: it leaves, or takes another name."""
+    """Where an existing folder decides how the program goes on, with the paths: it leaves, or takes another name."""
     found: list[tuple[ast.stmt, list[ast.expr]]] = []
     for node in script.tree.nodes(ast.If, ast.While):
         paths = paths_asked(node.test)
@@ -274,7 +274,7 @@ def _text(script: ScriptModel, node: ast.expr, far: int) -> str:
 
 
 def _filled(pattern: str, given: list[str]) -> str | None:
-    """A pattern with what is in its places, None where it says more than where they are."""
+    """A pattern with the values of its placeholders, None where it says more than where they are."""
     pieces = _PLACEHOLDER.split(pattern)
     if len(pieces) != len(given) + 1 or any("%" in p or "{" in p for p in pieces):
         return None

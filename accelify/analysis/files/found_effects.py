@@ -40,7 +40,7 @@ class Effects:
         return {site.kind for site in self.sites}
 
     def tie(self, reason: str) -> None:
-        """Note why all processes have to run it; the first reason counts that holds for who calls it too."""
+        """Note why all processes have to run it; of several reasons that also apply to callers the first counts."""
         if self.tied in ("", HANDS_ON):
             self.tied = reason
 

@@ -37,7 +37,7 @@ Loop = ast.While | ast.For
 
 
 def free_name_of(script: ScriptModel, function: Scope, far: int = _FARTHEST) -> tuple[Scope, Loop] | None:
-    """Where a function, or one that it calls, looks for a free name of a folder that it makes; None where nowhere."""
+    """Where a function, or one that it calls, looks for a free name of a folder that it makes; None if it does not."""
     for loop, _ in _searches(function):
         return function, loop
     for call in function.calls if far else ():

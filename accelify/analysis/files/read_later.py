@@ -159,7 +159,7 @@ def _told(text: str) -> str:
 
 
 def _are_one(text: str, other: str) -> bool:
-    """Whether two paths have the same file name, which both tell whole."""
+    """Whether two paths have the same file name, where both are known."""
     whole = all("/" in _told(one) or "{" not in one for one in (text, other))
     names = {_told(one).rpartition("/")[2] for one in (text, other)}
     return whole and len(names) == 1 and "" not in names and _may_be_one(text, other)

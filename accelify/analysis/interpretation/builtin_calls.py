@@ -161,4 +161,4 @@ def _grow(sequence: Sequence) -> Values:
     return sequence.rest
 
 
-# What each kind of expression is asked by; the others represent nothing known.
+# The function for each kind of expression; the others have no known value.

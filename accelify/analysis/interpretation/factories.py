@@ -21,7 +21,7 @@ _DEEPEST = 3
 
 
 class Factories:
-    """The part of the interpreter that tells the calls of a helper apart by what they return."""
+    """The part of the interpreter that distinguishes the calls of a helper by what they return."""
 
     program: Program
     things: dict[tuple[object, object], Value]
@@ -126,7 +126,7 @@ class Factories:
         return root is module.scopes.module.node
 
     def _is_kept(self, value: Thing, target: Scope) -> bool:
-        """Whether a method keeps what it made, to return it again."""
+        """Whether a method stores what it made, to return it again."""
         owner = target.owner_class
         for cls in self.classes() if owner is not None else ():
             if cls.scope.node is owner:

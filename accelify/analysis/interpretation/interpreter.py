@@ -42,7 +42,7 @@ from accelify.analysis.values import (
 
 # Roles flow through a handful of calls at most; more rounds than this means that something swings.
 _MOST_ROUNDS = 12
-# A set of values beyond this size says nothing any more.
+# A set of values beyond this size is no information any more.
 _MOST_VALUES = 24
 # From here on not all may fit: in a fixed order, as the order of a set differs from run to run.
 _CROWDED = 8
@@ -50,7 +50,7 @@ _DEEPEST_PART = 5
 
 
 class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
-    """Runs a program abstractly. Afterwards `values_of(expr)` tells what an expression can be."""
+    """Runs a program abstractly. Afterwards `values_of(expr)` returns what an expression can evaluate to."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -451,7 +451,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
                 self.bind(child_scope, name, {cls.instance})
 
     def _register(self, module: Module, scope: Scope, node: ast.ClassDef | FunctionNode, made: Value) -> None:
-        """Hand a definition to the functions that its decorators are: what they put it into holds it then."""
+        """Pass a definition to the functions that its decorators are: it is then in what they put it into."""
         for decorator in registering(node):
             for value in sorted(self.evaluate(module, scope, decorator), key=order_of):
                 if isinstance(value, Function):

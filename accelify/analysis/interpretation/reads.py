@@ -120,7 +120,7 @@ class ReadsOfNodes:
 
 
 class NoReads(ReadsOfNodes):
-    """Keeps nothing: for questions that are asked when all has been run."""
+    """Records nothing: for questions after everything has been run."""
 
     def note(self, held: Sized) -> None:
         """Forget what is read."""

@@ -289,7 +289,7 @@ class LibraryCalls:
     def keep(
         self, made: Thing, fields: list[str], arguments: list[Values], keywords: dict[str | None, Values]
     ) -> None:
-        """Let an object keep what it is made of: by the order of its fields, and by their names."""
+        """Store the arguments of an object in it: by the order of its fields, and by their names."""
         for name, values in [*zip(fields, arguments, strict=False), *keywords.items()]:
             if name is not None:
                 self.store_attribute(made, name, values)

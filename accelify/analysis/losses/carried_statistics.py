@@ -1,4 +1,4 @@
-"""Statistics of a batch that a script keeps for the next loss: radii, quantiles, running centres.
+"""Statistics of a batch that a script stores for the next loss: radii, quantiles, running centres.
 
 `self.R.data = torch.tensor(np.quantile(dist.data.cpu().numpy(), 0.9))`: what is computed from one process's part of
 the batch. A state that a model carries on for each sample (`hidden`) is none: it belongs to the process's samples.

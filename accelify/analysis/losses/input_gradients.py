@@ -59,7 +59,7 @@ class InputGradients:
         return len(kept) == 1 or bool(kept and set.intersection(*kept))
 
     def names_them(self, backward: Backward) -> bool:
-        """Whether a backward says itself that it is for tensors which are no parameters: `inputs=[fake]`."""
+        """Whether a backward has an argument for tensors which are no parameters: `inputs=[fake]`."""
         given = call_keyword(backward.call, "inputs")
         if given is None or not self._is_read:
             return False

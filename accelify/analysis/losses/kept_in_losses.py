@@ -1,4 +1,4 @@
-"""What a criterion, or another method that works a loss out, keeps of a batch for the next losses.
+"""What a criterion, or another method that computes a loss, stores of a batch for the next losses.
 
 self.target[index] = 0.7 * self.target[index] + 0.3 * p.detach()    # in `forward`, entry by entry
 self.scale = 0.9 * self.scale + 0.1 * output.detach().mean()        # a running value
@@ -35,7 +35,7 @@ Update = ast.Assign | ast.AugAssign | ast.Expr
 
 
 class KeptInLoss(NamedTuple):
-    """A call that works a loss out, the method that keeps something in it, the statement and the attribute."""
+    """A call that computes a loss, the method that stores a value for it, the statement and the attribute."""
 
     call: ast.Call
     method: Scope
@@ -46,7 +46,7 @@ class KeptInLoss(NamedTuple):
 def kept_in_losses(
     script: ScriptModel, loop: BatchLoop, batch: Set[str], prepared: Set[Thing]
 ) -> Iterator[KeptInLoss]:
-    """What methods keep that a training loop works its losses out with.
+    """What methods store that a training loop computes its losses from.
 
     Args:
         script: its model.
@@ -97,7 +97,7 @@ def _written_beside(
 
 
 def _returned(method: Scope) -> Iterator[str]:
-    """The attributes of its object that a method gives something of."""
+    """The attributes of its object that a method assigns."""
     assigned = _assigned(method)
     values = [n.value for n in method.of_type(ast.Return) if n.value is not None]
     for node in _read_for(values, assigned):
@@ -166,7 +166,7 @@ def _is_kept_for_rounds(call: ast.Call, loop: BatchLoop) -> bool:
 
 
 def _kept(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.AugAssign, str]]:
-    """The statements of a method that keep something of its parameters, with the attributes that are read there."""
+    """The statements of a method that store values from its parameters, with the attributes that are read there."""
     nodes = method.nodes
     if any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in AGREEING for n in nodes):
         return

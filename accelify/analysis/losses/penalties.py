@@ -48,7 +48,7 @@ def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope
                 return False
     if not weights:
         return False
-    # What a method keeps in its model (`self.features`) is of the batch.
+    # What a method stores in its model (`self.features`) is of the batch.
     kept = {dotted(t) for n in scope.of_type(ast.Assign) for t in n.targets} - {None}
     for n in walk(node):
         if isinstance(n, ast.Attribute) and (

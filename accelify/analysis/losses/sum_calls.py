@@ -70,7 +70,7 @@ def divides_by(value: ast.expr, name: str) -> bool:
 
 
 def is_averaged(node: ast.expr, place: Place) -> bool:
-    """Whether an expression holds what was averaged over the samples before: classes are left to sum over."""
+    """Whether an expression was averaged over the samples before: classes are left to sum over."""
     names = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     parts = [node]
     for name in names:

@@ -50,7 +50,7 @@ class EvaluationLoop:
 
     @property
     def collects(self) -> bool:
-        """Whether what it keeps are results: without a model it may put batches by for later."""
+        """Whether what it stores are results: without a model it may collect batches for later."""
         return self.problem != NO_MODEL
 
     @property

@@ -28,7 +28,7 @@ _FRESH = frozenset(
 
 
 class Place(NamedTuple):
-    """What holds a figure: a variable, an attribute of `self` or an entry of a dictionary.
+    """The place of a figure: a variable, an attribute of `self` or an entry of a dictionary.
 
     `text` is how it is written, `root` the variable that holds it. `whole`: a dictionary, of which some entry is meant.
     """

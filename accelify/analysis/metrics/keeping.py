@@ -35,7 +35,7 @@ class Keeping:
         self._changed: dict[Class, frozenset[str] | None] = {}
 
     def keeps(self, method: Scope) -> bool:
-        """Whether a method can change anything that its object keeps, as far as can be seen."""
+        """Whether a method can change state of its object, as far as can be seen."""
         if method not in self._keeps:
             self._keeps[method] = False  # where it calls itself
             changed = self._changed_by(method)
@@ -102,7 +102,7 @@ class Keeping:
         )
 
     def _asks_a_model(self, method: Scope, attribute: ast.Attribute, around: ast.AST | None) -> bool:
-        """Whether a model is put into its mode or asked for its parts, which keeps no figure: `self.net.eval()`."""
+        """Whether a model's mode is set or its parts are read, which stores no figure: `self.net.eval()`."""
         if not isinstance(around, ast.Attribute) or around.attr not in k.MODULE_API:
             return False
         interpreter = self.script.interpreter
@@ -168,7 +168,7 @@ def _tells_each(tree: Tree, loop: ast.For) -> bool:
 
 
 def _is_stateless(value: Value) -> bool:
-    """Whether a value is a criterion of a library or a model, which keep no figures."""
+    """Whether a value is a criterion of a library or a model, which store no figures."""
     return isinstance(value, Thing) and (
         value.kind == MODEL or (value.kind == CRITERION and value.cls is None)
     )

@@ -1,4 +1,4 @@
-"""What methods keep in attributes and globals, and who reads it again."""
+"""What methods store in attributes and globals, and what reads it again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelify.analysis.values import Class, Thing
 
 
 class KeptState:
-    """Asks who reads what an attribute of a class, or a global, holds.
+    """Finds what reads the value of an attribute of a class, or of a global.
 
     Args:
         script: the script, with the modules that it imports.

@@ -1,4 +1,4 @@
-"""Figures that an object keeps, and shows by another method: `board.update(loss)`, `board.show()`."""
+"""Figures that an object stores, and shows by another method: `board.update(loss)`, `board.show()`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shown_attribute(
 
     Args:
         script: its model.
-        origins: the statements that pass an object something to keep.
+        origins: the statements that pass an object a value to store.
         methods: of the object, which a call can run.
         held_by: what an argument holds of one process's share of the data, if anything.
     """
@@ -47,7 +47,7 @@ def shown_attribute(
 
 
 def filled(method: Scope, given: set[str]) -> Iterator[str]:
-    """The attributes in which a method keeps some of its parameters, or what it makes of them."""
+    """The attributes in which a method stores some of its parameters, or what it makes of them."""
     known, own = _made_of(method, lambda node: bool(names_in(node) & given)) | given, method.self_name()
     for node in method.nodes:
         targets: list[ast.expr] = []

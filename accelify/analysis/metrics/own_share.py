@@ -37,7 +37,7 @@ from accelify.analysis.statements.slots import (
 )
 from accelify.analysis.syntax import target_names, text_of, walk
 
-# What a tensor or a container says of itself without its values.
+# Properties of a tensor or a container that do not depend on its values.
 _FORM = frozenset(
     "shape size dim ndim device dtype ndimension is_cuda numel nelement requires_grad keys".split()
 )
@@ -56,7 +56,7 @@ class OwnShare(ShareOfStatements):
         script: its model.
         loops: those over sharded loaders.
         draws: the calls that draw a batch of a sharded loader, and yield it.
-        counted: the expressions in which a model tells what it counted for its batches.
+        counted: the expressions in which a model returns what it counted for its batches.
         settled: whether a slot is the same on every process where it is read.
         bindings: the statements that can have bound a name where it is read; None represents a parameter.
         gathered: expressions that are the same on every process.
@@ -428,7 +428,7 @@ class OwnShare(ShareOfStatements):
         return True
 
     def _givers(self, name: ast.Name) -> Iterator[ast.expr]:
-        """The objects that have made what a name holds, and keep it: `losses = tracker.track("loss")`."""
+        """The objects that have made the value of a name, and store it: `losses = tracker.track("loss")`."""
         for stmt in self.bindings(name):
             call = stmt.value if isinstance(stmt, ast.Assign) else None
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):

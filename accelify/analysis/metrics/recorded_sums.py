@@ -30,7 +30,7 @@ _NUMBERS = frozenset({"float", "round"})
 class Sums:
     """How a list is read: the sums that are divided by the batches, or samples, of all processes, and the other reads.
 
-    Reads to which it is the same whether the list holds sums over the processes or means are in neither.
+    Reads that are the same for a list of sums over the processes and a list of means are in neither.
     """
 
     by_all: list[ast.expr] = field(default_factory=list)

@@ -72,7 +72,7 @@ class SampleCounts:
         yield from self._of_attributes(loops)
 
     def _of_attributes(self, loops: list[BatchLoop]) -> Iterator[SampleCount]:
-        """Counts that a class keeps, `self.seen += len(x)`: who else reads them is not followed."""
+        """Counts that a class stores, `self.seen += len(x)`: other readers of them are not followed."""
         tree, script = self.script.tree, self.script
         for stmt in tree.nodes(ast.AugAssign):
             target, cls = stmt.target, script.scope_of(stmt).owner_class
@@ -239,7 +239,7 @@ def _counted_in(loop: BatchLoop) -> Iterator[str]:
 
 def _use(tree: Tree, read: ast.expr, is_uniform: Callable[[ast.expr], bool]) -> str:
     """What a number is read for: "weight" where something of one process is multiplied with it, or divided by it;
-    "share" where a part of something else is made of it, as in `seen / limit`, or it is asked; "" elsewhere."""
+    "share" where a part of something else is made of it, as in `seen / limit`, or it is tested; "" elsewhere."""
     node: ast.AST = read
     while (parent := tree.parent(node)) is not None:
         if isinstance(parent, ast.BinOp):

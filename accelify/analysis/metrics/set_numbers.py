@@ -138,7 +138,7 @@ def _of_attribute(script: ScriptModel, number: ast.Attribute, depth: int) -> boo
 
 
 def is_listed(script: ScriptModel, node: ast.expr, depth: int = 0) -> bool:
-    """Whether an expression lists what the script has beside its loaders: files, lines, samples."""
+    """Whether an expression lists what the script has besides its loaders: files, lines, samples."""
     if depth > _DEEPEST or script.things(node, v.LOADER):
         return False
     if script.is_a(node, v.DATASET) or _is_loaded(script, node):

@@ -14,7 +14,7 @@ OUTPUTS = frozenset(
     "print info debug warning error critical log write writerow writerows writelines dump add_scalar add_scalars "
     "add_histogram scalar_summary add_text line savetxt save savez plot echo".split()
 )
-# What says nothing of the values in it.
+# Calls whose result does not depend on the values in their argument.
 _OF_FORM = frozenset({"len", "range", "type", "isinstance", "hasattr", "callable", "id"})
 _FORM = frozenset({"shape", "size", "dtype", "device", "ndim", "keys"})
 _ROUNDS = 3

@@ -1,4 +1,4 @@
-"""Tensors that are part of no model and that a script updates by hand with their gradients, beside what it prepares.
+"""Tensors that are part of no model and that a script updates by hand with their gradients, besides what it prepares.
 
 weight = torch.randn(1, requires_grad=True)
 for x, y in loader:                             # prepared, for a model that is trained with it later

@@ -51,7 +51,7 @@ class BatchFits:
 
     @cached_property
     def _loops(self) -> set[ast.For | ast.AsyncFor]:
-        """The loops over loaders; what else they are is asked by those who know already what trains."""
+        """The loops over loaders; callers know already which of them train."""
         script = self.script
         return {
             loop

@@ -1,4 +1,4 @@
-"""Objects of modules that are not converted which keep models, and save and load their weights by themselves.
+"""Objects of modules that are not converted which store models, and save and load their weights by themselves.
 
 class Keeper:
     def register(self, **models):          self.held.update(models)
@@ -47,7 +47,7 @@ class Keeping:
 
 
 def keeping_objects(script: ScriptModel, models: Set[Thing]) -> Iterator[Keeping]:
-    """The calls of a script that pass an object one of some models to keep, where it saves or loads their weights."""
+    """The calls of a script that pass a model to an object which stores it, and saves or loads its weights."""
     others = {
         m
         for m in script.program.modules.values()

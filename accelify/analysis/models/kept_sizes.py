@@ -1,4 +1,4 @@
-"""Models that keep the configured batch size and make a state of that many samples: `self.hidden = zeros(...)`."""
+"""Models that store the configured batch size and make a state of that many samples: `self.hidden = zeros(...)`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAKERS = frozenset("zeros ones randn rand empty full new_zeros new_ones new_ful
 
 
 def state_of_kept_size(classes: Iterable[Class]) -> tuple[Class, ast.Call, str] | None:
-    """The class, and where it makes a state of a size that it keeps, with that size as it is written.
+    """The class, and where it makes a state of a stored size, with that size as it is written.
 
     Args:
         classes: of models, with their bases.

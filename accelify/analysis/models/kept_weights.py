@@ -133,7 +133,7 @@ def _makes_of(script: ScriptModel, outer: ast.Call, weights: ast.Call, run_by: _
 
 
 def _hands_on(script: ScriptModel, stmt: ast.stmt, names: Collection[str], run_by: _Runs) -> bool:
-    """Whether a statement passes a weight to a function of the project that keeps it, or a part of what it is."""
+    """Whether a statement passes a weight to a function of the project that stores it, or a part of it."""
     for call in calls_in(stmt):
         given = [*call.args, *[kw.value for kw in call.keywords]]
         if not any(root_name(a) in names for a in given):
@@ -150,7 +150,7 @@ def _hands_on(script: ScriptModel, stmt: ast.stmt, names: Collection[str], run_b
 
 
 def _keeps(node: ast.AST, function: Scope, names: Collection[str]) -> bool:
-    """Whether a node of a function keeps what its parameters hold: a copy of it, itself, or its device."""
+    """Whether a node of a function stores the value of a parameter: a copy of it, itself, or its device."""
     if makes_another(node) or asks_device(node, names):
         return True
     return (

@@ -1,4 +1,4 @@
-"""A second model of the same making that is left unprepared: loaded, put into evaluation, and asked, or thrown away.
+"""A second model of the same kind that is left unprepared: loaded, put into evaluation mode, and run, or thrown away.
 
 tested = build().cuda()                          for x, y in loader:
 tested.load_state_dict(model.state_dict())           tried = build().cuda()
@@ -26,7 +26,7 @@ from accelify.analysis.syntax import calls_in, walk
 _TRAINING = frozenset(
     "parameters named_parameters train zero_grad requires_grad_ apply children modules".split()
 )
-# What is asked of a model that is compiled to be written into a file.
+# Methods of a model that is compiled to be written into a file.
 _WRITTEN = frozenset({"save", "eval", "cpu"})
 _COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.DictComp)
 # What shows a model, or asks what it is.

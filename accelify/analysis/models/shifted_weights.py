@@ -47,7 +47,7 @@ def shifted_weights(script: ScriptModel, prepared: Set[Thing]) -> Iterator[tuple
 
 
 def _models_of(node: ast.expr) -> Iterator[ast.expr]:
-    """What is asked for its weights: `model` of `zip(model.parameters(), vector)`."""
+    """The model whose weights are read: `model` of `zip(model.parameters(), vector)`."""
     for call in walk(node):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _WEIGHTS:
             yield call.func.value

@@ -70,7 +70,7 @@ def _is_unseen(script: ScriptModel, module: Module, value: ast.expr, models: Set
 
 
 def _is_asked_for(script: ScriptModel, module: Module, read: ast.Attribute) -> bool:
-    """Whether the object is asked for its wrapper around the read, or the read may fail."""
+    """Whether there is a test for the wrapper around the read, or the read may fail."""
     tree = script.tree if module in script.modules else module.tree
     for around in tree.ancestors(read):
         if isinstance(around, ast.Try):

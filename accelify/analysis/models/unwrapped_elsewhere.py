@@ -30,7 +30,7 @@ class UnwrappedElsewhere:
         callee: the function that reads `.module`.
         module: where that is.
         read: the place.
-        flag: the argument that is asked for nothing but whether the model is wrapped, None where there is none.
+        flag: the argument that is only tested for whether the model is wrapped, None where there is none.
     """
 
     call: ast.Call
@@ -111,7 +111,7 @@ def _asked(module: Module, callee: Scope, read: ast.Attribute) -> str | None:
 
 
 def _is_left_out(module: Module, call: ast.Call, callee: Scope, read: ast.Attribute) -> bool:
-    """Whether a call says that the model is not wrapped, by its default say."""
+    """Whether an argument of a call, or its default, is a flag that the model is not wrapped."""
     name = _asked(module, callee, read)
     given = defaults_of(callee) | {own: argument for argument, own in handed_to(call, callee)}
     return name is not None and is_constant(given.get(name), None, False, 0)
@@ -130,7 +130,7 @@ def _flag(module: Module, call: ast.Call, callee: Scope, read: ast.Attribute) ->
 
 
 def _moves_another(node: ast.AST, read: ast.Attribute) -> bool:
-    """Whether a node takes something else than the model to a device: the flag then tells of the GPU."""
+    """Whether a node moves another value than the model to a device: the flag is then about the GPU."""
     if not isinstance(node, ast.Attribute) or node.attr not in ("cuda", "to"):
         return False
     return (dotted(node.value) or "").partition(".")[0] != dotted(read.value)

@@ -16,7 +16,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, dotted, is_constant, walk
 
 PREFIX = "module."
-# What gives names and what they are of, in pairs.
+# Functions whose results are pairs of a name and what it names.
 PAIRS = frozenset({"named_parameters", "named_modules", "named_buffers"})
 WORDS = (b"named_parameters", b"named_modules", b"named_buffers", b"state_dict")
 # Functions may pass the model on to others, as far as this.
@@ -32,7 +32,7 @@ Parents = Callable[[Node], Node | None]
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A call that gives names of weights, where they are read as they were under a DataParallel.
+    """A call that returns names of weights, where they are read as they were under a DataParallel.
 
     Attributes:
         source: `net.named_parameters()`.
@@ -44,7 +44,7 @@ class Reading:
 
 
 def sources_of(nodes: Iterable[Node]) -> Iterator[ast.Call]:
-    """The calls among some nodes that give names of weights."""
+    """The calls among some nodes that return names of weights."""
     for call in nodes:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             if call.func.attr in PAIRS or call.func.attr == "state_dict":
@@ -141,7 +141,7 @@ def _only_use(source: ast.Call, scope: Scope, parents: Parents) -> ast.expr:
 
 
 def _named(name: str, first: bool) -> IsName:
-    """Tells a name, or the first of a pair of that name: `pair[0]`."""
+    """Recognises a name, or the first of a pair of that name: `pair[0]`."""
 
     def is_name(node: Node) -> bool:
         if first and isinstance(node, ast.Subscript) and is_constant(node.slice, 0):
@@ -204,7 +204,7 @@ def _texts(script: ScriptModel, node: ast.expr | None, far: int = 1) -> Iterator
 
 
 def _cuts(nodes: list[Node], is_name: IsName) -> bool:
-    """Whether the seven letters of `module.` are cut off a name, that is not asked whether it has them."""
+    """Whether the seven letters of `module.` are cut off a name without a test for them."""
     return not _minds(nodes) and any(
         isinstance(node, ast.Subscript)
         and is_name(node.value)
@@ -220,7 +220,7 @@ def _is_its_length(node: ast.expr | None) -> bool:
 
 
 def _minds(nodes: list[Node]) -> bool:
-    """Whether the prefix alone is asked for somewhere: with it or without, names are read rightly."""
+    """Whether there is a test for the prefix: with it or without, names are read rightly."""
     lengths = {n.args[0] for n in nodes if isinstance(n, ast.Call) and n.args and _is_its_length(n)}
     return any(is_constant(node, PREFIX, "module") and node not in lengths for node in nodes)
 

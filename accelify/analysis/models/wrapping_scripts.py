@@ -1,4 +1,4 @@
-"""Scripts beside the one that is converted which want what it saves to come out of a `DataParallel`.
+"""Scripts in the same folder that expect the saved weights to come out of a `DataParallel`.
 
 They load weights into a wrapper, and expect `module.` in the names, cut it off without a test, or take a saved model
 out of one (`.module`). Only scripts that import from the same modules are looked at, in the script's folder, and the

@@ -7,7 +7,7 @@ import re
 
 from accelify.analysis.syntax import Tree, dotted, target_names, walk
 
-# A shorter beginning says too little of a name.
+# A shorter beginning does not identify a name.
 _SHORTEST = 4
 # Methods by which an object trains, where they have arguments: `model.train()` only sets a mode.
 _TRAINS = re.compile(r"^(train|fit|learn|run|optimi[sz]e|solve)", re.I)

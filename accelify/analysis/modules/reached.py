@@ -58,7 +58,7 @@ def is_never_run(script: ScriptModel, node: Node) -> bool:
 
 
 def _is_left_alone(script: ScriptModel, scope: Scope) -> bool:
-    """Whether a function at the top of a module is called by nothing, named nowhere and not registered anywhere."""
+    """Whether a function at the top of a module is never called, named or registered."""
     module = script.interpreter.module_of(scope)
     if scope.kind != "function" or scope.parent is not module.scopes.module:
         return False
@@ -132,7 +132,7 @@ def _is_live(
 
 
 def _is_unused_factory(script: ScriptModel, scope: Scope) -> bool:
-    """Whether a method makes objects of its class (`Net.from_pretrained`), and nothing but itself says its name."""
+    """Whether a method makes objects of its class (`Net.from_pretrained`), and only the method itself has its name."""
     node = scope.node
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     if not any(isinstance(d, ast.Name) and d.id == "classmethod" for d in node.decorator_list):

@@ -14,7 +14,7 @@ from pathlib import Path
 from accelify.analysis.modules.told_paths import ToldPaths
 from accelify.analysis.syntax import dotted, names_in, walk
 
-# How far up a project's root is looked for, and what says that it is found.
+# How far up a project's root is looked for, and the files by which it is recognised.
 _MOST_ROOTS = 4
 _TOP_OF_PROJECT = (".git", "setup.py", "pyproject.toml")
 _WORD = "sys.path"
@@ -63,7 +63,7 @@ def _up_to_top(folder: Path) -> list[Path]:
     return found
 
 
-# Libraries are known by name; their source says nothing about a script's roles.
+# Libraries are known by name; their source is not needed for a script's roles.
 NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
 # What scripts import most, and no project has a module in place of.
 _LIBRARIES = NEVER_FOLLOWED | frozenset("argparse math os random sys time tqdm".split())

@@ -106,7 +106,7 @@ class AcceleratorPlace(ConstructorArguments):
                 return
 
     def _precision_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
-        """Tell the switch of mixed precision by a name that the Accelerator's place knows, where there is one."""
+        """Write the switch of mixed precision by a name that is known where the Accelerator is made, if there is one."""
         scope = place_of(self.script, anchor)
         seen = mixed_precision(self.script, lambda node: self._as_seen_from(scope, node))
         kept = self.arguments["mixed_precision"], self.argument_reads["mixed_precision"]
@@ -120,7 +120,7 @@ class AcceleratorPlace(ConstructorArguments):
         return found
 
     def _options_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
-        """Tell the devices of options by the names that the Accelerator's place knows, where there are such."""
+        """Write the devices of options by names that are known where the Accelerator is made, if there are any."""
         script, scope = self.script, place_of(self.script, anchor)
         before = cpu = self.arguments.get("cpu", "")
         names = self.argument_reads.get("cpu", frozenset())

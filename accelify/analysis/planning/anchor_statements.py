@@ -32,7 +32,7 @@ def makes_role(script: ScriptModel, stmt: ast.stmt) -> bool:
         return any(makes_role(script, inner) for inner in [*stmt.body, *stmt.orelse])
     if not isinstance(stmt, ast.Assign):
         return False
-    # Of several that a function gives only the names say which is which.
+    # Of several results of a function, only the names say which is which.
     given = [n for t in stmt.targets if isinstance(t, (ast.Tuple, ast.List)) for n in t.elts]
     made = [stmt.value, *given]
     return chooses_device(script, stmt) or any(

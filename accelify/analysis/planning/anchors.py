@@ -84,9 +84,9 @@ class Reach:
         self.root = node_of(script, anchor.root)
         self.is_global = anchor.root.kind == "module"
         self.threaded: list[Scope] = []
-        # What keeps the accelerator from a function, in words.
+        # Why a function cannot get the accelerator, in words.
         self.obstacles: dict[Scope, str] = {}
-        # The modules that keep it from one, because they call it and are not converted with the script.
+        # The modules that prevent it, because they call the function and are not converted with the script.
         self.elsewhere: dict[Module, None] = {}
         self._refused: set[Scope] = set()
         self._idle: dict[Scope, bool] = {}
@@ -244,7 +244,7 @@ class Reach:
         return False
 
     def _obstacle(self, home: Scope) -> str | None:
-        """Why a function takes no parameter more, or a class nothing to keep; None where it does."""
+        """Why a function can take no further parameter, or a class store none; None where it can."""
         function = home if home.kind == "function" else init_of(self.script, home)
         shown = f"`{_shown(home)}`"
         if function is None or isinstance(function.node, (ast.Module, ast.ClassDef)):
@@ -290,7 +290,7 @@ class Reach:
         )
 
     def _is_copied(self, cls: Class) -> bool:
-        """Whether an object of a class is copied or saved whole: what it keeps would go with it."""
+        """Whether an object of a class is copied or saved whole: its attributes would go with it."""
         return cls in self._copied
 
     @cached_property
@@ -305,7 +305,7 @@ class Reach:
         }
 
     def _escapes(self, scope: Scope) -> bool:
-        """Whether a function is used as a value: called by somebody the script does not show."""
+        """Whether a function is used as a value: called by code that the script does not show."""
         assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
         for call in self.script.callers(scope):
             # `eval("train_" + kind)(...)`: all that it may call take the Accelerator then.

@@ -11,12 +11,12 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigns_always
 from accelify.analysis.values import Thing
 
-# The assignments that make the objects of one scope, by the name that holds one.
+# The assignments that make the objects of one scope, by the name of the object.
 _Made = dict[str, list[ast.stmt]]
 
 
 class AtHand:
-    """Asks for the objects that keep the Accelerator.
+    """Finds the objects that store the Accelerator.
 
     Args:
         script: the script.
@@ -68,7 +68,7 @@ class AtHand:
 
 
 def _keeping(script: ScriptModel, reach: Reach | None) -> dict[Scope, _Made]:
-    """The statements that name an object which keeps the Accelerator, by scope; the name never holds another one."""
+    """The statements that name an object which stores the Accelerator, by scope; the name never means another one."""
     found: dict[Scope, _Made] = {}
     homes = {home for home in (reach.root, *reach.threaded) if home.kind == "class"} if reach else set()
     for stmt in script.tree.nodes(ast.Assign) if homes else ():

@@ -81,7 +81,7 @@ class ConstructorArguments:
             self.arguments["cpu"] = wishes[0].cpu or "True"
             self.argument_reads["cpu"] = wishes[0].names
         elif not self.devices.assignments and self._asking_names():
-            # A parameter that nobody gives is asked last.
+            # A parameter that no caller passes is tried last.
             told = min(self._asking_names(), key=lambda one: is_never_told(self.script, one))
             self.arguments["cpu"] = told.wish
             self.argument_reads["cpu"] = frozenset({told.name})
@@ -165,7 +165,7 @@ class ConstructorArguments:
         return False
 
     def _unknown_of_lowered(self, anchor: Anchor) -> str | None:
-        """Write what the plain form no longer says as it is known where the Accelerator is made.
+        """Write what the plain form does not contain as it is known where the Accelerator is made.
 
         What is known only later, in words; None where everything is known.
         """
@@ -267,7 +267,7 @@ class ConstructorArguments:
         """Whether all names are parameters of a helper: its callers decide, and nobody else can read them."""
         heads = {name.split(".")[0] for name in names}
         if self_of(scope) in heads:
-            return False  # what an object keeps
+            return False  # an attribute of an object
         return all(scope.takes(head) for head in heads)
 
     def _names_a_device(self) -> bool:

@@ -27,7 +27,7 @@ _SHAPING = frozenset(
     "initialize reset_parameters weight_init _initialize_weights add_module append extend insert freeze unfreeze "
     "copy_".split()
 )
-# Functions that look at a loader and keep nothing of it.
+# Functions that read a loader and store nothing of it.
 _LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
 
 
@@ -58,7 +58,7 @@ class ItemStatements:
         return any(item.things & self.script.things(a) for a in given if isinstance(a, ast.expr))
 
     def _hands_on(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a statement keeps a loader elsewhere: in an iterator, a dictionary, a bar, under another name.
+        """Whether a statement stores a loader elsewhere: in an iterator, a dictionary, a bar, under another name.
 
         What is stored is still the loader as it was before prepare. Reading its length or data set stores nothing.
         """
@@ -113,7 +113,7 @@ class ItemStatements:
         return {scope for scope in found if scope.kind == "function" and not scope.is_method}
 
     def _hands_over(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a statement gives the item to a class of the program that keeps it and trains with it."""
+        """Whether a statement passes the item to a class of the program that stores it and trains with it."""
         for node in calls_in(stmt):
             given = [*node.args, *[kw.value for kw in node.keywords]]
             if any(t.site is node and is_record(t) for t in self.script.things(node, v.UNKNOWN, v.INSTANCE)):

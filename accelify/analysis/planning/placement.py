@@ -55,7 +55,7 @@ class Placement(ItemStatements):
         )
         for holder in self.script.holders_of(thing):
             if holder.cls is not None and _is_exception(holder.cls):
-                continue  # it keeps what it tells of, and trains nothing
+                continue  # it stores a reference, and trains nothing
             # The attributes of a module are its parts, but an optimizer it keeps is not a part.
             if kind in (v.MODEL, v.LOADER):
                 if holder.scope is not None and is_in_model(self.script, holder.scope):

@@ -52,7 +52,7 @@ class Plan(AcceleratorPlace):
         script: its model.
         batch_size: what the script's batch size means afterwards, `per-process` or `total`.
         runtime: what the script imports afterwards, `accelify` or `accelerate`.
-        known: what its plain form no longer says, where it was brought back to one.
+        known: what its plain form does not contain any more, where the script was lowered to one.
         beyond: evaluation loops that the Accelerator does not reach, as a first plan has found.
     """
 
@@ -255,7 +255,7 @@ class Plan(AcceleratorPlace):
             if not fixed and evaluation.problem is None and all(is_shardable(t) for t in evaluation.loaders):
                 chosen |= evaluation.loaders
         for evaluation in self.evaluations:
-            # One loop that needs the whole data on every process keeps its loaders whole for all of them.
+            # One loop that needs the whole data on every process makes all loops read its loaders whole.
             if evaluation.problem is not None and not evaluation.fetches_one:
                 chosen -= {t for t in evaluation.loaders if t not in self.script.training_loaders}
         self._agree_on_loaders(chosen)

@@ -37,7 +37,7 @@ class Window:
     divisor: str = ""
 
     def argument(self, for_accelerate: bool = False) -> tuple[str, str]:
-        """The constructor argument that keeps the numbers of the loop written by hand."""
+        """The constructor argument that preserves the numbers of the loop written by hand."""
         if for_accelerate:
             # It divides by the whole window, the last one too, as the loop does.
             return "gradient_accumulation_steps", self.steps

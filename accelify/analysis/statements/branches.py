@@ -76,7 +76,7 @@ def returned(body: list[ast.stmt], constants: Constants) -> Iterator[ast.expr]:
 
 
 def decided(test: ast.expr, constants: Constants) -> bool | None:
-    """Whether a test is true for these constants; None where they do not say."""
+    """Whether a test is true for these constants; None where they do not decide it."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = decided(test.operand, constants)
         return None if inner is None else not inner

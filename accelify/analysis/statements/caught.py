@@ -1,4 +1,4 @@
-"""Whether an error ends the run, or somebody around it catches it and goes on."""
+"""Whether an error ends the run, or a handler around it catches it and continues."""
 
 from __future__ import annotations
 

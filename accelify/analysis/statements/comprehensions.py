@@ -1,4 +1,4 @@
-"""The variables of comprehensions, which are theirs alone: `[x.train() for x in nets]` says nothing of another `x`."""
+"""The variables of comprehensions, which are local to them: `[x.train() for x in nets]` is about no other `x`."""
 
 from __future__ import annotations
 

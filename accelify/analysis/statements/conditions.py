@@ -12,7 +12,7 @@ _DEVICE_COUNT = re.compile(r"gpu|device", re.IGNORECASE)
 _SEVERAL_DEVICES = re.compile(r"(multi|data)_?(gpu|parallel|device)|parallel$", re.IGNORECASE)
 
 
-# Calls that tell about the machine, an object or a text, and change nothing.
+# Calls that only read properties of the machine, an object or a text.
 _LOOKS = (
     "is_available", "device_count", "len", "isinstance", "hasattr", "type",
     ".startswith", ".endswith", ".lower", ".upper",

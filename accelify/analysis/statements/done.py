@@ -33,7 +33,7 @@ def statement_for(tree: Tree, call: ast.Call) -> ast.Expr | None:
 
 
 def closed_beside(run: Iterable[ast.stmt], writes: Callable[[ast.Call], bool]) -> list[ast.Call]:
-    """What statements close beside what they write, where none can have opened it: `plt.savefig(f), plt.close()`.
+    """What statements close besides what they write, where none can have opened it: `plt.savefig(f), plt.close()`.
 
     Args:
         run: the statements, neighbours.

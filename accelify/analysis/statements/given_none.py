@@ -1,4 +1,4 @@
-"""Arguments that are None whatever calls: a parameter that nobody gives anything, or an attribute that keeps one."""
+"""Values that are None in all calls: a parameter for which no call passes a value, or an attribute that stores one."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ def _is_ruled_out(script: ScriptModel, around: Iterable[ast.AST], function: Scop
 
 
 def _constants(script: ScriptModel, function: Scope, test: ast.expr, far: int) -> dict[str, object]:
-    """The parameters in a test that are one constant whatever calls, but for those that are bound again before it."""
+    """The parameters in a test that are one constant in all calls, but for those that are bound again before it."""
     tree = script.interpreter.module_of(function).tree
     inside = set(walk(tree.statement(test)))
     stored = {n.id for n in function.of_type(ast.Name) if not isinstance(n.ctx, ast.Load) and n not in inside}
     names = names_in(test) - stored
     given = {a.arg: _given(script, function, a.arg, far) for a in function.parameters() if a.arg in names}
-    # Asked whether it is None, any of several numbers answers for all.
+    # For a test whether it is None, any of several numbers will do.
     asked = asks_for_none(test)
     return {
         name: min(values, key=str)
@@ -104,7 +104,7 @@ def _constants(script: ScriptModel, function: Scope, test: ast.expr, far: int) -
 
 
 def _given(script: ScriptModel, function: Scope, name: str, far: int) -> set[object] | None:
-    """The constants that the calls of a function give to a parameter; None where one gives something else."""
+    """The constants that the calls of a function pass for a parameter; None where one passes something else."""
     calls = script.interpreter.callers.get(function, [])
     if not calls or far > _FARTHEST or not isinstance(function.node, ast.FunctionDef):
         return None

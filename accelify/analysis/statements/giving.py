@@ -13,7 +13,7 @@ from accelify.analysis.statements.reaching import made_of
 from accelify.analysis.syntax import dotted
 from accelify.analysis.values import Thing
 
-# What is asked of an optimizer without training by it.
+# Methods of an optimizer that do not train.
 _LOOKS = frozenset("param_groups defaults state state_dict __class__".split())
 
 
@@ -71,7 +71,7 @@ def hands_through(script: ScriptModel, stmt: ast.stmt, thing: Thing) -> bool:
 
 
 def is_looked_at(script: ScriptModel, holder: Holder, creations: list[ast.stmt]) -> bool:
-    """Whether a second name of what an object keeps is only looked at: `inner = self.optimizer.inner`.
+    """Whether a second name for an attribute of an object is only read: `inner = self.optimizer.inner`.
 
     What steps is the object's, and prepared where that has it from.
     """

@@ -1,6 +1,6 @@
-"""Where a script keeps something: a variable, an attribute, one entry of it; and what makes it again.
+"""Where a script stores a value: a variable, an attribute, one entry of it; and what resets it.
 
-if args.both:                   (again in every round, whichever branch is taken)
+if args.both:                   (set again in every round, whichever branch is taken)
     x = torch.cat(parts)
 else:
     x = parts[0]
@@ -40,7 +40,7 @@ class Held(NamedTuple):
 
 
 def joined(known: Held | None, held: Held) -> Held:
-    """What a slot holds that can hold either."""
+    """What a slot of either kind contains."""
     return held if known is None else Held(max(known.level, held.level), known.origins | held.origins)
 
 

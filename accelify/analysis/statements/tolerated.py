@@ -1,4 +1,4 @@
-"""Attempts to make what may be there already: whether who comes second goes on, by what `try` does about the error."""
+"""Attempts to make what may exist already: whether the second process continues, by the `try` around the error."""
 
 from __future__ import annotations
 
