@@ -1,6 +1,6 @@
 """What a file calls and derives its classes from, by the names that its imports give: `tools.train`, not `model.train`.
 
-Only the words of one file are looked at, so that it can be asked of all files of a project.
+Only the words of one file are looked at, so that it is cheap for all files of a project.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What [tool.accelify] of the nearest pyproject.toml says; the user's rows about functions of libraries."""
+"""The settings in [tool.accelify] of the nearest pyproject.toml; the user's rows about functions of libraries."""
 
 from __future__ import annotations
 

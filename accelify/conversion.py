@@ -151,7 +151,7 @@ def left_alone(source: Source, status: str, reason: str) -> Conversion:
 
 
 def why_not(path: str, line: int, column: int, code: str, why: str, effort: int = 30) -> Finding:
-    """The finding that tells why a script is left alone; `effort` in minutes."""
+    """The finding with the reason why a script is left alone; `effort` in minutes."""
     return Finding(
         path, line, column, code, "left-alone", f"left alone: {why}",
         severity=Severity.ERROR, safety=Safety.MANUAL, effort=effort, fixable=False,

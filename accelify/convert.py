@@ -76,7 +76,7 @@ def convert_source(
         source: the script.
         options: what the user chose.
         imports: where to look whether a script without a training loop starts one of its project; None: nowhere.
-        models: takes the script's model, for who goes on to ask it and releases it then.
+        models: takes the script's model, for callers that query it further and release it then.
 
     Raises:
         SourceError: when it is not Python.
@@ -385,7 +385,7 @@ def _sources(source: Source, script: ScriptModel) -> list[Source]:
 
 
 def _shown(script: Path | str, module: Path) -> Path:
-    """The place of a module as it is named beside the script that the user named."""
+    """The path of a module, written relative to the script as the user named it."""
     own = Path(script)
     return Path(os.path.normpath(own.parent / os.path.relpath(module, own.resolve().parent)))
 

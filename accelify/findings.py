@@ -1,4 +1,4 @@
-"""What a rule has to say about one place of a script: shared by `check`, `convert` and the reports."""
+"""What a rule reports about one place of a script: shared by `check`, `convert` and the reports."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def other_callers(
 
     Args:
         others: who calls them.
-        plan: what it says takes the Accelerator.
+        plan: which functions take the Accelerator.
         applied: what was fixed in the other files than the entry script.
     """
     script = others.script

@@ -147,7 +147,7 @@ class Imports:
                 data = self._read(place)
                 if name.encode() not in data:
                     continue
-                # Files that are converted anyway are asked for their classes alone.
+                # Files that are converted anyway are read for their classes alone.
                 spelled = path in asked and (re.search(call, data) or re.search(again, data))
                 if not spelled and not any(_derived(data, name, method or "__init__")):
                     continue

@@ -336,7 +336,7 @@ def _inside(path: Path, root: Path) -> bool:
 
 
 def write_all(files: Sequence[tuple[Path, bytes]]) -> None:
-    """Write several files, all or none: each is written beside its place first, and only then are all put in place.
+    """Write several files, all or none: each is written to a temporary file first, and only then are all put in place.
 
     Permissions stay, and a link stays a link.
 

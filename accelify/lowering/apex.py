@@ -121,7 +121,7 @@ def _parts(test: ast.expr) -> list[ast.expr]:
 
 
 def _asks_what_is_there(work: Work, test: ast.expr) -> bool:
-    """Whether a condition asks for apex, which nobody needs any more (`amp is not None`), or whether there is CUDA."""
+    """Whether a condition tests for apex, which is not needed any more (`amp is not None`), or for CUDA."""
     if isinstance(test, ast.Call):
         return work.script.qualname(test.func) == "torch.cuda.is_available"
     if (

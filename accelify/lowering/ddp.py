@@ -1,6 +1,6 @@
 """Hand-written torch DistributedDataParallel, taken out: what is left is the script for one device.
 
-What torch.distributed was asked becomes the Accelerator's answer. Whatever is not understood is a problem that names
+Calls of torch.distributed become attributes of the Accelerator. Code that is not understood is a problem that names
 its line, and the script then stays as it is.
 """
 
@@ -152,7 +152,7 @@ class _Lowering:
         )
 
     def _environment(self) -> None:
-        """What the script tells the launcher's variables would lead it away from the launcher."""
+        """Assignments of the script to the launcher's variables would lead it away from the launcher."""
         for stmt in self.tree.nodes(ast.Assign):
             target = stmt.targets[0]
             if (

@@ -56,7 +56,7 @@ class Ranks:
                 break
 
     def _command_line(self) -> set[str]:
-        """`local_rank` where the command line takes it, as torch's old launcher gives it."""
+        """`local_rank` where the command line takes it, as torch's old launcher passes it."""
         for call in self.script.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
                 if any(is_constant(a, "--local_rank", "--local-rank") for a in call.args):
@@ -155,7 +155,7 @@ class Ranks:
         return None
 
     def main_test(self, node: ast.expr) -> tuple[str, bool] | None:
-        """Whether an expression tells the main process from the others: which of them, and whether it is negated."""
+        """Whether an expression is a test for the main process: for which kind, and whether it is negated."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             kind = self.kind(node.operand)
             return _main_of(kind, False) if kind in (RANK, LOCAL) else None
@@ -206,7 +206,7 @@ class Ranks:
         return any(isinstance(n, ast.expr) and self.kind(n) in wanted for n in walk(node))
 
     def has_default(self, node: ast.expr) -> bool:
-        """Whether a script says itself what a rank is without a launcher: it works as it is, on any launcher."""
+        """Whether a script itself sets a rank without a launcher: it works as it is, with any launcher."""
         calls = [n for n in walk(node) if isinstance(n, ast.Call)]
         return any(
             len(c.args) + len(c.keywords) > 1

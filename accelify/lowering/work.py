@@ -18,7 +18,7 @@ from accelify.writer.edits import Delete, DropArgument, DropElse, Edit, Replace,
 if TYPE_CHECKING:
     from accelify.writer.moved import Moved
 
-# Imports of these that nobody reads are taken out too: they would still say that the script is distributed.
+# Imports of these that are not used are removed too: they would still mark the script as distributed.
 _OURS = ("apex", "torch.distributed", "torch.nn.parallel.Distributed", "torch.utils.data.distributed")
 
 
@@ -26,8 +26,8 @@ _OURS = ("apex", "torch.distributed", "torch.nn.parallel.Distributed", "torch.ut
 class Plain:
     """A script's plain form.
 
-    `problems` are sentences with their places; where there is one nothing is moved. `findings` say what was taken out,
-    with places in the script as it was.
+    `problems` are sentences with their places; where there is one nothing is moved. `findings` report what was
+    taken out, with places in the script as it was.
     """
 
     known: Lowered
@@ -76,7 +76,7 @@ class Work:
         self._replaced: dict[ast.AST, list[ast.AST]] = {}
         self._rule: Rule | None = None
 
-    # -- what lowerings say
+    # -- reports of lowerings
 
     def problem(self, node: ast.AST, sentence: str) -> None:
         """Note what is not understood: the whole script stays as it is."""

@@ -118,7 +118,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
         if gradient_accumulation_plugin is not None and gradient_accumulation_steps != 1:
             raise ValueError("give gradient_accumulation_steps or gradient_accumulation_plugin, not both")
         if gradient_accumulation_plugin is None and gradient_accumulation_steps == 1:
-            # The launcher's option, for a script that does not say.
+            # The launcher's option, for a script that sets none.
             gradient_accumulation_steps = int(os.environ.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or 1)
         plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(gradient_accumulation_steps)
         self.gradient_state = GradientState(plugin)
@@ -390,7 +390,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
         return compiled if keep_torch_compile and inner is model else inner
 
     def free_memory(self, *objects: Any) -> list[Any]:
-        """Forget everything prepared and give memory back; returns None for each of `objects`."""
+        """Forget everything prepared and free memory; returns None for each of `objects`."""
         for held in (self._models, self._optimizers, self._modelless, self._schedulers):
             held.clear()
         self._loaders.clear()

@@ -258,7 +258,7 @@ def _name(stem: str, index: int, suffix: str) -> str:
 
 
 def _agree(accelerator: Accelerator, source: Path | None) -> tuple[Path, dict[str, Any]]:
-    """The checkpoint that all ranks load, and what its marker says. The main process chooses, and completes what a
+    """The checkpoint that all ranks load, and the content of its marker. The main process chooses, and completes what a
     run that was killed has left; the others look whether they see the same files.
 
     Args:

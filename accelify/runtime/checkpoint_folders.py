@@ -57,7 +57,7 @@ def alone_in(directory: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Closing it lets go of the lock.
+        # Closing it releases the lock.
         if handle is not None:
             os.close(handle)
 
@@ -160,7 +160,7 @@ def recover(target: Path) -> None:
 
 
 def delete_old(config: ProjectConfiguration, new: Path, run: str) -> None:
-    """Delete a run's oldest checkpoints over its limit; those of earlier releases do not say whose they are."""
+    """Delete a run's oldest checkpoints over its limit; those of earlier releases do not record their run."""
     if config.automatic_checkpoint_naming and config.total_limit is not None:
         others = [path for _, path in numbered(new.parent) if path != new and _run_of(path) in (run, None)]
         for path in others[: max(0, len(others) + 1 - max(1, config.total_limit))]:

@@ -117,7 +117,7 @@ class Exchange(ProcessControl):
         return collectives.pad_across_processes(tensor, dim, pad_index, pad_first)
 
     def set_trigger(self) -> None:
-        """Tell all ranks something, to be seen by `check_trigger`."""
+        """Set a flag on all ranks, to be seen by `check_trigger`."""
         self.flag_tensor = torch.tensor(1)
 
     def check_trigger(self) -> bool:

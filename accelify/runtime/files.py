@@ -216,7 +216,7 @@ def _shards(tensors: dict[str, torch.Tensor], limit: int) -> list[dict[str, torc
 
 
 def release_memory(*objects: Any) -> list[Any]:
-    """Give cached memory back; returns None for each argument, to be assigned to the names that hold them."""
+    """Free cached memory; returns None for each argument, to be assigned to the names that refer to them."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""No silent hang: ranks that disagree on a collective, or that are gone, end the run with an error that says so.
+"""No silent hang: ranks that disagree on a collective, or that are gone, end the run with an error that explains it.
 
 Before every collective of the runtime, ranks exchange a few bytes: how many collectives there were, and a digest of
 this one's operation, shapes and types. Where they differ, every rank raises an error with what each was about to do,
@@ -36,7 +36,7 @@ from .script_lines import line_of, script_line
 # A wait is looked into after this many seconds, again and again; with many ranks less often, for the store's sake.
 _PATIENCE = 1.0
 _RANKS_A_SECOND = 100
-# After so long a waiting rank says once whom it waits for.
+# After this time a waiting rank prints once which ranks it waits for.
 _TELL = 60.0
 _A_MOMENT = timedelta(seconds=_PATIENCE)
 MODES = ("on", "warn", "off")
@@ -261,7 +261,7 @@ class Guard:
                 self._say_where_all_are(told)
 
     def _say_where_all_are(self, told: str) -> None:
-        """Once: a pass may last long in a healthy job, and what the others do says whether it is one."""
+        """Once: a pass may last long in a healthy job, and the state of the others decides whether it is one."""
         others = [f"rank {r}: {s['what']} in {s['told']}" for r, s in self._others()][:10]
         print(
             f"accelify: rank {self.rank} has been for {_TELL:.0f} s in {told}; it goes on waiting"
@@ -284,7 +284,7 @@ class Guard:
             for rank, state in sorted(states.items()):
                 if state["what"] in ("raised", "ended"):
                     return RanksDisagreeError(self._sentence(told, rank, state))
-            # One that says something again, or that has lost others as well, is there.
+            # One that reports again, or that has lost others as well, is alive.
             alive = {r for r, s in states.items() if s["what"] == "left behind" or s != first_seen.get(r)}
             gone = [r for r in range(self.ranks) if r != self.rank and r not in alive]
             if self._store_is_lost:
@@ -324,7 +324,7 @@ class Guard:
 
     @contextlib.contextmanager
     def _store_may_be_lost(self) -> Iterator[None]:
-        """Whatever goes wrong with the store must not hide why it was asked; a lost one is not asked again, which
+        """Whatever goes wrong with the store must not hide the cause of the read; a lost one is not read again, which
         would take seconds and pages of torch's warnings each time."""
         try:
             yield
@@ -364,7 +364,7 @@ class Guard:
 
 
 class _Pass:
-    """What `Guard.backward` gives. One of contextlib's would take longer than all else that is done for a step."""
+    """What `Guard.backward` returns. One of contextlib's would take longer than all else that is done for a step."""
 
     __slots__ = ("guard", "reducers", "told")
 
@@ -386,7 +386,7 @@ _guards: list[Guard] = []
 
 
 def mode() -> str:
-    """What `ACCELIFY_GUARD` asks for.
+    """The value of `ACCELIFY_GUARD`.
 
     Raises:
         ValueError: it is none of `MODES`.
@@ -490,7 +490,7 @@ def backward(
 
 
 def explained(error: RuntimeError, told: str) -> RuntimeError:
-    """The error itself, or one that says which rank is gone."""
+    """The error itself, or one that names the rank that is gone."""
     if _guards and any(word in str(error) for word in _PEER_WORDS):
         return _guards[0].explained(error, told)
     return error

@@ -49,7 +49,7 @@ class MultiProcessAdapter(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
     def warning_once(self, *args: Any, **kwargs: Any) -> None:
-        """A warning that the same arguments give once only."""
+        """A warning that is printed only once for the same arguments."""
         _warn_once(self, args, tuple(sorted(kwargs.items())))
 
 

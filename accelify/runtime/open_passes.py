@@ -1,4 +1,4 @@
-"""The passes of prepared loaders that are open, in the order that tells whose batch a loss belongs to."""
+"""The passes of prepared loaders that are open, in the order that decides whose batch a loss belongs to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Left:
 
 
 class _Choice:
-    """Which of several open passes the training loop works on, asked for each batch or each loss.
+    """Which of several open passes the training loop works on, decided for each batch or each loss.
 
     A pass that has yielded no batch since the last answer is not it, unless none has: an iterator that a script leaves
     open, such as one for validation, does not take the place of the loop around it.
@@ -107,7 +107,7 @@ class OpenPasses(list[Any]):
         self._is_warned = False
 
     def note_fetch(self) -> int:
-        """A pass gives a batch; returns its number among the batches of all passes."""
+        """A pass yields a batch; returns its number among the batches of all passes."""
         self._fetched += 1
         return self._fetched
 
@@ -144,7 +144,7 @@ class OpenPasses(list[Any]):
         return self._of_losses.note(chosen, self)
 
     def _warn(self, chosen: Any) -> None:
-        """Say once that it makes a difference which of the passes a loss belongs to, and that nothing proves it."""
+        """Warn once that it makes a difference which of the passes a loss belongs to, and that nothing proves it."""
         if self._is_warned or chosen.shares is None:
             return
         others = {e.shares.weights for e in self if e.shares is not None and e.shares.sizes}

@@ -74,7 +74,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A file that the whole optimizer is written to contains the script's: it loads without this package."""
-        del protocol  # the second one insists on the class of the object that is asked
+        del protocol  # `__reduce_ex__(2)` insists on the class of the object
         return self.optimizer.__reduce_ex__(1)
 
     @property

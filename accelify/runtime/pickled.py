@@ -54,7 +54,7 @@ class WrittenAsOriginal:
     original: Any
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        del protocol  # the second one insists on the class of the object that is asked
+        del protocol  # `__reduce_ex__(2)` insists on the class of the object
         return self.original.__reduce_ex__(1)
 
     # A copy in memory goes on to be what it was, which copying by __reduce_ex__ would not give.

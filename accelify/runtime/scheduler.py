@@ -60,7 +60,7 @@ class AcceleratedScheduler:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A file that the whole scheduler is written to contains the script's: it loads without this package."""
-        del protocol  # the second one insists on the class of the object that is asked
+        del protocol  # `__reduce_ex__(2)` insists on the class of the object
         return self.scheduler.__reduce_ex__(1)
 
     def step(self, *args: Any, **kwargs: Any) -> None:

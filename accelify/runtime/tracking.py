@@ -107,7 +107,7 @@ class TensorBoardTracker(GeneralTracker):
 
 
 class WandBTracker(GeneralTracker):
-    """A Weights & Biases run; its offline mode writes to `logging_dir` or where its settings say."""
+    """A Weights & Biases run; its offline mode writes to `logging_dir` or the directory of its settings."""
 
     name = "wandb"
 

@@ -50,9 +50,9 @@ class RankRecord:
 
     `weights` is a digest of the bytes of parameters at the end, None where the script has none, `buffers` one of their
     modules' buffers, `states` one of the state of the `living` optimizers then. `deviation` says how far they are from
-    those of the reference run, `reasons` why ranks may differ by right, `error` how it failed. `ended` is "steps" for a
-    run cut short after enough of them and "finished" for one that ended by itself; `passes` counts the loaders that
-    ran out until then.
+    those of the reference run, `reasons` why ranks may legitimately differ, `error` how it failed. `ended` is "steps"
+    for a run cut short after enough of them and "finished" for one that ended by itself; `passes` counts the loaders
+    that ran out until then.
     `events` has every event by its kind, in order, each with its position `n` among all of this rank's.
     """
 

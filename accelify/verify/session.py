@@ -1,4 +1,4 @@
-"""One verification from end to end: convert a copy, run the original and the copy, hold them against each other."""
+"""One verification from end to end: convert a copy, run the original and the copy, compare them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from accelify.verify.progress import Progress, silent
 from accelify.verify.runs import Job, Run, execute
 
 NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: pip install accelerate."
-# What torch says where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
+# torch's errors where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
 _NEEDS_CUDA = re.compile(r"CUDA|cuda|NVIDIA|nvidia|accelerator device")
 _WANTS_ARGUMENTS = re.compile(
     r"arguments are required|^usage: |IndexError: list index out of range", re.MULTILINE
@@ -238,7 +238,7 @@ class Session:
         self.references: dict[int, tuple[Job, Run]] = {}
 
     def run(self, processes: tuple[int, ...]) -> None:
-        """Make all runs and fill in the report; those on a simulated GPU beside the others, as most use one core."""
+        """Make all runs and fill in the report; those on a simulated GPU run in parallel, as most use one core."""
         with ThreadPoolExecutor(1) as beside:
             converted = self.report.converted
             before = [text for text, _ in converted.texts().values()]

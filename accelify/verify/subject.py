@@ -23,7 +23,7 @@ _CONVERTED = re.compile(rb"^\s*(?:from|import)\s+(?:accelify|accelerate)\b", re.
 
 @dataclass(frozen=True)
 class Subject:
-    """A script and what to hold its run against.
+    """A script and what to compare its run with.
 
     Args:
         script: the file that is run.

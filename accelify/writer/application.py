@@ -1,7 +1,7 @@
 """Edits made: one copy of the paths from the nodes that they change up to the top of a file.
 
-Only the statements at the top of a file in which something changes are read by libcst; all other text is copied as it
-is.
+Only the statements at the top of a file in which something changes are read by libcst; all other text is copied
+unchanged.
 """
 
 from __future__ import annotations

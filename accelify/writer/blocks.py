@@ -243,7 +243,7 @@ class Blocks(ABC):
         return [Row(node, new=True) for node in rows]
 
     def _removed(self, block: list[ast.stmt], places: dict[ast.stmt, int], rows: list[Row]) -> set[int]:
-        """The rows that go: statements with the comments that tell of nothing else, and blank lines around them."""
+        """The rows that go: statements with the comments that are only about them, and blank lines around them."""
         removed: set[int] = set()
         for run in self.emptied.runs.get(id(block), ()):
             here = [places[stmt] for stmt in run.statements if stmt in places]
@@ -390,7 +390,7 @@ class Blocks(ABC):
         rows = templates.statements((text,), self.tree.indent(stmt))
         return [templates.fill(row, parts) for row in rows] if holes else rows
 
-    # -- what is asked of all that
+    # -- helpers
 
     def _mark_deleted(self, stmt: ast.stmt) -> None:
         self.done.update(id(e) for e in self.edits if isinstance(e, Delete) and e.statement is stmt)

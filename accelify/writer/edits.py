@@ -65,7 +65,7 @@ class DropArgument:
 
 @dataclass(frozen=True)
 class NameArgument:
-    """Give an argument of a call a name, or another one."""
+    """Set or replace the name of an argument of a call."""
 
     call: ast.Call
     argument: ast.AST
@@ -171,7 +171,7 @@ def keep_receiver(call: ast.Call) -> Replace:
 
 
 def say(tree: Tree, literal: ast.Constant, text: str) -> Replace | None:
-    """Have a string say something else, in the quotes that it has; None where it is no plain string."""
+    """Replace the text of a string, in its quotes; None where it is no plain string."""
     found = _PLAIN_STRING.fullmatch(tree.segment(literal))
     if found is None or found[3] != literal.value:
         return None

@@ -132,7 +132,7 @@ class Written:
         return isinstance(stmt, ast.Match) or (body is not None and self.tree.own_line(body[0]))
 
     def _check(self) -> None:
-        """Complain of edits that could not be made beside the others."""
+        """Report edits that could not be made together with the others."""
         work = self.work
         for edit in work.edits:
             if id(edit) in work.done:

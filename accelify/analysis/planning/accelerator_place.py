@@ -106,7 +106,7 @@ class AcceleratorPlace(ConstructorArguments):
                 return
 
     def _precision_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
-        """Write the switch of mixed precision by a name that is known where the Accelerator is made, if there is one."""
+        """Write the switch of mixed precision by a name that is known where the Accelerator is made, if any is."""
         scope = place_of(self.script, anchor)
         seen = mixed_precision(self.script, lambda node: self._as_seen_from(scope, node))
         kept = self.arguments["mixed_precision"], self.argument_reads["mixed_precision"]

@@ -114,7 +114,7 @@ def _average(parameters: list[torch.Tensor]) -> None:
 
 def share_tensors(own: list[torch.Tensor], group: Any, bucket_size: int = 250 * 1024 * 1024) -> None:
     """Overwrite tensors with those of the group's first rank, many in one broadcast."""
-    # One laid out oddly (transposed, say) cannot be flattened in place: it takes the way over a copy.
+    # One with an odd layout (transposed, say) cannot be flattened in place: it is copied.
     tensors = [b if _is_packed(b) else b.clone(memory_format=torch.contiguous_format) for b in own]
     dist._broadcast_coalesced(group, tensors, bucket_size, 0)  # type: ignore[attr-defined]
     for tensor, copy in zip(own, tensors, strict=True):

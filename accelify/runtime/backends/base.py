@@ -43,7 +43,7 @@ class Backend:
 
     @property
     def distributed_type(self) -> DistributedType:
-        """What `accelerator.distributed_type` says."""
+        """The value of `accelerator.distributed_type`."""
         return self.process.distributed_type
 
     def place(self, model: torch.nn.Module) -> torch.nn.Module:
@@ -117,7 +117,7 @@ class Backend:
             torch._foreach_mul_(earlier, factor)
 
     def note_loader(self, batch_size: int | None) -> None:
-        """A loader was prepared whose batches are of so many samples over all ranks, None where that is not known."""
+        """A loader was prepared whose batches have this number of samples over all ranks, None where it is unknown."""
 
     def add_parameters(self, parameters: list[torch.Tensor]) -> None:
         """Also train these, which belong to no prepared model."""

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class HfDeepSpeedConfig:
-    """A DeepSpeed configuration that is asked for values by their path, such as "zero_optimization.stage".
+    """A DeepSpeed configuration whose values are read by their path, such as "zero_optimization.stage".
 
     Args:
         config_file_or_dict: a dict, a JSON file, or JSON as text, also in base64.

@@ -1,7 +1,7 @@
 """DeepSpeed's launcher writes `--local_rank=N` before the script's arguments; a script need not know of it.
 
 The argument is there before any code of ours runs. So this is done when accelify.runtime is imported, which scripts do
-at their top, before they read their arguments: where neither the script nor a module beside it has the word, the
+at their top, before they read their arguments: where neither the script nor a module in its folder has the word, the
 argument is taken out of `sys.argv`. Its value is in the environment variable LOCAL_RANK as well.
 """
 

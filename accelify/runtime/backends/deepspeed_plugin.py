@@ -17,7 +17,7 @@ from ..sections import as_bool, as_choice, as_int, without_prefix
 
 AUTO = "auto"
 _DEVICES = ("none", "cpu", "nvme")
-# Keys of a configuration file's section that say something to the launcher only.
+# Keys of a configuration file's section that only the launcher reads.
 _OF_THE_LAUNCHER = (
     "deepspeed_hostfile",
     "deepspeed_multinode_launcher",
@@ -202,10 +202,10 @@ class DeepSpeedPlugin:
         """Batches per optimizer step, which the configuration has from then on.
 
         Args:
-            steps: what the script says; 1 says nothing.
+            steps: what the script sets; 1 means that it sets nothing.
 
         Raises:
-            ValueError: the file says something else.
+            ValueError: the file has another value.
         """
         told = lookup(self.config, "gradient_accumulation_steps")
         if told in (None, AUTO):

@@ -57,7 +57,7 @@ def note_full_values(engine: Any) -> None:
 
 
 def whole_state(module: torch.nn.Module, in_16_bits: bool = False) -> dict[str, Any]:
-    """What `module.state_dict()` would give in plain PyTorch; every rank must ask.
+    """What `module.state_dict()` would return in plain PyTorch; every rank must call.
 
     Weights of stage 3 are put together one by one, on the CPU.
     """

@@ -300,7 +300,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         """Average what the reducer still waits for, as other ranks may have its gradients; returns whether it did."""
         if before is None or self._sync_next or self._flat or not self._armed:
             return False
-        # Nearly always there is nothing left, which the reducer says at once.
+        # Nearly always there is nothing left, which the reducer reports at once.
         try:
             self.reducer._check_reducer_finalized()
             return False

@@ -15,7 +15,7 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     """A divided tensor put together, on every rank of its mesh; another as it is."""
     if not isinstance(tensor, DTensor):
         return tensor
-    # torch tells every time that a weight divided twice is put together in two steps.
+    # torch warns every time that a weight divided twice is put together in two steps.
     talk = logging.getLogger("torch.distributed.tensor._redistribute")
     level = talk.level
     talk.setLevel(logging.ERROR)

@@ -7,7 +7,7 @@ weights are the ones that count.
 
 A rank cannot know by itself that its weights went another way, and asking after every batch would cost too much in a
 healthy job. So sums of the weights are compared after batches 1, 2, 4, ... 64, then after every 64th and after the
-last of a pass. Where they differ, all ranks take rank 0's, say so once, and compare after each batch from then on.
+last of a pass. Where they differ, all ranks take rank 0's, warn once, and compare after each batch from then on.
 """
 
 from __future__ import annotations

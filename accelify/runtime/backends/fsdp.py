@@ -29,7 +29,7 @@ from .sharded import ShardedBackend
 from .sharded_model import Sharding, make_sharded
 from .units import find_units, needs_full_precision
 
-# Bytes of weights and optimizer states from which a checkpoint holds each rank's part, where nothing else is asked for:
+# Bytes of weights and optimizer states from which a checkpoint holds each rank's part, by default:
 # whole, they would have to fit on the main process, and be written by it alone.
 SHARDED_FROM = 4 * 2**30
 

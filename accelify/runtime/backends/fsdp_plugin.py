@@ -108,7 +108,7 @@ class FullyShardedDataParallelPlugin:
     def from_config(cls, section: Mapping[str, Any]) -> FullyShardedDataParallelPlugin:
         """The plugin for an `fsdp_config` section of a configuration file.
 
-        A section for FSDP's first version says the same in other words, and is taken as FSDP2's.
+        A section for FSDP's first version has the same options under other names, and is read as FSDP2's.
 
         Args:
             section: keys with or without "fsdp_" in front.

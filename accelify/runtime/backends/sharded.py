@@ -24,7 +24,7 @@ from .wrapped import AveragingBackend
 
 
 class ShardedBackend(AveragingBackend):
-    """Base of the engines that divide parameters. A subclass wraps, and says what it cannot do."""
+    """Base of the engines that divide parameters. A subclass wraps, and reports what it cannot do."""
 
     # As users know the engine.
     told = "this engine"

@@ -31,7 +31,7 @@ class ScriptAttributes(torch.nn.Module):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A file that the model is written to, in whatever container, contains the script's module: no process alone
         could load a wrapper, which has to have its group."""
-        del protocol  # the second one insists on the class of the object that is asked
+        del protocol  # `__reduce_ex__(2)` insists on the class of the object
         return self.module.__reduce_ex__(1)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:

@@ -184,7 +184,7 @@ class XLABackend(Backend):
         return model
 
     def _lay_out(self, model: torch.nn.Module) -> None:
-        """With SPMD, say where weights are: whole on every device, or in pieces."""
+        """With SPMD, set where weights are: whole on every device, or in pieces."""
         if self.mesh is None:
             return
         for parameter in {id(p): p for p in model.parameters()}.values():

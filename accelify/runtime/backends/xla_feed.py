@@ -144,7 +144,7 @@ class Padding:
     it leaves out. So a mean over the samples that count is that of the batch as it was.
 
     Args:
-        plugin: what is asked for.
+        plugin: the settings.
     """
 
     def __init__(self, plugin: XLAPlugin) -> None:
@@ -158,7 +158,7 @@ class Padding:
         """The batch in a fixed shape, and how many samples were added.
 
         Raises:
-            ValueError: the shape is not known, too small, or nothing in the batch tells what counts.
+            ValueError: the shape is not known, too small, or no entry of the batch marks what counts.
         """
         samples = find_batch_size(batch)
         if samples is None:
@@ -215,7 +215,7 @@ class Padding:
         return None if fitting[0] == found[0] else (found[0], fitting[0])
 
     def _entries(self, batch: Any) -> list[tuple[Any, Any]]:
-        """The entries of a batch that tell what counts."""
+        """The entries of a batch that mark what counts."""
         wanted = self.plugin.ignore_values
         if isinstance(batch, Mapping):
             return [(key, batch[key]) for key in wanted if key in batch]

@@ -54,7 +54,7 @@ class DataLoaderDispatcher(DataLoaderShard):
 
     def _before_pass(self) -> int | None:
         super()._before_pass()
-        # Only the main process draws; the others leave its stream all the same.
+        # Only the main process draws; the others do not touch its stream.
         return int(broadcast_object(torch.initial_seed() + self.epoch))
 
     def _may_fetch_ahead(self) -> bool:

@@ -133,7 +133,7 @@ class IndexStream:
 
 
 def _set_forward(iterator: Any, step: int) -> None:
-    """Set the iterator of a list or a range so many places on."""
+    """Advance the iterator of a list or a range by a number of places."""
     # (iter, (the list or the range,), place); without a place, what is left is counted from.
     place = iterator.__reduce__()[2]
     iterator.__setstate__((place or 0) + step)
@@ -185,7 +185,7 @@ def sent_groups(
         sampler: of indices, or of batches of them.
         rank: of this process.
         size, whole, unfilled: see `with_last`.
-        skip, after_skip: leave out so many groups, then call this.
+        skip, after_skip: leave out this many groups, then call this.
     """
     from ..collectives import broadcast_object
 
@@ -227,7 +227,7 @@ def _drawn_groups(
             elif group and drawn < size and unfilled is not None:
                 unfilled(drawn)
             return
-        # Of one that is longer than it says, nothing is known from there on.
+        # Of a sampler that is longer than its length, nothing is known from there on.
         looks_ahead = length is None or drawn > length
         if looks_ahead:
             source = chain(group, source)
@@ -238,7 +238,7 @@ def _drawn_groups(
 
 
 def length_of(batches: Any) -> int | None:
-    """How many batches a sampler or loader says it has; None without a length, or where that is known after its order.
+    """The number of batches by a sampler's or loader's length; None without one, or where it is known after its order.
 
     TypeError and NotImplementedError are how torch's say that they have none. A loader of plain torch does not ask its
     sampler before it draws: `len(self.order)` of an order made by `__iter__` is an AttributeError until then.

@@ -180,7 +180,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         return {"accelify": self.position_state()} if own is None else own()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Let the next pass go on after the batch after which `state_dict` was taken, on as many ranks as then.
+        """Let the next pass continue after the batch at which `state_dict` was taken, on as many ranks as then.
 
         Args:
             state_dict: from `state_dict`, on each rank its state, or rank 0's.
@@ -250,7 +250,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         return iterator is not None and bool(iterator.at_end)
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell samplers and dataset which epoch begins, those that want to know."""
+        """Pass the number of the epoch that begins to samplers and dataset, if they take it."""
         self.epoch = epoch
         batch_sampler = self.original.batch_sampler
         parts: tuple[Any, ...] = (
@@ -294,7 +294,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         return None
 
     def _open_pass(self) -> int | None:
-        """The number of a pass that ranks read apart and end together."""
+        """The number of a pass that ranks read on separate streams and end together."""
         if not self._ends_together:
             return None
         self.__dict__["_pass"] = open_pass(self.__dict__.get("_pass"))

@@ -1,4 +1,4 @@
-"""NumPy's random numbers of one rank alone, beside those that all ranks draw alike."""
+"""NumPy's random numbers of one rank alone, besides those that all ranks draw alike."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OwnNumpy:
 
 
 def own() -> Any:
-    """`numpy.random` itself on rank 0, which has the script's seed, and a stream apart on every other rank."""
+    """`numpy.random` itself on rank 0, which has the script's seed, and a separate stream on every other rank."""
     if PartialState().data_rank:
         return OwnNumpy()
     import numpy

@@ -27,7 +27,7 @@ class _Place:
 
 
 class _IsPlace:
-    """Says which leaves of a note are places, whatever else is beside them."""
+    """Which leaves of a note are placeholders for tensors, whatever else it contains."""
 
     def __call__(self, leaf: Any) -> bool:
         return isinstance(leaf, _Place)

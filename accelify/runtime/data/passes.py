@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .loaders import DataLoaderShard
 
 _END = object()
-# The length of a pass nobody has asked for yet. Asking may run code of the script's, even draw random numbers.
+# The length of a pass that has not been read yet. Reading it may run code of the script, even draw random numbers.
 _NOT_ASKED = -1
 # Seconds of reading skipped batches again after which a message is printed.
 _TELL = 10.0
@@ -55,7 +55,7 @@ class LoaderIterator:
         self.loader = loader
         self._ended = False
         self.shares: Shares | None = None
-        # Where several passes are open: its batch, which tells whose batch a model gets.
+        # Where several passes are open: its batch, which shows whose batch a model gets.
         self._batch: Any = None
         resume = loader._take_resume()
         after_skip = None
@@ -96,7 +96,7 @@ class LoaderIterator:
 
     @property
     def expected(self) -> int | None:
-        """Batches of the whole pass, where the loader knows; the shares of a sharded one tell its end themselves."""
+        """Batches of the whole pass, where the loader knows; the shares of a sharded loader mark its end themselves."""
         if self._expected == _NOT_ASKED:
             self._expected = self.loader._expected_batches()
         return self._expected

@@ -94,8 +94,8 @@ def _is_sharded_already(loader: DataLoader[Any], ranks: int, rank: int) -> bool:
 
 
 def _names_its_rank(part: Any, ranks: int, rank: int) -> bool:
-    """Whether a sampler or data set says that it is this rank's, as torch's and those of other libraries do."""
-    # The datasets library keeps it here, for streams that `split_dataset_by_node` has divided.
+    """Whether a sampler or data set is this rank's by its attributes, as torch's and those of other libraries are."""
+    # The datasets library stores it here, for streams that `split_dataset_by_node` has divided.
     part = getattr(part, "_distributed", None) or part
     counts = [getattr(part, name, None) for name in ("num_replicas", "world_size")]
     own = getattr(part, "rank", None)

@@ -126,7 +126,7 @@ def share_random_state() -> None:
 
 
 def synchronize_rng_state(rng_type: Any = None, generator: torch.Generator | None = None) -> None:
-    """Give every rank rank 0's state of one generator.
+    """Set one generator on every rank to rank 0's state.
 
     Args:
         rng_type: "torch", "cuda", "numpy", "python" or "generator".
@@ -186,7 +186,7 @@ def stream_number() -> int:
     return zlib.crc32(b"".join(state.numpy().tobytes() for state in _streams()))
 
 
-# Passes that moved the ranks' streams apart and have not been read to their end, by number.
+# Passes that separated the ranks' streams and have not been read to their end, by number.
 _apart: set[int] = set()
 # Those of them that have yielded their last batch.
 _spent: set[int] = set()
@@ -194,7 +194,7 @@ _next_number = 0
 
 
 def open_pass(before: int | None) -> int:
-    """Note that a pass begins whose ranks draw apart, in the place of one that was left; returns its number."""
+    """Note that a pass begins in which ranks draw separately, in the place of one that was left; returns its number."""
     global _next_number
     if before is not None:
         _apart.discard(before)
@@ -230,7 +230,7 @@ def rejoin(number: int) -> None:
 
 
 def rejoin_within(number: int) -> None:
-    """The same after a pass that moved nothing apart, for those from a number on which began within it."""
+    """The same after a pass that separated nothing, for those from a number on which began within it."""
     if _apart and all(other >= number and other in _spent for other in _apart):
         _join_streams()
 
@@ -276,7 +276,7 @@ def random_snapshot(generators: list[torch.Generator]) -> tuple[Any, ...]:
 
 
 def encode_snapshot(snapshot: tuple[Any, ...]) -> dict[str, Any]:
-    """The same as `own_random_state` gives, with the generators' states."""
+    """The same as `own_random_state` returns, with the generators' states."""
     torch_state, python_state, numpy_state, generators = snapshot
     state = {"torch": torch_state, "python": _encode_python(python_state), "generators": generators}
     if numpy_state is not None:
@@ -298,7 +298,7 @@ class Resume:
         self, generators: list[torch.Generator], state: dict[str, Any], random: dict[str, Any] | None
     ) -> None:
         self.position: int = state["position"]
-        # Whether the ranks' streams had parted; files of earlier releases do not say.
+        # Whether the ranks' streams were separate; files of earlier releases do not record it.
         self.parted: bool = state.get("parted", False)
         self._generators = generators
         self._beginning = state["beginning"]

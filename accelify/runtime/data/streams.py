@@ -1,4 +1,4 @@
-"""The random streams of one pass of a loader: together before its first batch, apart within it, together after it."""
+"""The random streams of one pass of a loader: equal on all ranks before its first batch and after it, not within."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PassStreams:
             self._waits = False
         self._pass = loader._open_pass() if self.parted else None
         self._is_last = False
-        # What moves the streams apart from here on does so within this pass.
+        # Streams are separated from here on within this pass.
         self._within = next_pass()
         # The number until the first batch, the way back from then on.
         self._apart: Any = None if number is None or self._resumed else number + loader.epoch
@@ -68,13 +68,13 @@ class PassStreams:
             between(at_end)
 
     def begin_batch(self) -> None:
-        """The script goes on with a batch."""
+        """The script continues with a batch."""
         self._end_batch(at_end=False)
         if isinstance(self._apart, int):
             self._apart = move_apart(self._apart)
 
     def give_last(self) -> None:
-        """The batch that the script goes on with is the last one."""
+        """The batch that the script continues with is the last one."""
         self._is_last = True
         if self._pass is not None:
             note_last(self._pass)

@@ -21,7 +21,7 @@ class Unfilled:
         self.said = False
 
     def __call__(self, batches: int) -> None:
-        """Say it on the main process.
+        """Print it on the main process.
 
         Args:
             batches: full batches of the pass, all of which are left out.

@@ -34,7 +34,7 @@ from accelify.runtime.launch.port import refusal
 from accelify.runtime.launch.settings import LaunchError, Settings, count_devices
 from accelify.runtime.launch.target import check_target, works_alone
 
-# For so many seconds a machine that was cut off looks for the others, as long as their rendezvous waits for it.
+# For this many seconds a machine that was cut off looks for the others, as long as their rendezvous waits for it.
 _COME_BACK = 600.0
 WORKER = Path(__file__).with_name("worker.py")
 REPLICAS = Path(__file__).with_name("replicas.py")
@@ -152,7 +152,7 @@ def _machines(settings: Settings) -> Machines:
 def run(plan: Plan) -> int:
     """Start the plan, wait for it, and return the exit status for this process.
 
-    A process that ended by a signal gives 128 plus the signal's number. Nothing that was started is left running.
+    A process that ended by a signal counts as 128 plus the signal's number. Nothing that was started is left running.
 
     Raises:
         LaunchError: torch is missing, or its launcher refuses the rendezvous.
@@ -375,7 +375,7 @@ def _may_try_again(machines: Machines | None, arguments: list[str]) -> bool:
 
 
 def _report(error: Any, folder: Path) -> int:
-    """Print the first failing rank's traceback and give its exit status."""
+    """Print the first failing rank's traceback and return its exit status."""
     rank, failure = error.get_first_failure()
     notes = _notes(folder)
     if notes:

@@ -1,7 +1,7 @@
 """Several machines: which network they meet over, and noticing when one is cut off.
 
 A process that waits for another machine in a collective waits for minutes (NCCL) or for half an hour (gloo) before it
-gives up, because a cut-off machine says nothing at all. So the launchers tell each other, through the store of their
+gives up, because a cut-off machine sends nothing at all. So the launchers inform each other, through the store of their
 rendezvous, that they are alive; a machine that was not heard of for too long ends the processes that wait for it.
 """
 
@@ -97,7 +97,7 @@ def _parent(number: int) -> int | None:
 
 
 class Watch:
-    """Tells the other launchers that this machine is alive, and notices when one of them is not.
+    """Reports to the other launchers that this machine is alive, and notices when one of them is not.
 
     Args:
         host, port: of the rendezvous, on the first machine.
@@ -133,7 +133,7 @@ class Watch:
             thread.start()
 
     def stop(self) -> None:
-        """Say that this machine is done, so that its silence is no loss."""
+        """Report that this machine is done, so that its silence is no loss."""
         self._ending.set()
         for thread in self._threads:
             thread.join(timeout=3)

@@ -81,7 +81,7 @@ def plain_losses(names: list[str], world: int) -> list[float]:
 
 
 class SelfTest:
-    """The checks, in order; each gives a few words on what it found."""
+    """The checks, in order; each returns a few words on what it found."""
 
     def __init__(self) -> None:
         # In fp16 gradients would overflow under the usual scale, and the first steps be left out, which is how a scale

@@ -104,7 +104,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def _own_files(name: str, roots: set[Path]) -> Iterator[Path]:
-    """The files of a module's name beside the script: packages on the way have an __init__ that runs too."""
+    """The files of a module's name in the script's folder: packages on the way have an __init__ that runs too."""
     parts = name.split(".") if name else []
     for root in roots:
         for length in range(1, len(parts) + 1):

@@ -60,7 +60,7 @@ class ArrayDifference:
 
 
 def compare_arrays(a: Array, b: Array, tolerance: float, exact: bool) -> ArrayDifference:
-    """Hold one array against another.
+    """Compare one array with another.
 
     Floating point may differ by `tolerance` of the element and of the largest element of the array, whose rounding the
     small ones carry. Everything else is exact.

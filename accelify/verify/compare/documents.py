@@ -10,7 +10,7 @@ from accelify.verify.compare.arrays import Array, compare_arrays
 from accelify.verify.compare.numbers import Match, compare_parsed, compare_values, normal, parse
 
 RARE = 20
-"""One number of a text in so many may step to the next digit where rounding makes that unlikely."""
+"""One number of a text in this many may step to the next digit where rounding makes that unlikely."""
 MOST = 1000
 """Differences of one file that are looked at."""
 PREFIX = "module."
@@ -52,7 +52,7 @@ class Comparison:
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def hold(self, a: Any, b: Any, where: str = "") -> None:
-        """Hold `b` against the original's `a`, which is at `where` in the file."""
+        """Compare `b` with the original's `a`, which is at `where` in the file."""
         if self.count >= MOST:
             return
         if isinstance(a, Array) or isinstance(b, Array):

@@ -103,7 +103,7 @@ def grouped(
     Args:
         kinds: of events.
         lines: takes places of a converted script to the original's; None for the original.
-        tag: what else tells what is shown at one place apart.
+        tag: what else distinguishes the texts that are shown at one place.
     """
     groups: Groups = {}
     for number, rank in enumerate(run.ranks):

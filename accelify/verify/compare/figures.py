@@ -24,7 +24,7 @@ from accelify.verify.lines import LineMap
 from accelify.verify.runs import Run
 
 RARE = 20
-"""One number in so many may step to the next digit shown where rounding makes that unlikely."""
+"""One number in this many may step to the next digit shown where rounding makes that unlikely."""
 SHARE = "shows the main process's share of the batch"
 NOT_CHECKED = "shown inside the training loop, of the main process's share (not checked)"
 ALIKE = (
@@ -66,7 +66,7 @@ def compare(
     repeats: tuple[Run, Run] | None = None,
     base: float | None = None,
 ) -> list[Check]:
-    """Hold what `other` printed and logged against the original's.
+    """Compare what `other` printed and logged with the original's.
 
     Args:
         lines: which place of the original a place in the other's script is.

@@ -155,7 +155,7 @@ def tolerances(original: Run) -> list[float]:
 
 
 def compare(original: Run, other: Run, *, control: Run | None = None) -> Comparison:
-    """Hold `other` against `original`.
+    """Compare `other` with `original`.
 
     Args:
         control: the original again with gradients disturbed as rounding would; if present, it shows how far

@@ -2,7 +2,7 @@
 
 A number that is shown with few decimals hides what rounding did to it, except where it crosses from one last digit to
 the next. Such a step is put down to rounding where the tolerance reaches far enough to make it likely; where it is only
-possible the match is NEAR, and whoever compares many numbers decides by how often that happens.
+possible the match is NEAR, and a comparison of many numbers decides by how often that happens.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _number(found: re.Match[str], text: str) -> Number:
 
 
 def compare_numbers(a: Number, b: Number, tolerance: float, size: float = 0.0) -> Match:
-    """Hold one number against another.
+    """Compare one number with another.
 
     Args:
         tolerance: relative difference that rounding explains.
@@ -173,7 +173,7 @@ def compare_numbers(a: Number, b: Number, tolerance: float, size: float = 0.0) -
 
 
 def compare_values(a: float, b: float, tolerance: float, size: float = 0.0) -> Match:
-    """Hold a value against another, both in full."""
+    """Compare a value with another, both in full."""
     if a == b or (math.isnan(a) and math.isnan(b)):
         return Match.SAME
     if not (math.isfinite(a) and math.isfinite(b)):
@@ -189,7 +189,7 @@ def compare_parsed(
     sizes: Iterable[float] = (),
     skipped: Iterable[int] = (),
 ) -> Compared:
-    """Hold one text against another.
+    """Compare one text with another.
 
     Args:
         tolerance: relative difference that rounding explains.
@@ -211,7 +211,7 @@ def compare_parsed(
 
 
 def compare_texts(a: str, b: str, tolerance: float) -> Match:
-    """Hold one text against another, without what differs from process to process."""
+    """Compare one text with another, without what differs from process to process."""
     if a == b:
         return Match.SAME
     return compare_parsed(parse(normal(a, True)), parse(normal(b, True)), tolerance).match

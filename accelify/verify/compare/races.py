@@ -1,4 +1,4 @@
-"""Accesses of two ranks to one path whose order nothing guarantees, and which the script can tell apart."""
+"""Accesses of two ranks to one path whose order nothing guarantees, and which the script can distinguish."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _relatives(path: str, kind: str) -> list[tuple[str, bool]]:
 
 
 def _matters(change: Access, access: Access) -> bool:
-    """Whether the script can tell in which order the two came."""
+    """Whether the script can see in which order the two came."""
     if access.path == os.path.dirname(change.path) != change.path:
         # Who lists a folder sees what appears in it; nobody else looks at its entries. Removing the folder meets them
         # from the other side.

@@ -18,7 +18,7 @@ def rates_by_data(original: Run, run: Run, lines: LineMap, count: int) -> list[R
         count: how many of the original's batches are one round of all processes.
 
     Returns:
-        The rates; None where the two cannot be laid beside each other, such as steps without a batch of a loader.
+        The rates; None where the two cannot be compared step by step, such as steps without a batch of a loader.
     """
     first = _first_steps(original)
     expected = []

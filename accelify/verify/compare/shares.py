@@ -1,4 +1,4 @@
-"""Whether a figure is one process's share of what the original shows, as far as the runs tell."""
+"""Whether a figure is one process's share of what the original shows, as far as the runs show it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class CountedPaths:
     """Answers for one process.
 
     Args:
-        ignored: folders whose contents do not count, beside the interpreter's and the caches of libraries.
+        ignored: folders whose contents do not count, in addition to the interpreter's and the caches of libraries.
     """
 
     def __init__(self, ignored: Iterable[str] = ()) -> None:

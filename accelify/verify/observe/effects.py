@@ -159,7 +159,7 @@ class Effects:
         return bool(getattr(self._here, "folders", None))
 
     def look(self, kind: str, path: Any) -> None:
-        """Something is read or asked at `path`. Once for a statement between two collectives."""
+        """A path is read or tested for. Once for a statement between two collectives."""
         if self._is_off() or isinstance(path, int) or path is None or os.getpid() != self._process:
             return
         if kind == "ask" and self._is_making_folders():

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 
 class Session(Protocol):
-    """Somebody who wants to know what becomes of one opened file."""
+    """An observer of what becomes of one opened file."""
 
     def wrote(self) -> None:
         """Bytes have been written to the system."""

@@ -1,4 +1,4 @@
-"""Why the losses of several processes may differ from one's by right: noise and batch statistics, seen while running.
+"""Legitimate reasons why the losses of several processes differ from one's: noise and batch statistics, at run time.
 
 Random state is compared before and after the places where a training step draws from it. What a loader's sampler
 draws between two batches is not looked at: the order of the samples is the same on any number of processes.

@@ -63,7 +63,7 @@ class Settled:
 
     @property
     def sentence(self) -> str:
-        """Place, what was asked for, and the values."""
+        """Place, the demand, and the values."""
         place = f"{self.demand.file} line {self.demand.line}"
         return f"{self.outcome}, {place}: {self.demand.sentence}" + (
             f": {self.values}" if self.values else ""
@@ -293,7 +293,7 @@ class _Settler:
 
 
 def run_differs(a: Values, b: Values) -> bool:
-    """Whether two runs cannot be laid beside each other at a place: one shows other parts there."""
+    """Whether two runs cannot be compared at a place: one shows other parts there."""
     return not a.calls or not b.calls or names(a.calls[0]) != names(b.calls[0])
 
 
