@@ -19,7 +19,7 @@ from accelify.analysis.syntax import Tree, is_constant, walk
 # A project module beyond this size is data or generated; it is not read for roles.
 _LARGEST_MODULE = 1_000_000
 _MOST_MODULES = 600
-# What is in modules that can be converted with the script.
+# Words in modules that can be converted with the script.
 TRAINING_WORDS = (".backward(", ".eval()", "no_grad")
 
 

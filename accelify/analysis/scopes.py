@@ -227,7 +227,7 @@ class Scopes:
 
 
 def scope_around(tree: Tree, node: Node, every: Iterable[Scopes]) -> Scope | None:
-    """The scope in which a node of several files is; None outside of them."""
+    """The scope that contains a node of several files; None outside of them."""
     for ancestor in tree.ancestors(node):
         for scopes in every:
             if scopes.opens(ancestor):

@@ -179,7 +179,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
     # -- values
 
     def scope_of(self, node: Node) -> Scope:
-        """The scope in which a node is."""
+        """The scope that contains a node."""
         known = self._scopes.get(node)
         if known is None:
             if len(self.modules) == 1:
@@ -191,7 +191,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return known
 
     def module_of(self, node: Node) -> Module:
-        """The module of the program in which a node is."""
+        """The module of the program that contains a node."""
         if len(self.modules) == 1:
             return self.module
         if isinstance(node, ast.Module):

@@ -247,7 +247,7 @@ class Tree(Ordered):
         return found
 
     def block_of(self, stmt: Node) -> tuple[Node, str, list[Any]]:
-        """The node, field and list in which a statement is."""
+        """The node, field and list that contain a statement."""
         owner = self._parents[stmt]
         for name in _BLOCK_FIELDS:
             block = getattr(owner, name, None)

@@ -21,7 +21,7 @@ from accelify.analysis.syntax import calls_in, dotted, text_of, walk
 
 # Calls through which functions are followed to a test for the file.
 _FARTHEST = 3
-# What brings something that is written to a file by hand.
+# Calls whose result a script writes to a file itself.
 _ANSWERING = frozenset({"requests.get", "urllib.request.urlopen"})
 _MAKING = frozenset("extractall extract unpack_archive copyfileobj rename move replace copy copyfile".split())
 

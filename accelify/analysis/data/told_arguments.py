@@ -27,7 +27,7 @@ def told(script: ScriptModel, loader: Thing, argument: ast.expr | None) -> list[
 
     Args:
         script: its model.
-        loader: that is made in the function in which the argument is.
+        loader: that is made in the function with the argument.
         argument: of the call that makes it, or of another one there.
     """
     if loader.module is None:
@@ -38,7 +38,7 @@ def told(script: ScriptModel, loader: Thing, argument: ast.expr | None) -> list[
 def _told(
     script: ScriptModel, module: Module, argument: ast.expr | None, made_by: tuple[ast.Call, ...], left: int
 ) -> Iterator[ast.expr | None]:
-    """`made_by` are the calls that lead to it, of the function in which the argument is outwards."""
+    """`made_by` are the calls that lead to it, from the function with the argument outwards."""
     if not isinstance(argument, ast.Name) or not left:
         yield argument
         return

@@ -105,7 +105,7 @@ def flags_of_helpers(script: ScriptModel) -> list[ast.expr]:
 
 
 def _deciding_parameters(module: Module, callee: Scope) -> set[str]:
-    """The parameters of a function that its moves are under."""
+    """The parameters of a function whose tests decide about its moves."""
     parameters = {argument.arg for argument in callee.parameters()}
     found: set[str] = set()
     for call in walk(callee.node):

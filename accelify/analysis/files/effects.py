@@ -369,7 +369,7 @@ class SideEffects:
 
         Args:
             found: takes it.
-            module: in which the call is.
+            module: the module of the call.
             scope: the same.
             call: the call.
             func: its function.

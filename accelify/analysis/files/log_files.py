@@ -34,7 +34,7 @@ def by_default(call: ast.Call, scope: Scope) -> ast.Call:
 
     Args:
         call: the call, which is left as it is.
-        scope: the function in which it is.
+        scope: the function with the call.
     """
     mode = call_argument(call, 1, "mode")
     if not isinstance(mode, ast.Name) or scope.kind != "function":

@@ -28,7 +28,7 @@ def opens_window(call: ast.Call, parent: ast.AST | None, held: Values) -> bool:
 
     Args:
         call: the call of a method.
-        parent: what the call is in.
+        parent: the node around the call.
         held: what the object can evaluate to.
     """
     named = isinstance(call.func, ast.Attribute) and call.func.attr == "render"

@@ -85,7 +85,7 @@ class WritingCalls:
         """The kind of what a call writes, None where it writes nothing.
 
         Args:
-            module: in which the call is.
+            module: the module of the call.
             scope: the same.
             call: the call.
             name: the qualified name of its function, "" where that is no library's.

@@ -178,7 +178,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         return found
 
     def module_of(self, scope: Scope) -> Module:
-        """The module in which a scope is."""
+        """The module that contains a scope."""
         return self._module_of[scope]
 
     def classes(self) -> list[Class]:

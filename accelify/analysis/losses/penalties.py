@@ -24,8 +24,8 @@ def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope
     Args:
         script: its model.
         node: the call, `....sum()`.
-        module: in which it is.
-        scope: in which it is.
+        module: the module of the node.
+        scope: the scope of the node.
     """
     called = {id(c.func) for c in calls_in(node) if isinstance(c.func, ast.Name)}
     made = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

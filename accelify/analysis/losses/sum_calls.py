@@ -23,7 +23,7 @@ CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
 
 
 class Place(NamedTuple):
-    """Where an expression is."""
+    """The position of an expression."""
 
     module: Module
     scope: Scope

@@ -58,8 +58,8 @@ def reading_of(script: ScriptModel, source: ast.Call, scope: Scope, parents: Par
     Args:
         script: the script's model.
         source: the call.
-        scope: the function in which it is.
-        parents: what is around a node of its file.
+        scope: the function with the call.
+        parents: the parent of each node of its file.
     """
     found = _names_of(source, scope, parents)
     if found is None:

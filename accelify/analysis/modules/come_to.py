@@ -19,7 +19,7 @@ def come_to(script: ScriptModel, *words: bytes) -> Iterator[tuple[ast.Call, Modu
 
     Args:
         script: its model.
-        words: only of modules in whose source one of these is.
+        words: only modules whose source contains one of these.
     """
     apart = [m for m in script.program.modules.values() if m not in script.modules]
     wanted = {m for m in apart if any(m.tree.mentions(word) for word in words)}

@@ -72,8 +72,8 @@ class MadeByName:
         """What one call of such a helper returns; nothing where the function is none.
 
         Args:
-            module: in which the call is.
-            scope: in which it is.
+            module: the module of the call.
+            scope: the scope of the call.
             node: the call.
             target: the function that is called.
             arguments: what its arguments represent.

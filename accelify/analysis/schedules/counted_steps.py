@@ -69,7 +69,7 @@ class CountedSteps:
                     self.ramps.add(ramp)
 
     def module(self, scope: Scope) -> Module:
-        """The module in which a scope is."""
+        """The module that contains a scope."""
         return self.script.interpreter.module_of(scope)
 
     def nodes(self, scope: Scope) -> list[ast.AST]:

@@ -14,7 +14,7 @@ def is_surely_bound(tree: Tree, stores: Iterable[ast.Name], offset: int) -> bool
     """Whether every run that reaches an offset passes some of the places that bind a name.
 
     Args:
-        tree: in which they are.
+        tree: the tree that contains them.
         stores: the names that are bound, all of one variable.
         offset: where it is read.
     """

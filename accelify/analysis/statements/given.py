@@ -44,7 +44,7 @@ class Given:
         self._attributes: dict[int, dict[Place, list[Gift | None]]] = {}
 
     def scope(self, node: ast.AST, module: Module) -> Scope:
-        """The scope in which a node of a module is."""
+        """The scope that contains a node of a module."""
         return self.script.scope_of(node) if module in self.script.modules else module.scopes.of(node)
 
     def values(self, node: ast.expr, module: Module) -> Values:

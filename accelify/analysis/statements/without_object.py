@@ -71,7 +71,7 @@ def _is_namespace(cls: Scope) -> bool:
 
 
 def _every(scope: Scope) -> Iterator[Scope]:
-    """All scopes of the module in which one is."""
+    """All scopes of the module that contains one."""
     while scope.parent is not None:
         scope = scope.parent
     stack = [scope]
