@@ -237,7 +237,7 @@ class PartialState:
 
     @property
     def data_ranks(self) -> int:
-        """Among how many batches are shared out."""
+        """Among how many batches are sharded."""
         return self.num_processes // self.ranks_per_batch
 
     @property

@@ -83,7 +83,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _set_later(context: Context) -> Iterator[Change]:
-    """Name the options that a function still sets when the Accelerator has read them."""
+    """Report the options that a function still sets when the Accelerator has read them."""
     anchor, read = context.plan.anchor, context.plan.argument_reads.get("cpu", frozenset())
     if anchor is None or anchor.root.kind != "module" or not read:
         return
@@ -135,7 +135,7 @@ def _setters(script: ScriptModel, getter: Scope) -> Iterator[tuple[Scope, str]]:
 
 
 def _handed(context: Context) -> Iterator[Change]:
-    """Name the models that a caller outside of these files makes: what else it does with them stays where it was."""
+    """Report the models that a caller outside of these files makes: the caller uses them where they were."""
     for site in context.plan.sites:
         if site.scope.kind != "function" or context.script.callers(site.scope):
             continue
@@ -245,7 +245,7 @@ def _prepares(context: Context) -> Iterator[Change]:
 
 
 def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> list[str]:
-    """The statements that prepare the elements of a container: all in one, or those that are shared out."""
+    """The statements that prepare the elements of a container: all in one, or those that are sharded."""
     name = item.holder.text(site.scope)
     if item.kind == v.LOADER and (keys := _keys_of_some(context, item)):
         return [f"{name}[{key!r}] = {accelerator}.prepare({name}[{key!r}])".replace("'", '"') for key in keys]
@@ -264,7 +264,7 @@ def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> 
 
 
 def _keys_of_some(context: Context, item: Item) -> list[object]:
-    """The keys of a dictionary under which loaders are shared out, where others in it stay whole."""
+    """The keys of a dictionary under which loaders are sharded, where others in it stay whole."""
     chosen: dict[object, None] = {}
     whole = False
     for container in item.holder.containers:

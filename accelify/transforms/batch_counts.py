@@ -107,7 +107,7 @@ def _is_set(scope: Scope, name: str) -> bool:
 
 
 def _loaders_around(context: Context, node: ast.expr) -> set[Thing]:
-    """The loaders, shared out by then, over whose batches the loops around a node go, or those around its function."""
+    """The loaders, sharded by then, over whose batches the loops around a node go, or those around its function."""
     script = context.script
     scope = script.scope_of(node)
     loops = set(script.enclosing_loops(node))

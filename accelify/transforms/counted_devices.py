@@ -40,7 +40,7 @@ COUNTED = Rule(
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the removal of the factor from each batch size of a loader that is shared out, and the rates with it."""
+    """Yield the removal of the factor from each batch size of a loader that is sharded, and the rates with it."""
     if context.plan.batch_size == "total":
         return
     script, counts = context.script, DeviceCounts(context.script)
@@ -94,7 +94,7 @@ def _told(context: Context, counts: DeviceCounts, loaders: list[Thing]) -> Itera
 
 
 def _in_other_modules(context: Context) -> Iterator[Change]:
-    """Name the sizes that count the GPUs in a module that is not converted, which makes a loader that is shared out."""
+    """Report the sizes that count the GPUs in a module that is not converted, which makes a sharded loader."""
     script, said = context.script, set[ast.AST]()
     for thing in sorted(context.plan.prepared, key=Thing.place):
         module, site = thing.module, thing.site
@@ -146,7 +146,7 @@ def _products_there(script: ScriptModel, module: Module, size: ast.expr) -> Iter
 
 
 def _of_unseen_loaders(context: Context, counts: DeviceCounts) -> Iterator[Change]:
-    """Name the sizes that count the GPUs where it is not seen which loader, of another module, takes them."""
+    """Report the sizes that count the GPUs where it is not known which loader, of another module, takes them."""
     for stmt in context.tree.nodes(ast.Assign, ast.AugAssign):
         target = stmt.target if isinstance(stmt, ast.AugAssign) else stmt.targets[0]
         if not k.BATCH_SIZE_NAME.search((dotted(target) or "").rpartition(".")[2]) or context.is_claimed(
@@ -180,7 +180,7 @@ def _rates(context: Context, counts: DeviceCounts, sizes: list[Product]) -> Iter
     Args:
         context: of the script.
         counts: its numbers of GPUs.
-        sizes: the products that leave the batch sizes of the training data; none where those are only named.
+        sizes: the products that leave the batch sizes of the training data; none where those are only reported.
     """
     tree, gone = context.tree, {size.node for size in sizes}
     kept = {size.read for size in sizes}

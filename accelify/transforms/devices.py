@@ -185,7 +185,7 @@ def _anchored(context: Context) -> ast.stmt | None:
 
 
 def written_out(context: Context) -> Iterator[Change]:
-    """Yield the changes to devices that are named where they are used. Run when the moves are known."""
+    """Yield the changes to devices that are written where they are used. Run when the moves are known."""
     yield from _copies(context)
     yield from _constants(context)
     yield from selections(context)

@@ -5,7 +5,7 @@ save_pictures(images, path)    ->  if accelerator.is_main_process:
 
 logger = new_log(path)         ->  logger = new_log(path if accelerator.is_main_process else os.devnull)
 
-Where a function also does what all processes need, the call stays as it is and is a finding.
+Where a function also does what all processes need, the call is not changed and is a finding.
 """
 
 from __future__ import annotations

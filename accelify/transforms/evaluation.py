@@ -76,7 +76,7 @@ def transform(context: Context) -> Iterator[Change]:
 def _in_comprehensions(context: Context) -> Iterator[Change]:
     """`[evaluate(model, batch) for batch in loader]`: a comprehension has no line at which to gather.
 
-    What is collected of a loader that is shared out is named as a figure, where it is shown or decides something.
+    What is collected from a sharded loader is reported as a figure, where it is shown or decides something.
     """
     script, plan = context.script, context.plan
     for node in context.tree.nodes(ast.ListComp, ast.GeneratorExp):
@@ -106,7 +106,7 @@ def _runs_prepared(context: Context, call: ast.Call) -> bool:
 
 
 def _in_other_modules(context: Context) -> Iterator[Change]:
-    """Functions that are not converted and iterate over a loader that is shared out: what they find is a share's."""
+    """Functions that are not converted and iterate over a loader that is sharded: what they find is a share's."""
     script, plan = context.script, context.plan
     if plan.known.distributed:
         return

@@ -5,15 +5,15 @@ Also a finding: calls of functions that run backward, or step an optimizer, in a
 p.grad = torch.autograd.grad(loss, p)[0]    ->  p.grad = accelerator.reduce(torch.autograd.grad(loss, p)[0],
                                                                             reduction="mean")
 p.grad.data.copy_(worked_out)               ->  p.grad.data.copy_(accelerator.reduce(worked_out, reduction="mean"))
-p.register_hook(lambda g: g.clamp(-1, 1))       (named only: it clips what one process has)
+p.register_hook(lambda g: g.clamp(-1, 1))       (a finding: it clips the gradient of one process)
 
 for p, v in zip(model.parameters(), torch.autograd.grad(loss, other)):
-    p.data.add_(rate * v)                       (a finding only: the weights differ between processes)
+    p.data.add_(rate * v)                       (a finding: the weights then differ between processes)
 
 weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce(weight.grad, reduction="mean")
                                                 weight -= lr * weight.grad   (a tensor that is part of no model)
 
-loss.backward()                                 (named where the loss is weighed for the parameters' sake: the gradient
+loss.backward()                                 (a finding where the loss is scaled for the parameters: the gradient
 x = x - x.grad                                  of an input is then as many times larger as there are processes)
 
 step = torch.autograd.grad(loss, net.parameters(), create_graph=True)    (a finding: it depends on one process's share)

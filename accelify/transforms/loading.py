@@ -358,7 +358,7 @@ def _paths_read(context: Context, call: ast.Call, name: str) -> frozenset[str]:
     if name in _ASKING:
         return _given(context, call)
     if not reads and name and not name.startswith(_NO_READERS):
-        # Any library's: a file that is named in so many words is read, if it was written before.
+        # Of any library: a file whose path is written out is read, if it was written before.
         named = {
             a.value for a in [*call.args, *[kw.value for kw in call.keywords]] if isinstance(a, ast.Constant)
         }

@@ -293,7 +293,7 @@ def _wrapped_parts(
 
 
 def _weights_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
-    """Name the functions of other modules that load such files into the model, which has no `module.` any more."""
+    """Report the functions of other modules that load such files into the model, which has no `module.` any more."""
     for one in weights_elsewhere(context.script, wrapped.keys()):
         wraps = [wrap for model in context.script.models_of(one.model) for wrap in wrapped.get(model, ())]
         behind = any(is_behind(context.script, one.call, wrap) for wrap in wraps)

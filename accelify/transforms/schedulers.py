@@ -132,7 +132,7 @@ def _derives(cls: Class) -> bool:
 
 
 def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
-    """Rates and parts of the loss that go by a count of steps, schedulers that are named already left out."""
+    """Rates and parts of the loss that depend on a count of steps, without schedulers that are reported already."""
     script, plan = context.script, context.plan
     if plan.batch_size == "total" or plan.known.distributed:
         return  # as many steps as before, or counted by one process's already

@@ -90,7 +90,7 @@ def _is_behind_accelerator(context: Context, stmt: ast.stmt) -> bool:
 
 
 def _hidden_by_functions(context: Context) -> Iterator[Change]:
-    """Name the calls of functions of modules that stay as they are, and that choose the GPUs that are seen."""
+    """Report the calls of functions of modules that are not converted, and that choose the visible GPUs."""
     script = context.script
     for call in script.calls():
         callee = hiding(script, call)

@@ -292,7 +292,7 @@ def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:
 
 
 def _is_called_for_each_batch(context: Context, node: ast.AST) -> bool:
-    """Whether a function is called in a loop over batches that are shared out, by itself or through others."""
+    """Whether a function is called in a loop over batches that are sharded, by itself or through others."""
     loops = {loop for loop, loaders in context.script.loader_loops if loaders & context.plan.prepared}
     return runs_in(context.script, loops, node)
 

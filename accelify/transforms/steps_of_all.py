@@ -50,7 +50,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _ends(context: Context) -> dict[ast.AST, ast.expr]:
-    """What training loops over shared out batches are ended by: each part of such a test, with the test."""
+    """What training loops over sharded batches are ended by: each part of such a test, with the test."""
     script, found = context.script, dict[ast.AST, ast.expr]()
     for loop in _shared_loops(context):
         steps: CountedSteps | None = None

@@ -347,8 +347,8 @@ class Session:
         if reference.failure or not reference.losses:
             return self._without_reference(original, reference, run), self.job
         if run.repeated and reference.losses != original.losses:
-            # Nothing is shared out: each process does what the original does, in batches of the original's size. Where
-            # larger ones change nothing in training, they are those of another loader, which is shared out.
+            # Nothing is sharded: each process does what the original does, in batches of the original's size. Where
+            # larger ones change nothing in training, they are those of another loader, which is sharded.
             job, reference = self.job, original
         if reference is not original and (
             schedule := self._schedule_by_data(original, reference, run, count)

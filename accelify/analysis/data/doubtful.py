@@ -48,7 +48,7 @@ def unseen_beside(
     Args:
         script: its model.
         loaders: what is prepared.
-        evaluations: whose loaders are none of these, as they know by themselves what is shared out.
+        evaluations: whose loaders are none of these, as they know by themselves what is sharded.
     """
     found = {}
     evaluated = {t for evaluation in evaluations for t in evaluation.loaders}

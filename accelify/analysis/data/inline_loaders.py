@@ -33,7 +33,7 @@ def handed_on_at_once(script: ScriptModel, loader: Thing) -> list[ast.Call]:
 def loops_over_sites(
     script: ScriptModel, evaluations: Iterable[EvaluationLoop], sites: Set[ast.Call]
 ) -> set[ast.AST]:
-    """The evaluation loops that share out loaders made at some places, and that nothing trains with.
+    """The evaluation loops that shard loaders made at some places, and that nothing trains with.
 
     Args:
         script: its model.

@@ -1,6 +1,6 @@
 """Objects that receive a batch which every process sees whole, and later return what they computed from it.
 
-for x, y in val_loader:           (not shared out)
+for x, y in val_loader:           (not sharded)
     net.set_input(x, y)
     net.forward()
     total += net.get_loss()       (of this batch, and the same on every process)

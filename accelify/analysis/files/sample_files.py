@@ -1,4 +1,4 @@
-"""Files that are named by what they hold: in a loop over shared out data, each process writes those of its samples."""
+"""Files that are named by what they hold: in a loop over sharded data, each process writes those of its samples."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def writes_own(plan: Plan, effects: SideEffects, call: ast.Call) -> bool:
 
 
 def _named_at(plan: Plan, call: ast.Call, far: int = 0) -> _Named | None:
-    """What is named after samples at a call, in a loop over shared out data or a function that such loops call."""
+    """What is named after samples at a call, in a loop over sharded data or a function that such loops call."""
     script = plan.script
     loops = [loop for loop in script.enclosing_loops(call) if isinstance(loop, (ast.For, ast.AsyncFor))]
     shared = [loop for loop, loaders in script.loader_loops if loop in loops and plan.is_sharded(loaders)]

@@ -1,4 +1,4 @@
-"""Evaluation loops: which can be shared out over processes, and what has to be gathered for their metrics."""
+"""Evaluation loops: which can be sharded over processes, and what has to be gathered for their metrics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def evaluation_loops(
     Args:
         script: its model.
         batch_size: `per-process`: what is gathered are several of the script's batches; `total`: one.
-        shared: where the loaders are made that the script shared out by hand, and lost batches of itself.
+        shared: where the loaders are made that the script sharded by hand, and lost batches of itself.
     """
     found = []
     for loop, loaders in script.loader_loops:
@@ -66,7 +66,7 @@ def evaluation_loops(
 def _keep_batches(script: ScriptModel, evaluations: list[EvaluationLoop], shared: Set[int]) -> None:
     """Leave the data whole of which several processes would drop whole batches.
 
-    What is trained on is shared out anyway, and with it what a loop iterates over besides.
+    What is trained on is sharded anyway, and with it what a loop iterates over besides.
     """
     tied, size = set(script.training_loaders), -1
     while size < len(tied):

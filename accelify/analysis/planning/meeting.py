@@ -1,4 +1,4 @@
-"""The functions in which processes meet: they train, gather, or read batches that are shared out."""
+"""The functions in which processes meet: they train, gather, or read batches that are sharded."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Placement(ItemStatements):
                 ):
                     continue  # what came here trained only goes on through a function: `model = resume(model)`
                 if kind == v.LOADER:
-                    # The name may be used again for one that is not shared out.
+                    # The name may be used again for one that is not sharded.
                     every = [s for s in every if gives(self.script, s, thing)]
                 # `model = model.train()` makes nothing new.
                 handed = [s for s in every if gives_back(s, holder.name)]

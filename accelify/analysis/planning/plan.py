@@ -76,9 +76,9 @@ class Plan(AcceleratorPlace):
         self.reasons = Reasons(script, self.placement)
         self.devices = Devices(script)
         self.device_constants: list[DeviceConstant] = device_constants(script)
-        # Who distributes by hand shares out what he cuts by hand too.
+        # Who distributes by hand shards what he cuts by hand too.
         self.hand_cut = None if self.known.distributed else find_hand_cut(script)
-        # Batches made by hand are always shared out, whatever the batch size of loaders means.
+        # Batches made by hand are always sharded, whatever the batch size of loaders means.
         self.reductions = LossReductions(script, "total" if self.hand_cut is not None else batch_size)
         self.blockers: list[Blocker] = []
         self.evaluations: list[EvaluationLoop] = evaluation_loops(script, batch_size, self.known.sharded)
@@ -264,7 +264,7 @@ class Plan(AcceleratorPlace):
         return chosen - self.script.episode_loaders
 
     def _agree_on_loaders(self, chosen: set[Thing]) -> None:
-        """Take out what is not shared out together: a loop gathers what all of its loaders give, or nothing."""
+        """Take out what is not sharded together: a loop gathers what all of its loaders give, or nothing."""
         again = True
         while again:
             again = False
@@ -278,7 +278,7 @@ class Plan(AcceleratorPlace):
                 chosen -= evaluation.loaders - self.script.training_loaders
 
     def _as_distributed(self, chosen: set[Thing]) -> set[Thing]:
-        """Of a script that was distributed by hand: what it shared out itself, and what one process alone reads."""
+        """Of a script that was distributed by hand: what it sharded itself, and what one process alone reads."""
         shared = {
             t
             for t in self.script.interpreter.things.values()
@@ -331,7 +331,7 @@ class Plan(AcceleratorPlace):
         return found
 
     def own_lengths(self, scheduler: Thing) -> Iterator[ast.Call]:
-        """Where the script takes the lengths of loaders, shared out by then, that a schedule is made from."""
+        """Where the script takes the lengths of loaders, sharded by then, that a schedule is made from."""
         if self.batch_size == "total":
             return
         for length in lengths_of(self.script, scheduler):

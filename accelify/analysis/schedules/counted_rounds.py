@@ -1,6 +1,6 @@
 """Schedules that step in `for _ in range(len(loader))`: once a batch, as in a loop over the loader itself.
 
-The length has to be that of a loader which is shared out by then: rounds of any other number are as many as before, on
+The length has to be that of a loader which is sharded by then: rounds of any other number are as many as before, on
 any number of processes.
 """
 

@@ -38,7 +38,7 @@ from .workers import ReadingApart, may_draw
 
 
 class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
-    """A prepared loader: a DataLoader in all that scripts ask of one, with batches placed and shared out.
+    """A prepared loader: a DataLoader in all that scripts ask of one, with batches placed and sharded.
 
     Args:
         base_dataloader: what is iterated.

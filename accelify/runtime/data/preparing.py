@@ -60,7 +60,7 @@ def prepare_data_loader(
     batch_sampler = base.batch_sampler
     if use_seedable_sampler and batch_sampler is not None:
         make_seedable(batch_sampler, data_seed)
-    # Ranks that work on the same batches have to draw the same ones: they are shared out among one.
+    # Ranks that work on the same batches have to draw the same ones: they are sharded among one.
     alone = ranks == 1 and (num_processes is not None or process.num_processes == 1)
     if alone or _is_sharded_already(base, ranks, rank):
         return DataLoaderShard(base, target, rng_types, non_blocking)

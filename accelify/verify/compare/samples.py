@@ -109,7 +109,7 @@ def _batch(reference: dict[str, Any], ranks: dict[int, dict[str, Any]], processe
     if exact:
         return "" if shares[0] == wanted else "other samples, or in another order, than the original's batch"
     if all(Counter(share) == Counter(wanted) for share in shares):
-        # Every process iterates over all of the data: it is not shared out, and nothing is lost by that.
+        # Every process iterates over all of the data: it is not sharded, and nothing is lost by that.
         return ""
     union = Counter(index for share in _without_fillers(shares) for index in share)
     missing, twice = Counter(wanted) - union, union - Counter(wanted)

@@ -1,4 +1,4 @@
-"""The script's loaders: where each is made, which samples each batch has, and which loaders are shared out.
+"""The script's loaders: where each is made, which samples each batch has, and which loaders are sharded.
 
 For a conversion in which each of N processes takes the script's batch size, the run to compare with is the original
 with N batches made one: that is what the N processes see together in one step. `scaled` names the loaders for which
