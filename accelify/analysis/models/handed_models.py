@@ -1,4 +1,4 @@
-"""Models that a function calls because its caller passes them over: another call of it need not run any.
+"""Models that a function calls because its caller passes them: another call of it need not run any.
 
 report(model, "weights")    calls the model where `report` does
 report("loss", 0.5)         does not
