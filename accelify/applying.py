@@ -62,7 +62,7 @@ def apply_changes(
 
 
 def _edited(tree: Tree, applied: list[Change], path: str | None) -> list[tuple[Finding, int]]:
-    """Each finding that was mended, with the lines at which its edits begin, in one file or in the only one."""
+    """Each fixed finding, with the lines at which its edits begin, in one file or in the only one."""
     found = []
     for change in applied:
         for edit in change.edits if change.finding.fixable else ():

@@ -1,6 +1,6 @@
 """What a file calls and derives its classes from, by the names that its imports give: `tools.train`, not `model.train`.
 
-Only the words of one file are looked at, so that it can be asked of all files of a project.
+Only the words of one file are looked at, so that it is cheap for all files of a project.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from accelify.analysis.syntax import children, walk
 
-# Marks what is not from an import: names of the file's own.
+# Marks what is not from an import: names that the file defines.
 OWN = ":"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -21,8 +21,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 class CalledNames:
     """The dotted names that a file calls, written from the module that its imports take them from.
 
-    `classes` are its own: their names, what they are derived from, and their methods. `defined` are the names that its
-    own lines give at the top.
+    `classes` are those that it defines: their names, their bases, and their methods. `defined` are the names that its
+    statements bind at the top.
     """
 
     calls: set[str] = field(default_factory=set)
@@ -31,7 +31,7 @@ class CalledNames:
 
 
 def called_names(data: bytes) -> CalledNames | None:
-    """What a file calls; None where it does not parse: other versions of Python, lines of a notebook's own."""
+    """What a file calls; None where it does not parse: other versions of Python, syntax of notebooks."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -111,7 +111,7 @@ class _Reader:
         self.found.classes.append((node.name, bases, methods))
 
     def _names(self, node: ast.expr) -> Iterator[str]:
-        """What a dotted name can stand for: what an import brings, or the file itself."""
+        """What a dotted name can represent: what an import brings, or the file itself."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.insert(0, node.attr)

@@ -14,7 +14,7 @@ def names_kept_global(before: Sequence[str], after: Sequence[str]) -> list[str]:
     """The names that a function made of some cells has to declare `global`, in the order in which they are bound.
 
     Those that the cells bind and that functions of the cells before read, that a function among them declares global
-    itself, or that they read first and then bind anew (`model = accelerator.prepare(model)`).
+    itself, or that they read first and then bind again (`model = accelerator.prepare(model)`).
 
     Args:
         before: the cells that stay as they are.
@@ -54,7 +54,7 @@ def _functions(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 class _Order(ast.NodeVisitor):
-    """Which names a module's own statements bind, and which of them they read before, as they run."""
+    """Which names a module's statements bind, and which of them they read before, in the order in which they run."""
 
     def __init__(self, module: ast.Module) -> None:
         self.bound: dict[str, None] = {}
@@ -94,7 +94,7 @@ class _Order(ast.NodeVisitor):
         if not isinstance(node, _SCOPES):
             super().generic_visit(node)
             return
-        # What a comprehension or a lambda binds is its own.
+        # What a comprehension or a lambda binds is local to it.
         names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
         own = {n.id for n in names if isinstance(n.ctx, ast.Store)}
         own |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}

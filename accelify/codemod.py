@@ -1,7 +1,7 @@
 """`convert` as a command of libcst's: `libcst.tool codemod -x accelify.codemod.ConvertCommand`.
 
 One file at a time, as libcst runs its commands. A script that has to be converted together with modules of its project
-is left alone here, and the warning says so; `accelify convert` does them all.
+is left alone here, and a warning names it; `accelify convert` does them all.
 """
 
 from __future__ import annotations

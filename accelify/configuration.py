@@ -1,4 +1,4 @@
-"""What [tool.accelify] of the nearest pyproject.toml says; the user's rows about functions of libraries."""
+"""The settings in [tool.accelify] of the nearest pyproject.toml; the user's rows about functions of libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelify.source import SourceError
 
 @cache
 def nearest_section(folder: Path) -> tuple[Any, Path] | None:
-    """The section [tool.accelify], and the file it stands in: the first pyproject.toml with one from `folder` up.
+    """The section [tool.accelify], and the file it is in: the first pyproject.toml with one from `folder` up.
 
     Raises SourceError for a file that cannot be read.
     """

@@ -32,7 +32,7 @@ class Conversion:
     """What became of one script.
 
     `status` is converted, unchanged, refused or failed; `reason` is one sentence for the last three. `applied` are the
-    findings that an edit mended, `remaining` those that a person has to look at.
+    findings that an edit fixed, `remaining` those that a person has to look at.
     """
 
     source: Source
@@ -41,9 +41,9 @@ class Conversion:
     applied: list[Finding] = field(default_factory=list)
     remaining: list[Finding] = field(default_factory=list)
     new_text: str = ""
-    # Its functions that the script comes to, by name: whether they take the Accelerator.
+    # Its functions that the script reaches, by name: whether they take the Accelerator.
     functions: dict[str, bool] = field(default_factory=dict)
-    # For reports: each finding that an edit mended, with the lines at which its edits begin.
+    # For reports: each finding that an edit fixed, with the lines at which its edits begin.
     edited: Callable[[], list[tuple[Finding, int]]] = list
     # Other modules that read on the host what is on the device now, with a copy put in.
     helpers: list[Conversion] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Conversion:
 
     @property
     def place(self) -> Path | None:
-        """Where its file lies, None for stdin."""
+        """Where its file is, None for stdin."""
         return self.source.path.resolve() if self.source.path is not None else None
 
     @property
@@ -151,7 +151,7 @@ def left_alone(source: Source, status: str, reason: str) -> Conversion:
 
 
 def why_not(path: str, line: int, column: int, code: str, why: str, effort: int = 30) -> Finding:
-    """The finding that tells why a script is left alone; `effort` in minutes."""
+    """The finding with the reason why a script is left alone; `effort` in minutes."""
     return Finding(
         path, line, column, code, "left-alone", f"left alone: {why}",
         severity=Severity.ERROR, safety=Safety.MANUAL, effort=effort, fixable=False,

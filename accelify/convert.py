@@ -76,7 +76,7 @@ def convert_source(
         source: the script.
         options: what the user chose.
         imports: where to look whether a script without a training loop starts one of its project; None: nowhere.
-        models: takes the script's model, for who goes on to ask it and releases it then.
+        models: takes the script's model, for callers that query it further and release it then.
 
     Raises:
         SourceError: when it is not Python.
@@ -90,7 +90,7 @@ def convert_source(
         )
         and not ("hydra" in source.text and "instantiate(" in source.text)
     ):
-        _ = source.tree  # what is not Python is said even where nothing trains
+        _ = source.tree  # a syntax error is reported even where nothing trains
         return _without_seen_loop(source, imports)
     try:
         tree = Tree(source.text, name, source.tree)
@@ -188,7 +188,7 @@ def _without_seen_loop(source: Source, imports: Imports | None) -> Conversion:
 
 
 def _planned(script: ScriptModel, options: ConvertOptions) -> Plan:
-    """The plan of a script; what only evaluates, and cannot be given the Accelerator, keeps its data whole in it."""
+    """The plan of a script; a script that only evaluates, and cannot get the Accelerator, has its data whole in it."""
     plan = Plan(script, options.batch_size, options.runtime)
     beyond = plan.beyond_reach()
     return Plan(script, options.batch_size, options.runtime, beyond=beyond) if beyond else plan
@@ -245,7 +245,7 @@ def _changes(
 
 
 def _as_asked(blockers: list[Blocker], options: ConvertOptions) -> list[Blocker]:
-    """The reasons without the advice to use an option that was given already."""
+    """The reasons without the advice to use an option that is set already."""
     advice = "--replace-ddp may convert it"
     alone = "--replace-ddp converts scripts whose loop is in their own file"
     if not options.replace_ddp:
@@ -256,9 +256,9 @@ def _as_asked(blockers: list[Blocker], options: ConvertOptions) -> list[Blocker]
 def convert_project(
     source: Source, options: ConvertOptions | None = None, imports: Imports | None = None
 ) -> list[Conversion]:
-    """Convert a script and, where its training loop stands in other modules of its project, those with it.
+    """Convert a script and, where its training loop is in other modules of its project, those with it.
 
-    The files are one group: all of them are converted or none. The script's own conversion comes first; writes
+    The files are one group: all of them are converted or none. The conversion of the script comes first; writes
     nothing.
 
     Args:
@@ -285,7 +285,7 @@ def _convert_project(
     if any(f.code == "ACC009" for f in alone.remaining):
         return _convert_together(source, models, options, imports)
     if any(f.code == "ACC005" for f in alone.remaining):
-        # What it trains may be kept by a class of another module, which can come along.
+        # What it trains may be stored by a class of another module, which can be converted with it.
         together = _convert_together(source, models, options, imports)
         return together if together[0].status == CONVERTED else [alone]
     if (
@@ -293,7 +293,7 @@ def _convert_project(
         and not _may_be_lowered(source.text, options)
         and (models[0].trains_more_elsewhere() or placing_bases(models[0]))
     ):
-        # Other modules train, too, or have the base class that places what trains: else it is its own loop alone.
+        # Other modules train, too, or have the base class that places what trains: else only the script's loop trains.
         together = _convert_together(source, models, options, imports)
         if together[0].status == CONVERTED or together[0].reason.endswith(_HAND_IT):
             return together
@@ -308,7 +308,7 @@ def _convert_project(
 def _convert_together(
     source: Source, models: list[ScriptModel], options: ConvertOptions, imports: Imports
 ) -> list[Conversion]:
-    """Convert a script with the modules of its project that train; adds the model of them all to that of its own."""
+    """Convert a script with the modules of its project that train; adds the model of them all to that of the script."""
     assert source.path is not None
     try:
         script = ScriptModel(models[0].tree, Path(source.path), project=True, known=models[0])
@@ -319,7 +319,7 @@ def _convert_together(
         if (left := _done_by_all(found)) and (bases := writing_bases(script)):
             script.join(bases)
             more = _convert_group(source, script, options, imports)
-            # Who else derives from such a class would have to hand it the Accelerator: it is only convenient.
+            # Who else derives from such a class would have to pass it the Accelerator: it is only convenient.
             if more[0].status == CONVERTED and len(more[0].until) <= len(found[0].until):
                 found = more if _done_by_all(more) < left else found
     except ValueError as error:
@@ -327,7 +327,7 @@ def _convert_together(
     except Exception as error:
         return [left_alone(source, FAILED, f"accelify itself failed on it ({type(error).__name__}: {error})")]
     for conversion in found[1:]:
-        if not conversion.changed:  # what is said of a file that stays as it is goes with the script's own
+        if not conversion.changed:  # findings of an unchanged file are reported with the script
             found[0].remaining += conversion.remaining
     return [c for c in found if c is found[0] or c.changed]
 
@@ -385,7 +385,7 @@ def _sources(source: Source, script: ScriptModel) -> list[Source]:
 
 
 def _shown(script: Path | str, module: Path) -> Path:
-    """The place of a module as it is named beside the script that the user named."""
+    """The path of a module, written relative to the script as the user named it."""
     own = Path(script)
     return Path(os.path.normpath(own.parent / os.path.relpath(module, own.resolve().parent)))
 
@@ -393,7 +393,7 @@ def _shown(script: Path | str, module: Path) -> Path:
 def _converted_already(
     script: ScriptModel, sources: list[Source], options: ConvertOptions
 ) -> Conversion | None:
-    """What is said where a module that the script trains with was converted, for another script or before."""
+    """The message where a module that the script trains with was converted, for another script or before."""
     assert isinstance(script.tree, JoinedTree)
     taking = calls_without(script) if len(script.modules) > 1 else None
     if taking is not None:
@@ -411,7 +411,7 @@ def _converted_already(
 
 
 def _functions(script: ScriptModel, plan: Plan, module: Module) -> dict[str, bool]:
-    """The functions and classes of a module that the script comes to, and whether they take the Accelerator."""
+    """The functions and classes of a module that the script reaches, and whether they take the Accelerator."""
     threaded = plan.reach.threaded if plan.reach is not None else []
     homes = {node_of(script, s) for s in module.scopes.functions() if s not in script.dormant}
     return {home.name: home in threaded for home in homes if home.kind != "module"}
@@ -422,7 +422,7 @@ def _may_train(text: str) -> bool:
     if "torch" in text:
         # A trainer that is imported by its name is looked for, or missed, by name.
         return "backward" in text or "optim" in text or "import_module(" in text
-    # torch can come through a project's own helpers, and a loop over what it is handed needs no name of torch's.
+    # torch can be imported through helpers of the project, and a loop over an argument needs no name of torch.
     return ".backward(" in text
 
 

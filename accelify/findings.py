@@ -1,4 +1,4 @@
-"""What a rule has to say about one place of a script: shared by `check`, `convert` and the reports."""
+"""What a rule reports about one place of a script: shared by `check`, `convert` and the reports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Finding:
     """One finding of one rule.
 
     Lines and columns count from 1, columns in characters; `end_column` is exclusive. `effort` is in minutes for a
-    person who does it by hand. `fixable` says that `convert` mends it by itself. In a notebook
+    person who does it by hand. `fixable` is whether `convert` fixes it by itself. In a notebook
     `cell` is the cell's number from 1 and the lines count in that cell; elsewhere it is 0.
     """
 

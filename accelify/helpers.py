@@ -1,8 +1,8 @@
 """Modules that stay as they are but for what the converted script cannot run without.
 
-`batch[0].numpy()` of a helper becomes `batch[0].cpu().numpy()` where it is handed what is on the device, a table that
-it makes for the batch is made beside it, and `async=`, which does not parse any more, gets its name of today. All are
-right for who calls the module from elsewhere, too.
+`batch[0].numpy()` of a helper becomes `batch[0].cpu().numpy()` where its argument is on the device, a table that it
+makes for the batch is made on the batch's device, and `async=`, which does not parse any more, gets its current name.
+All of these are right for callers from elsewhere, too.
 """
 
 from __future__ import annotations

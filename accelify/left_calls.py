@@ -1,4 +1,4 @@
-"""Calls that stay as they were of what takes the Accelerator now: in functions that only other scripts come to.
+"""Calls that stay without the Accelerator which their function takes now: in functions that only other scripts reach.
 
 class Agent:
     def __init__(self, accelerator, width): ...

@@ -1,4 +1,4 @@
-"""IPython's own syntax in a notebook's cells, hidden behind Python that parses, line for line.
+"""IPython's syntax in a notebook's cells, replaced by Python that parses, line for line.
 
     %matplotlib inline              # accelify-magic 0: %matplotlib inline
     %time train(model)        ->    train(model)  # accelify-magic before 1: %time
@@ -44,9 +44,9 @@ _TOKEN = re.compile(
 
 
 class Mask:
-    """Hides lines and gives them back.
+    """Hides lines and returns them.
 
-    `hidden` has the texts that stand behind the numbered placeholders. Make one for each notebook, with `texts` all of
+    `hidden` has the texts that the numbered placeholders replace. Make one for each notebook, with `texts` all of
     its cells: the placeholders use a word that none of them has.
     """
 
@@ -97,7 +97,7 @@ class Mask:
         )
 
     def shift(self, line: str) -> int:
-        """By how many characters the code of a masked line stands further to the right in the notebook."""
+        """By how many characters the code of a masked line is further to the right in the notebook."""
         match = self._placeholder.search(line)
         return len(self.hidden[int(match["before"])]) if match and match["before"] else 0
 
@@ -133,7 +133,7 @@ class Mask:
 
 
 def parses(text: str) -> bool:
-    """Whether `text` is Python as it stands."""
+    """Whether `text` is Python as it is."""
     return _parses(text)
 
 

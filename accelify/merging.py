@@ -1,4 +1,4 @@
-"""Two edits of one text as one: for a module that two scripts share, each needing edits of its own there."""
+"""Two edits of one text as one: for a module that two scripts share, each needing different edits there."""
 
 from __future__ import annotations
 

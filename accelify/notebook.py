@@ -1,6 +1,6 @@
-"""A Jupyter notebook as one script and back: its code cells one behind the other, each under a marker comment.
+"""A Jupyter notebook as one script and back: its code cells one after the other, each under a marker comment.
 
-The notebook's text is never written anew: only the `source` of a cell that an edit touched is replaced, in the form,
+The notebook's text is never written again: only the `source` of a cell that an edit touched is replaced, in the form,
 indentation and escaping it had, so that outputs, metadata, Markdown and all other cells stay as they are.
 """
 
@@ -159,7 +159,7 @@ class NotebookSource(Source):
 
     @cached_property
     def _starts(self) -> list[int]:
-        """The line of the script at which each cell's marker stands."""
+        """The line of the script at which each cell's marker is."""
         found = re.compile(rf"{re.escape(self.marker)} \d+\s*")
         return [number for number, line in enumerate(self.lines, 1) if found.fullmatch(line)]
 
@@ -339,7 +339,7 @@ def _read(cell: Cell, mask: Mask, name: str, path: Path | None) -> Cell:
     try:
         parse(masked + "\n", Path(f"{name}, cell {cell.number}"))
     except SourceError as error:
-        # What is only unfinished or a note stays out of the way; training code that does not run has to be said.
+        # A cell that is only unfinished or a note is left out; training code that does not run has to be reported.
         sentence = str(error)
         if "this is Python 2" in sentence or "`async`" in sentence or "backward" in masked:
             raise SourceError(sentence, path, error.line) from None
@@ -354,7 +354,7 @@ def _skip(raw: str, at: int) -> int:
 
 
 def _members(raw: str, start: int) -> dict[str, tuple[int, int]]:
-    """Where the values of the JSON object at `start` stand, by key."""
+    """Where the values of the JSON object at `start` are, by key."""
     found: dict[str, tuple[int, int]] = {}
     at = _skip(raw, start + 1)
     while raw[at] != "}":
@@ -369,7 +369,7 @@ def _members(raw: str, start: int) -> dict[str, tuple[int, int]]:
 
 
 def _items(raw: str, start: int) -> Iterator[tuple[int, int]]:
-    """Where the items of the JSON array at `start` stand; none where it is no array."""
+    """Where the items of the JSON array at `start` are; none where it is no array."""
     if raw[start] != "[":
         return
     at = _skip(raw, start + 1)

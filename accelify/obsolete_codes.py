@@ -1,4 +1,4 @@
-"""Codes of rules that are no more, with those that stand for what they were about."""
+"""Codes of rules that are no more, with those that represent what they were about."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ REPLACED = {
 
 
 def with_later_ones(codes: Iterable[str]) -> tuple[str, ...]:
-    """Codes as somebody has written them, with those that came in the place of some."""
+    """Codes from a user's configuration or comment, with those that replaced some of them."""
     written = tuple(codes)
     return (*written, *(REPLACED[code] for code in written if code in REPLACED))

@@ -1,8 +1,8 @@
-"""`x.cuda(async=True)`: Python's own parser took it up to 3.6, torch up to 0.4; since 3.7 `async` is a keyword.
+"""`x.cuda(async=True)`: Python's parser accepted it up to 3.6, torch up to 0.4; since 3.7 `async` is a keyword.
 
 Such a file is parsed as it was meant, so that it can be converted: the tree has the keyword `async` in the call, at its
-place. Other uses of the name (a parameter, an attribute, an argument of the project's own functions) stay a complaint
-of the parser's: what they are to be called is the author's to say.
+place. Other uses of the name (a parameter, an attribute, an argument of the project's functions) are still a syntax
+error: only the author can rename them.
 """
 
 from __future__ import annotations

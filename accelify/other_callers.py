@@ -70,8 +70,8 @@ class OtherCallers:
         return self._imports.mentioning(name, module, self._files[module], self._together, method)
 
     def stay(self, scope: Scope, threaded: Collection[Scope]) -> bool:
-        """Whether calls of what takes the Accelerator stay as they are: in other files that are not converted in this
-        run either, or in functions that only those come to.
+        """Whether calls that would need the Accelerator stay as they are: in other files that are not converted in this
+        run either, or in functions that only those reach.
 
         Args:
             scope: a function or class of the files.
@@ -88,8 +88,8 @@ def other_callers(
 
     Args:
         others: who calls them.
-        plan: what it says takes the Accelerator.
-        applied: what was mended in the other files than the entry script.
+        plan: which functions take the Accelerator.
+        applied: what was fixed in the other files than the entry script.
     """
     script = others.script
     if plan.reach is None:
@@ -161,7 +161,7 @@ def _names(scope: Scope) -> tuple[str, str]:
 def _folders(script: Path, modules: Iterable[Path]) -> list[Path]:
     """Where callers can be: below the script's folder and the packages of the modules, and what holds them all.
 
-    What holds them all is looked through only inside of one project: a module can lie anywhere on the path.
+    What holds them all is looked through only inside of one project: a module can be anywhere on the path.
     """
     own = script.resolve().parent
     found = [own]

@@ -55,7 +55,7 @@ class Imports:
         return self._imported[path]
 
     def _locate(self, name: str, importer: Path) -> Path | None:
-        """The file that an imported name stands for, where it lies in the importer's own project."""
+        """The file that an imported name means, where it is in the importer's project."""
         roots = self._roots_for(importer)
         alike = roots is self._roots.get(importer.parent)
         key = (name, importer.parent if alike else importer)
@@ -125,11 +125,11 @@ class Imports:
     def mentioning(
         self, name: str, module: Path, paths: Iterable[Path], within: Iterable[Path] = (), method: str = ""
     ) -> list[Path]:
-        """Those of some files that call a name of a module, or derive a class from it with an `__init__` of its own.
+        """Those of some files that call a name of a module, or derive a class from it with an `__init__`.
 
-        A class that is derived without one is made as the module's own is: those that call it count as well. Those
+        A class that is derived without one is constructed like its base: those that call it count as well. Those
         classes are looked for in some other files too. By way of a package that imports it counts, where a file has the
-        name from there. With a static `method` it is calls of that, of the class or one derived without its own.
+        name from there. With a static `method` it is calls of that, of the class or one derived without overriding it.
         """
         own = list(paths)
         every = list(dict.fromkeys([*own, *within]))
@@ -147,7 +147,7 @@ class Imports:
                 data = self._read(place)
                 if name.encode() not in data:
                     continue
-                # Files that are converted anyway are asked for their classes alone.
+                # Files that are converted anyway are read for their classes alone.
                 spelled = path in asked and (re.search(call, data) or re.search(again, data))
                 if not spelled and not any(_derived(data, name, method or "__init__")):
                     continue
@@ -184,7 +184,7 @@ class Imports:
         return self._called[place]
 
     def _stands_for(self, place: Path, dotted: str, name: str, module: Path) -> bool:
-        """Whether a dotted name in a file is a name of a module, taken from there or from a file that hands it on."""
+        """Whether a dotted name in a file is a name of a module, taken from there or from a file that passes it on."""
         if dotted.startswith(OWN):
             return place == module and dotted.removeprefix(OWN) == name
         if not dotted.endswith(f".{name}"):
@@ -219,7 +219,7 @@ class Imports:
         return found
 
     def _place(self, path: Path) -> Path:
-        """A file's path without links; those of one folder are asked for its own once."""
+        """A file's path without links; the link of each folder is resolved once."""
         found = self._places.get(path)
         if found is None:
             folder = self._folders.get(path.parent)
@@ -245,7 +245,7 @@ class Imports:
 
 
 def _code_of(notebook: bytes) -> bytes:
-    """The code cells of a notebook, one behind the other. Raises ValueError where it is no notebook."""
+    """The code cells of a notebook, one after the other. Raises ValueError where it is no notebook."""
     found = json.loads(notebook or b"null")
     cells = found.get("cells", []) if isinstance(found, dict) else []
     code = [
@@ -255,7 +255,7 @@ def _code_of(notebook: bytes) -> bytes:
 
 
 def _derived(data: bytes, name: str, method: str) -> Iterator[tuple[str, bool]]:
-    """The classes of a file that are derived from one of a name, and whether each has a method of its own."""
+    """The classes of a file that are derived from one of a name, and whether each defines a method itself."""
     header = rb"^([ \t]*)class[ \t]+(\w+)[ \t]*\([^)]*\b" + re.escape(name.encode()) + rb"\b[^)]*\).*$"
     for match in re.finditer(header, data, re.MULTILINE):
         behind = re.compile(rb"^(?!" + match[1] + rb"[ \t]|[ \t]*(?:#|\r?$))", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Every rule there is, with what its page says: collected from the transforms, so that a new rule needs no list."""
+"""Every rule, with the text of its page: collected from the transforms, so that a new rule needs no list."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _left_alone(code: str, summary: str, text: str) -> RuleEntry:
 
 
 _AS_A_WHOLE = "The core edits of a script are made all together or not at all. "
-# What keeps a whole script from being converted is found before any transform is asked.
+# Reasons why a whole script cannot be converted are found before any transform runs.
 LEFT_ALONE = (
     _left_alone(
         "ACC001",

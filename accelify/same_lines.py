@@ -11,9 +11,9 @@ _ALIKE = 0.5
 
 
 def same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where lines stand, from 0, that are the same in both, in order.
+    """Where lines are, from 0, that are the same in both, in order.
 
-    Lines that occur once in both are found first, so that only what lies between them has to be compared; a comparison
+    Lines that occur once in both are found first, so that only what is between them has to be compared; a comparison
     of everything with everything would be slow on long scripts with many blank lines.
     """
     i = j = 0
@@ -29,7 +29,7 @@ def same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, in
 def paired(
     old: Sequence[str], new: Sequence[str], i1: int, j1: int
 ) -> Iterator[tuple[int | None, int | None]]:
-    """Put each old line beside the new line that it became, in order; lines without a partner stand alone."""
+    """Put each old line beside the new line that it became, in order; lines without a partner are alone."""
     j = 0
     for i, line in enumerate(old):
         partner = next((k for k in range(j, len(new)) if _alike(line, new[k])), None)
@@ -54,7 +54,7 @@ def _alike(old: str, new: str) -> bool:
 
 
 def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """The longest list of lines that occur once in both and stand in the same order."""
+    """The longest list of lines that occur once in both and are in the same order."""
     once_old, once_new = Counter(old), Counter(new)
     places = {line: j for j, line in enumerate(new) if once_new[line] == 1}
     common = [(i, places[line]) for i, line in enumerate(old) if once_old[line] == 1 and line in places]

@@ -1,8 +1,8 @@
 """Which findings `check` shows: `select` and `ignore` of codes, pyproject.toml, and comments in the script.
 
-A comment `# accelify: ignore[ACC123, ACC2]` on a line of the finding takes those codes out (a shorter code stands for
+A comment `# accelify: ignore[ACC123, ACC2]` on a line of the finding takes those codes out (a shorter code represents
 all that begin with it), `# accelify: ignore` takes out all, and `# accelify: ignore-file` the whole file. A code
-that is no more stands for the one that came in its place.
+that is no more represents the one that came in its place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "models")
 
 @dataclass(frozen=True)
 class Selection:
-    """Codes to show and not to show; each may be cut short (`ACC1`), and `ALL` stands for every rule.
+    """Codes to show and not to show; each may be cut short (`ACC1`), and `ALL` represents every rule.
 
     Where both name a finding's code the longer one wins, and of equals `ignore`. `per_file` has further codes to
     ignore, by pattern of the file's path as in `*/old/*.py`.
@@ -47,7 +47,7 @@ class Selection:
 
 
 def codes_of(words: Iterable[str], where: str) -> tuple[str, ...]:
-    """Codes out of `ACC101,ACC2` and the like. Raises SourceError, naming `where` they stand, for what is none."""
+    """Codes out of `ACC101,ACC2` and the like. Raises SourceError, naming `where` they are, for what is none."""
     codes = tuple(code.strip() for word in words for code in word.split(",") if code.strip())
     for code in codes:
         if not _CODE.fullmatch(code):
@@ -98,7 +98,7 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _comments(text: str) -> dict[int | None, tuple[str, ...]]:
-    """Codes to ignore by line; the key None stands for the whole file."""
+    """Codes to ignore by line; the key None represents the whole file."""
     if "accelify:" not in text:
         return {}
     found: dict[int | None, tuple[str, ...]] = {}

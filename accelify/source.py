@@ -58,7 +58,7 @@ class SourceError(Exception):
 class Source:
     """One script, decoded without changing a character of it.
 
-    `text` keeps its line ends as they stand (`\\r\\n` and lone `\\r` too) and has no byte-order mark; `bom` says that
+    `text` keeps its line ends as they are (`\\r\\n` and lone `\\r` too) and has no byte-order mark; `bom` says that
     the file starts with one. `encoding` is the file's by PEP 263. `newline` is the line end that most lines have.
     `path` is None for text that did not come from a file. The bytes come back from `encode()` exactly.
     """
@@ -117,7 +117,7 @@ class Source:
 
     @classmethod
     def from_text(cls, text: str, path: Path | str | None = None) -> Source:
-        """Take `text` as it is, as UTF-8; a leading byte-order mark is kept apart as in a file."""
+        """Take `text` as it is, as UTF-8; a leading byte-order mark is stored separately as for a file."""
         bom = text.startswith("\ufeff")
         return cls(Path(path) if path is not None else None, text[1:] if bom else text, "utf-8", bom)
 
@@ -144,7 +144,7 @@ class Source:
         return parse(self.text, self.path)
 
     def encode(self, text: str | None = None) -> bytes:
-        """`text` (default: the script's own) as this file's bytes: same encoding, same byte-order mark.
+        """`text` (default: the script's) as this file's bytes: same encoding, same byte-order mark.
 
         Raises SourceError where the encoding cannot hold a character of it.
         """
@@ -190,7 +190,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def split_lines(text: str) -> list[str]:
-    """Split `text` into lines as Python counts them, line ends kept; `"".join` gives `text` back."""
+    """Split `text` into lines as Python counts them, with their line ends; `"".join` gives `text` back."""
     return _LINE.findall(text)
 
 
@@ -233,7 +233,7 @@ def _syntax_complaint(error: SyntaxError, text: str, path: Path | None) -> Sourc
 
 
 def _is_indented(text: str) -> bool:
-    """Whether blocks of a script lie right where a tab goes to the next eighth column, as for Python 2."""
+    """Whether blocks of a script are right where a tab goes to the next eighth column, as for Python 2."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -284,7 +284,7 @@ def looks_like_training(data: bytes) -> bool:
     """Whether a file's bytes can hold a training loop at all; quick, so that a folder's other files are not parsed."""
     if b"torch" not in data:
         return False
-    # The second kind is an entry point whose training loop may stand in another module.
+    # The second kind is an entry point whose training loop may be in another module.
     return b".backward(" in data or (b"optim" in data and b"__main__" in data)
 
 
@@ -336,7 +336,7 @@ def _inside(path: Path, root: Path) -> bool:
 
 
 def write_all(files: Sequence[tuple[Path, bytes]]) -> None:
-    """Write several files, all or none: each is written beside its place first, and only then are all put in place.
+    """Write several files, all or none: each is written to a temporary file first, and only then are all put in place.
 
     Permissions stay, and a link stays a link.
 

@@ -1,7 +1,8 @@
-"""The semantic model of training scripts: what each name is, and where the training loop stands.
+"""The semantic model of training scripts: what each name is, and where the training loop is.
 
-The spine stands here: `syntax` (the tree with byte ranges), `scopes` (which definition a name refers to), `program`
-and `joined` (the modules of a project, and as one tree), `values` and `knowledge` (what there is to know), `script`
-(the ScriptModel, which every transform asks), `holders` and `trained` (where models and optimizers are kept, and which
-of them learn). What is asked of it lies in a room for each subject, whose own first line says what belongs there.
+The main modules are here: `syntax` (the tree with byte ranges), `scopes` (which definition a name refers to), `program`
+and `joined` (the modules of a project, separately and as one tree), `values` and `knowledge` (the kinds of objects and
+the functions of libraries), `script` (the ScriptModel, which every transform queries), `holders` and `trained` (which
+variables refer to models and optimizers, and which of them are trained). Questions about one subject are in a package
+for that subject, whose first line says what belongs there.
 """

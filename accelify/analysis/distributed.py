@@ -1,4 +1,4 @@
-"""What a script is distributed by already: a library, or torch's own wrappers."""
+"""What a script is distributed by already: a library, or torch's wrappers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted
 from accelify.analysis.values import Imported
 
-# What is written wherever one of torch's own wrappers, or of the libraries' names, is used.
+# What is written wherever one of torch's wrappers, or of the libraries' names, is used.
 _WORDS = (b"distributed", *sorted({name.rsplit(".", 1)[-1].encode() for name in k.DISTRIBUTED_NAMES}))
 # Of the named script apex is taken out before it comes here.
 _APEX = (
@@ -31,7 +31,7 @@ def _user(script: ScriptModel, node: ast.AST) -> str:
 
 
 def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker | None:
-    """The library or wrapper by which a script is distributed already; torch's own is fine once it is `taken_out`."""
+    """The library or wrapper by which a script is distributed already; torch's is fine once it is `taken_out`."""
     for node in [*script.tree.nodes(ast.Import), *script.tree.nodes(ast.ImportFrom)]:
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -49,7 +49,7 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
                     "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already", node
                 )
     if not any(module.tree.mentions(word) for module in script.program.modules.values() for word in _WORDS):
-        return None  # no module of it can come to one of the names below
+        return None  # no module of it can reach one of the names below
     for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
         if not isinstance(getattr(node, "ctx", None), ast.Load):
             continue

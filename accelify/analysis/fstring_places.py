@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def has_its_place(node: ast.AST, line_starts: Sequence[int], data: bytes) -> bool:
-    """Whether what stands where a node is said to be is the node.
+    """Whether the text at a node's recorded place is the node.
 
     Args:
         node: any node; those that are no expressions by themselves have no place to go by.

@@ -1,4 +1,4 @@
-"""Where a script keeps its things: variables and attributes, with the statements that assign them."""
+"""Where a script stores models, optimizers and the like: variables and attributes, with their assignments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accelify.analysis.values import Class, Mapping, Sequence, Thing, Values
 
 @dataclass(eq=False)
 class Holder:
-    """A variable or attribute that holds things, with the statements that assign it."""
+    """A variable or attribute that refers to `Thing`s, with the statements that assign it."""
 
     name: str
     scope: Scope | None = None
@@ -35,7 +35,7 @@ class Holder:
 
 
 class Holders:
-    """The part of the ScriptModel that knows under which names a thing is kept."""
+    """The part of the ScriptModel that knows the names of each `Thing`."""
 
     tree: Tree
     interpreter: Interpreter
@@ -48,7 +48,7 @@ class Holders:
 
     @cached_property
     def holders(self) -> list[Holder]:
-        """Variables and attributes of this script that are assigned, with the things they hold."""
+        """Variables and attributes of this script that are assigned, with the `Thing`s that they refer to."""
         found: dict[tuple[object, str], Holder] = {}
         statements = [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]
         for stmt in sorted(statements, key=lambda s: (s.lineno, s.col_offset)):
@@ -105,7 +105,7 @@ class Holders:
         return list(found.values())
 
     def parts_of_objects(self, thing: Thing) -> list[Holder]:
-        """The attributes that keep a thing in objects of another module's plain class: `self.nets.encoder`."""
+        """The attributes by which objects of another module's plain class refer to a `Thing`: `self.nets.encoder`."""
         return [h for h in self._kept_in_objects if thing in h.things]
 
     @cached_property
@@ -137,7 +137,7 @@ class Holders:
         return isinstance(value, ast.Call) and value is thing.site
 
     def holders_of(self, thing: Thing) -> list[Holder]:
-        """Where a thing is kept in this script."""
+        """The variables and attributes of this script that refer to a `Thing`."""
         return [h for h in self.holders if thing in h.things]
 
 

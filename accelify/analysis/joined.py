@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from accelify.analysis.syntax import Tree, walk
 
-# The nodes that have a place of their own.
+# The nodes that have a position.
 _PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
 _BOUNDARY = b"# ==== accelify module boundary 5b1d ====\n"
 
@@ -21,7 +21,7 @@ _BOUNDARY = b"# ==== accelify module boundary 5b1d ====\n"
 class JoinedTree(Tree):
     """Trees of several modules, the entry script's first.
 
-    Modules whose line ends differ are laid out with those of Unix and get their own back when they are cut.
+    Modules whose line ends differ are joined with those of Unix and get theirs back when they are cut.
 
     Args:
         trees: the modules.
@@ -56,7 +56,7 @@ class JoinedTree(Tree):
             self._take(tree)
 
     def locate(self, offset: int) -> tuple[str, int, int]:
-        """Path, line and column of an offset in the module that it lies in."""
+        """Path, line and column of an offset in the module that contains it."""
         index = bisect.bisect_right(self.starts, offset) - 1
         line, column = self.position(offset)
         first, _ = self.position(self.starts[index])
@@ -75,7 +75,7 @@ class JoinedTree(Tree):
         return [tree.path for tree in self.trees]
 
     def cut(self, data: bytes) -> list[bytes]:
-        """The edited modules, one by one, as they were given."""
+        """The edited modules, one by one, in their original form."""
         parts = data.split(_BOUNDARY)[:-1]
         found = []
         for part, tree, complete in zip(parts, self.trees, self._complete, strict=True):

@@ -120,11 +120,11 @@ def is_unread_wrapper(name: str, call: ast.Call) -> bool:
     if "device_ids" in named:
         return bool(call.args) or "module" in named
     if last == "DataParallel" and len(call.args) == 2 and not call.keywords:
-        return True  # torch's own takes its GPUs so
+        return True  # torch's takes its GPUs so
     return "DataParallel" in last and len(call.args) == 1 and not call.keywords
 
 
-# What runs a model on parts of a batch, each on a GPU of its own, in one call.
+# What runs a model on parts of a batch, each on another GPU, in one call.
 SPLIT_RUNS = frozenset({"torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel"})
 # The same in steps that the script does by itself.
 COPIED_RUNS = frozenset(
@@ -135,7 +135,7 @@ COPIED_RUNS = frozenset(
         "torch.nn.parallel.parallel_apply.parallel_apply",
     }
 )
-# torch's and apex's own, which `--replace-ddp` takes out.
+# torch's and apex's wrappers, which `--replace-ddp` takes out.
 DDP_WRAPPERS = frozenset(
     {
         "torch.nn.parallel.DistributedDataParallel",
@@ -203,7 +203,7 @@ REPLACEABLE = frozenset(
         "torch.multiprocessing.spawn",
     }
 )
-# The process group's own functions, which work as they stand in the group that the Accelerator makes.
+# The process group's functions, which work unchanged in the group that the Accelerator makes.
 PLAIN_DISTRIBUTED = tuple(
     f"torch.distributed.{name}"
     for name in (
@@ -254,13 +254,13 @@ FLAG, DEVICE = "flag", "device"
 
 @functools.lru_cache(maxsize=4096)
 def option_named(name: str) -> str | None:
-    """What an option is by its name: `FLAG`, `DEVICE`, or None for another. Answers are kept, for all scripts."""
+    """What an option is by its name: `FLAG`, `DEVICE`, or None for another. Answers are cached, for all scripts."""
     if FLAG_NAME.search(name) or NO_FLAG_NAME.search(name):
         return FLAG
     return DEVICE if DEVICE_NAME.search(name) else None
 
 
-# How many GPUs are asked for, or which one: none, where it is 0 or -1.
+# Options for the number of GPUs, or for one of them: none, where it is 0 or -1.
 GPU_NUMBER_NAME = re.compile(
     r"^(n|nr|num|nb|number)?_?(of_)?gpus?(_?(nr?|num|no|number|count|ids?|idx|index|list))?$|^cuda(_?(id|num|index))?$",
     re.I,

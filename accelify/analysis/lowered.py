@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from accelify.analysis.syntax import Node, Tree
 
-# Stands for the Accelerator where a script asked torch.distributed; replaced by how it is written at that place.
+# Placeholder for the Accelerator where a script called torch.distributed; replaced by its name at that place.
 PLACEHOLDER = "__accelerator__"
 
 
 class MainTest(NamedTuple):
-    """A test that tells the main process from the others, by its place: `rank == 0`.
+    """A test that distinguishes the main process from the others, by its place: `rank == 0`.
 
     `attribute` is the Accelerator's name of it; where it is `negated`, only the others pass: `rank != 0`.
     """
@@ -27,13 +27,13 @@ class MainTest(NamedTuple):
 
 @dataclass
 class Lowered:
-    """What a script's plain form no longer says. Places are byte offsets in the plain form.
+    """What a script's plain form does not contain any more. Places are byte offsets in the plain form.
 
     `distributed`: it was distributed by hand, so that its batch sizes and schedules are those of one process.
-    `sharded`: where the loaders are made that were given a DistributedSampler.
-    `reduces`: it reduces its own metrics over processes.
+    `sharded`: where the loaders are made that had a DistributedSampler.
+    `reduces`: the script reduces its metrics over processes itself.
     `line_of`: the line of the script for a line of its plain form.
-    `wrapped`: names that held a model wrapped for several processes.
+    `wrapped`: names of models that were wrapped for several processes.
     `arguments`: what the Accelerator is made with, as source; `names` are those that the arguments read.
     """
 
@@ -47,11 +47,11 @@ class Lowered:
     line_of: Callable[[int], int] = lambda line: line
 
     def is_sharded(self, tree: Tree, loader: ast.Call) -> bool:
-        """Whether a loader was given a DistributedSampler."""
+        """Whether a loader had a DistributedSampler."""
         return tree.start(loader) in self.sharded
 
     def main_tests(self, tree: Tree) -> list[tuple[ast.expr, MainTest]]:
-        """The expressions that tell the main process from the others."""
+        """The expressions that distinguish the main process from the others."""
         wanted = {(m.start, m.end): m for m in self.mains}
         found = []
         for node in tree.nodes(ast.Compare, ast.UnaryOp, ast.Name, ast.Attribute, ast.Call) if wanted else ():

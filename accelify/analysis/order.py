@@ -1,4 +1,4 @@
-"""Which parts of a script stand before which others: asked of nodes, so that nobody else has to know their places."""
+"""Which parts of a script come before which others: a question about nodes, so that callers need no positions."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from accelify.analysis.syntax import Tree, is_constant, walk
 # A project module beyond this size is data or generated; it is not read for roles.
 _LARGEST_MODULE = 1_000_000
 _MOST_MODULES = 600
-# What stands in modules that can be converted with the script.
+# Words in modules that can be converted with the script.
 TRAINING_WORDS = (".backward(", ".eval()", "no_grad")
 
 
@@ -50,7 +50,7 @@ class Module:
             stack.extend(child for child in reversed(scope.children.values()) if self.is_used(child.node))
 
     def is_used(self, definition: ast.AST) -> bool:
-        """Whether something of the program can come to a definition: at its top one that is named, or what is in it."""
+        """Whether the program can reach a definition: a named one at the top of a module, or what is inside of one."""
         return self.used is None or definition not in self.scopes.module.children or definition in self.used
 
 
@@ -68,14 +68,14 @@ def _read(path: Path) -> str | None:
 
 
 class Program:
-    """The entry module and, read only, what it uses of its own project.
+    """The entry module and, read only, the modules of its project that it uses.
 
     Modules are read when a name of theirs is used, and of a module only what is used is looked at further: an import
     that leads to hundreds of modules costs what the script takes from them.
 
     Args:
         tree: the entry script.
-        path: where it lies; None for a script from stdin, whose imports are then not followed.
+        path: where it is; None for a script from stdin, whose imports are then not followed.
         read: how to read a file; replaced in tests.
     """
 
@@ -121,7 +121,7 @@ class Program:
         return None
 
     def has(self, name: str) -> bool:
-        """Whether a module of this name lies in the project."""
+        """Whether a module of this name is in the project."""
         return self._place(name) is not None
 
     def is_file(self, name: str) -> bool:
@@ -130,7 +130,7 @@ class Program:
         return place is not None and place.name != "__init__.py"
 
     def is_rebound(self, name: str) -> bool:
-        """Whether `pack.Trainer` is a class that `pack/__init__.py` takes out of `pack/Trainer.py`, say."""
+        """Whether `pack.Trainer` is a class that `pack/__init__.py` takes out of `pack/Trainer.py`, for example."""
         outer, _, last = name.rpartition(".")
         place = self._place(outer) if outer else None
         if place is None or place.name != "__init__.py":
@@ -189,12 +189,12 @@ class Program:
         found = module_file(name.split("."), self.roots)
         if found is None or not self._is_entry(found):
             return found
-        # The script itself is no module of its own: one of its name may lie further on.
+        # The script itself is not imported: a module of the same name may be further along the path.
         others = (module_file(name.split("."), [root]) for root in self.roots)
         return next((one for one in others if one is not None and not self._is_entry(one)), None)
 
     def _is_entry(self, path: Path) -> bool:
-        """Whether a file is the script, however its path was told."""
+        """Whether a file is the script, however its path was written."""
         own = self.entry.path
         return own is not None and path.name == own.name and path.resolve() == own.resolve()
 
@@ -261,7 +261,7 @@ class Uses:
             return
 
     def _names(self, module: Module) -> _Names:
-        """The names of a module; what its own code uses is looked at from then on."""
+        """The names of a module; what its code uses is looked at from then on."""
         found = self._indexed.get(module)
         if found is None:
             found = self._indexed[module] = _Names(module)
@@ -394,7 +394,7 @@ class _Names:
 
 
 def _rebinds(module: Module, package: str, name: str) -> bool:
-    """Whether a module's own lines bind a name to something else than a package's module of that name."""
+    """Whether a module's statements bind a name to something else than a package's module of that name."""
     if any(getattr(node, "name", "") == name for node in module.scopes.module.children):
         return True
     return any(

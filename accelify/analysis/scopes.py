@@ -40,7 +40,7 @@ class Scope:
         return self.of_type(ast.Call)
 
     def of_type(self, *types: type) -> Sequence[Any]:
-        """The nodes of some types (not of their subclasses), in the same order. Kept for the next who asks."""
+        """The nodes of some types (not of their subclasses), in the same order. Cached."""
         found = self._of_types.get(types)
         if found is None:
             found = self._of_types[types] = [node for node in self.nodes if type(node) in types]
@@ -63,7 +63,7 @@ class Scope:
 
     @property
     def owner_class(self) -> ast.ClassDef | None:
-        """The class whose method this is (or inside whose method it stands)."""
+        """The class whose method this is (or inside whose method it is)."""
         scope: Scope | None = self
         while scope is not None:
             if scope.is_method and scope.parent is not None and isinstance(scope.parent.node, ast.ClassDef):
@@ -121,7 +121,7 @@ class Scope:
 
     @property
     def is_class_method(self) -> bool:
-        """Whether a method is given its class in place of an object."""
+        """Whether a method gets its class in place of an object."""
         return isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
             isinstance(d, ast.Name) and d.id == "classmethod" for d in self.node.decorator_list
         )
@@ -133,7 +133,7 @@ class Scope:
 
     @property
     def method_around(self) -> Scope:
-        """The method that a function stands in, whose `self` it sees; the outermost function where there is none."""
+        """The method that a function is in, whose `self` it sees; the outermost function where there is none."""
         scope = self
         while not scope.is_method and scope.parent is not None and scope.parent.kind == "function":
             scope = scope.parent
@@ -205,7 +205,7 @@ class Scopes:
         return (s for s in self.all() if s.kind == "function")
 
     def of(self, node: Node) -> Scope:
-        """The scope in which a node stands (a definition stands in the scope around it)."""
+        """The scope that contains a node (a definition is in the scope around it)."""
         known = self._around.get(node)
         if known is None:
             known = self.module
@@ -227,7 +227,7 @@ class Scopes:
 
 
 def scope_around(tree: Tree, node: Node, every: Iterable[Scopes]) -> Scope | None:
-    """The scope in which a node of several files stands; None outside of them."""
+    """The scope that contains a node of several files; None outside of them."""
     for ancestor in tree.ancestors(node):
         for scopes in every:
             if scopes.opens(ancestor):
@@ -272,7 +272,7 @@ def _bind(scope: Scope, node: Node) -> None:
 
 
 def in_order(scopes: Iterable[Scope]) -> list[Scope]:
-    """Scopes by name and line: where the first of several decides, every run has to come to the same."""
+    """Scopes by name and line: where the first of several decides, every run has to decide the same."""
     found = list(scopes)
     if len(found) > 1:
         found.sort(key=lambda scope: (scope.name, getattr(scope.node, "lineno", 0)))
@@ -280,7 +280,7 @@ def in_order(scopes: Iterable[Scope]) -> list[Scope]:
 
 
 def handed_to(call: ast.Call, callee: Scope) -> list[tuple[ast.expr, str]]:
-    """What a call hands over, with the parameters that take it."""
+    """What a call passes, with the parameters that take it."""
     names = callee.positional()
     if callee.self_name() is not None:
         names = names[1:]

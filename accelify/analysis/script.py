@@ -48,7 +48,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
 
     Args:
         tree: the parsed script.
-        path: where it lies, None for stdin.
+        path: where it is, None for stdin.
         project: whether the modules of the project that train are part of it.
         known: its model without them, where there is one.
         program: the script with its modules, where they have been read already.
@@ -86,7 +86,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         self.tree = JoinedTree([*known, *[m.tree for m in others]], len(known))
         for module in self.modules:
             module.tree = module.scopes.tree = self.tree
-        # What was asked of fewer files has to be asked again.
+        # What was computed from fewer files has to be computed again.
         self._values.clear()
         self._scopes.clear()
         self._qualnames.clear()
@@ -95,7 +95,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
                 self.__dict__.pop(name, None)
 
     def release(self) -> None:
-        """Let go of everything, with the program, when nothing is asked any more.
+        """Free everything, with the program, when no question is left.
 
         Scopes, values and modules name each other. Parted they are freed at once, where finding out that nobody holds
         them takes a twentieth of a conversion.
@@ -109,10 +109,10 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
             vars(owner).clear()
 
     def _modules_that_keep(self, idle: set[Scope]) -> list[Module]:
-        """Modules whose classes keep models or optimizers that are trained here: `self.agent.optimizer.step()`."""
+        """Modules whose classes store models or optimizers that are trained here: `self.agent.optimizer.step()`."""
         found: set[Module] = set()
         for thing in {*self.optimizers, *self.trained_models}:
-            # A network's parts belong to it; an optimizer that it keeps does not.
+            # A network's parts belong to it; an optimizer that it stores does not.
             kinds = (v.INSTANCE, v.MODEL) if thing.kind == v.OPTIMIZER else (v.INSTANCE,)
             for cls in self.interpreter.classes():
                 if any(thing in held for held in cls.attributes.values()) and idle.isdisjoint(
@@ -169,7 +169,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         for scope in queue:
             if scope in leading and scope not in own:
                 return names.get(id(self.interpreter.module_of(scope)))
-        # What it calls there is not seen to reach the loop; that the loop stands beside it is all that is known.
+        # What it calls there is not seen to reach the loop; that the loop is next to it is all that is known.
         training = {id(self.interpreter.module_of(scope)) for scope in leading}
         for scope in queue:
             if scope not in own and id(self.interpreter.module_of(scope)) in training:
@@ -179,7 +179,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
     # -- values
 
     def scope_of(self, node: Node) -> Scope:
-        """The scope in which a node stands."""
+        """The scope that contains a node."""
         known = self._scopes.get(node)
         if known is None:
             if len(self.modules) == 1:
@@ -191,7 +191,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return known
 
     def module_of(self, node: Node) -> Module:
-        """The module of the program in which a node stands."""
+        """The module of the program that contains a node."""
         if len(self.modules) == 1:
             return self.module
         if isinstance(node, ast.Module):
@@ -211,7 +211,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
             yield from module.scopes.functions()
 
     def values(self, node: ast.expr) -> Values:
-        """What an expression can be. Asked many times for the same one, so answers are kept."""
+        """What an expression can evaluate to. Called many times for the same one, so answers are cached."""
         found = self._values.get(node)
         if found is None:
             found = self.interpreter.evaluate(self.module_of(node), self.scope_of(node), node)
@@ -219,14 +219,14 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return found
 
     def things(self, node: ast.expr, *kinds: str) -> set[Thing]:
-        """The things of some kinds that an expression can be."""
+        """The `Thing`s of some kinds that an expression can evaluate to."""
         values = self.values(node)
         if not values:  # as of most expressions
             return set()
         return {w for w in values if isinstance(w, Thing) and (not kinds or w.kind in kinds)}
 
     def is_a(self, node: ast.expr, *kinds: str) -> bool:
-        """Whether an expression can be a thing of some kinds."""
+        """Whether an expression can evaluate to a `Thing` of some kinds."""
         values = self.values(node)
         return bool(values) and any(isinstance(w, Thing) and w.kind in kinds for w in values)
 
@@ -244,7 +244,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
 
     @cached_property
     def divisions(self) -> dict[Scope, list[ast.BinOp | ast.AugAssign]]:
-        """Where something is divided by something, by the scope it stands in."""
+        """Where something is divided by something, by the scope it is in."""
         found: dict[Scope, list[ast.BinOp | ast.AugAssign]] = {}
         for node in self.tree.nodes(ast.BinOp, ast.AugAssign):
             if isinstance(node.op, ast.Div):
@@ -252,14 +252,14 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return found
 
     def calls(self) -> Iterable[ast.Call]:
-        """Every call of the script, those in functions that only other scripts come to left out."""
+        """Every call of the script, without those in functions that only other scripts reach."""
         if not self.dormant:
             return self.tree.nodes(ast.Call)
         return (call for call in self.tree.nodes(ast.Call) if self.scope_of(call) not in self.dormant)
 
     @cached_property
     def dormant(self) -> set[Scope]:
-        """The functions of the script's other modules that it never comes to."""
+        """The functions of the script's other modules that it never reaches."""
         return dormant_scopes(self) if len(self.modules) > 1 else set()
 
     def callees(self, call: ast.Call) -> Set[Scope]:
@@ -275,7 +275,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return [m for m, _ in self.interpreter.callers.get(scope, []) if m not in self.modules]
 
     def models_of(self, node: ast.expr) -> set[Thing]:
-        """Models an expression can be, the `self` of a class that stands for any instance left out."""
+        """Models an expression can be, the `self` of a class that represents any instance left out."""
         models = self.things(node, v.MODEL)
         if not models or (isinstance(node, ast.Name) and self.scope_of(node).self_name() == node.id):
             return set()
@@ -362,7 +362,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
 
     @cached_property
     def fixed_batch_size(self) -> ast.Call | None:
-        """Where a model's own `__init__` makes a tensor with the configured batch size as a dimension, if one does."""
+        """Where a model's `__init__` makes a tensor with the configured batch size as a dimension, if one does."""
         for value in self.interpreter.things.values():
             if not isinstance(value, Class) or self.interpreter.kind_of_class(value) != v.MODEL:
                 continue
@@ -378,7 +378,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
 
     @cached_property
     def understands_precision(self) -> bool:
-        """Whether the script's casts are written out; a dtype from a variable stays the script's own."""
+        """Whether the script's casts are written out; casts to a dtype from a variable stay in the script."""
         for call in self.calls_to(k.AUTOCAST_CLASSES):
             dtype = call_keyword(call, "dtype")
             literal = dtype is None or (dotted(dtype) or "").rpartition(".")[0] in ("torch", "t", "th")
@@ -388,18 +388,18 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return True
 
     def keep_precision(self) -> None:
-        """Leave the script's own casts and scaler alone: where they are switched on cannot be told to the runtime."""
+        """Leave the script's casts and scaler alone: the runtime cannot know where they are switched on."""
         self.__dict__["understands_precision"] = False
         self.__dict__.pop("backwards", None)
         self.__dict__.pop("every_backward", None)
 
     @cached_property
     def placeholders(self) -> list[ast.Name]:
-        """Where the Accelerator is already asked, in a script that was brought back to its plain form."""
+        """Where the Accelerator is already used, in a script that was lowered to its plain form."""
         return [n for n in self.tree.nodes(ast.Name) if n.id == PLACEHOLDER]
 
     def depth(self, scope: Scope) -> int:
-        """How many calls lie between the module's own code and a scope (0 for the module's own)."""
+        """How many calls there are between the module's code and a scope (0 for the module's code)."""
         return self._depths.get(scope, 1)
 
     @cached_property
@@ -422,7 +422,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
     # -- helpers for rules
 
     def is_without_gradients(self, node: Node) -> bool:
-        """Whether a node stands in a `with torch.no_grad():` of its own function."""
+        """Whether a node is in a `with torch.no_grad():` of its function."""
         for ancestor in self.tree.ancestors(node):
             if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 return False

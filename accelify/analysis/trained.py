@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from accelify.analysis.script import Backward, ScriptModel
 
 
-# Modules that only keep others.
+# Modules that only contain others.
 _COLLECTIONS = frozenset({"torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ModuleDict"})
 
 
 class TrainedModels:
-    """The part of the ScriptModel that tells which models are trained, and as parts of which others."""
+    """The part of the ScriptModel that knows which models are trained, and as parts of which others."""
 
     tree: Tree
     program: Program
@@ -91,7 +91,7 @@ class TrainedModels:
         for call in self.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
                 if self.scope_of(call) not in self._unused:
-                    # `scaler.step(optimizer)` too, where the model's own zero_grad clears.
+                    # `scaler.step(optimizer)` too, where the model's zero_grad clears.
                     for stepped in (call.func.value, *call.args[:1]):
                         found |= self.things(stepped, v.OPTIMIZER)
         found |= self.stepped_elsewhere
@@ -102,7 +102,7 @@ class TrainedModels:
             for held in cls.attributes.values()
             for w in held
         }
-        # An optimizer that a model keeps whose class cannot be seen has no other place.
+        # An optimizer in a model whose class cannot be seen has no other place.
         inner |= {o for o in found if any(whole.kind == v.MODEL for whole in o.link("whole"))}
         return {
             o
@@ -112,7 +112,7 @@ class TrainedModels:
 
     @cached_property
     def stepped_elsewhere(self) -> set[Thing]:
-        """Optimizers made here that a class of another module steps, to set its learning rate say.
+        """Optimizers made here that a class of another module steps, to set its learning rate, for example.
 
         One that has no name here cannot be prepared; its steps are right without, but for loss scaling and windows.
         """
@@ -127,7 +127,7 @@ class TrainedModels:
         }
 
     def models_run(self, call: ast.Call) -> set[Thing]:
-        """Models that a call runs: those it calls, or hands to `nn.parallel.data_parallel`."""
+        """Models that a call runs: those it calls, or passes to `nn.parallel.data_parallel`."""
         if self.qualname(call.func) not in k.SPLIT_RUNS:
             return self.models_of(call.func)
         model = call_argument(call, 0, "module")
@@ -143,7 +143,7 @@ class TrainedModels:
         if not found and any(self.takes_tensors(o) for o in self.optimizers):
             return set()
         for call in self.calls():
-            # `generator.optim.step()`: it keeps an optimizer of its own, which cannot be seen.
+            # `generator.optim.step()`: it has an optimizer, which cannot be seen.
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
                 kept = call.func.value
                 # `net.module.zero_grad()` and `net.head.zero_grad()` are those of models.
@@ -165,8 +165,8 @@ class TrainedModels:
         return {m for m in found if not isinstance(m.site, ast.ClassDef) and not self._is_never_made(m)}
 
     def _is_copy_of_handed(self, model: Thing) -> bool:
-        """Whether a model is a copy that a function makes of its own parameter, where nobody is seen to call it and
-        it asks for no weights to train them by hand: the model is made elsewhere."""
+        """Whether a model is a copy that a function makes of its parameter, where no call of it is seen and it reads no
+        weights to train them by hand: the model is made elsewhere."""
         site = model.site
         if not isinstance(site, ast.Call) or model.module not in self.modules or len(site.args) != 1:
             return False
@@ -196,7 +196,7 @@ class TrainedModels:
         return given is not None and self._are_tensors(given)
 
     def _are_tensors(self, given: ast.expr) -> bool:
-        """Whether an expression is a list of tensors: by name, one that torch's own functions fill, or two such."""
+        """Whether an expression is a list of tensors: by name, one that torch's functions fill, or two such."""
         if isinstance(given, (ast.List, ast.Tuple)):
             return all(isinstance(e, ast.Name) for e in given.elts)
         if isinstance(given, ast.BinOp):
@@ -231,7 +231,7 @@ class TrainedModels:
         return _Keepers(self.interpreter.things.values(), v.CRITERION)
 
     def owners_of(self, model: Thing) -> Set[Thing]:
-        """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it stands alone."""
+        """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it is alone."""
         found = self._owners.get(model)
         if found is None:
             found = self._owners[model] = self._owners_of(model)
@@ -243,7 +243,7 @@ class TrainedModels:
 
     def _owners_of(self, model: Thing) -> Set[Thing]:
         if isinstance(model.site, ast.ClassDef):
-            # `self` of a model that makes its own optimizer: every instance of the class.
+            # `self` of a model that makes its optimizer: every instance of the class.
             instances = self._models.of_class.get(model.cls, ())
             return {owner for instance in instances for owner in self.owners_of(instance)}
         if chosen := self._chosen_from(model):
@@ -251,8 +251,8 @@ class TrainedModels:
         losses = self._losses_around(model)
         outer = {t for part in (model, *losses) for t in self._models.of(part)}
         outer |= {t for t in model.link("whole") if t.kind == v.MODEL}
-        # Objects of a class share its attributes here: those that other files make are none of this script's, and a
-        # copy trains parts of its own.
+        # Objects of a class share its attributes here: those that other files make are not part of this script, and a
+        # copy trains its own parts.
         outer = {t for t in outer if self._is_seen(t)} or outer
         outer = self._handed(model, outer)
         outer = {t for t in outer if not t.link("original")} or outer
@@ -264,9 +264,9 @@ class TrainedModels:
         return {model}
 
     def _handed(self, model: Thing, outer: set[Thing]) -> set[Thing]:
-        """Of models of one class that could keep a module, those that were handed it where they are made.
+        """Of models of one class that could refer to a module, those that got it where they are made.
 
-        Left out is only who was handed another in its place: `Sampler(average)` beside `Sampler(net)`.
+        Only a model that got another module in its place is left out: `Sampler(average)` next to `Sampler(net)`.
         """
         if len(outer) < 2:
             return outer
@@ -279,7 +279,7 @@ class TrainedModels:
         return {t for t in outer if t.cls not in keeping or model in given.get(t, {model}) or not given[t]}
 
     def _losses_around(self, model: Thing) -> list[Thing]:
-        """The losses that a module is a part of, where models keep all of them: `net.adversarial_loss.critic`."""
+        """The losses that a module is a part of, where models store all of them: `net.adversarial_loss.critic`."""
         found = list(self._losses.of(model))
         for loss in found:  # which grows
             found += self._losses.of(loss) - set(found)
@@ -289,7 +289,7 @@ class TrainedModels:
         return found
 
     def _chosen_from(self, model: Thing) -> set[Thing]:
-        """The models of which a `ModuleList([net.head])` only names parts, for an optimizer's groups say, or all of
+        """The models of which a `ModuleList([net.head])` only names parts, for an optimizer's groups, say, or all of
         them where nothing but its parameters is wanted: `Sequential(encoder, decoder).parameters()`."""
         if model.qualname not in _COLLECTIONS or model.module not in self.modules:
             return set()
@@ -306,7 +306,7 @@ class TrainedModels:
         return {one for models in whole for one in models} - {model} if all(whole) else set()
 
     def _is_seen(self, thing: Thing) -> bool:
-        """Whether a thing is made or kept in the files that are converted."""
+        """Whether a `Thing` is made or stored in the files that are converted."""
         return thing.module in self.modules or any(
             thing in h.things
             or any(
@@ -319,7 +319,7 @@ class TrainedModels:
 
     @cached_property
     def _called_in_training(self) -> set[Thing]:
-        """The models that are called where a backward stands, or in a loop around one, by the script itself."""
+        """The models that are called where a backward is, or in a loop around one, by the script itself."""
         scopes = {b.scope for b in self.backwards}
         return {
             model
@@ -330,7 +330,7 @@ class TrainedModels:
         }
 
     def holders_outside_modules(self, model: Thing) -> list[Holder]:
-        """Where a model is kept other than as an attribute of another model."""
+        """Where a model is stored other than as an attribute of another model."""
         kind_of = self.interpreter.kind_of_class
         return [
             h
@@ -343,7 +343,7 @@ class TrainedModels:
 
 
 class _Keepers:
-    """Models, or criteria, by their class and by what they keep in an attribute.
+    """Models, or criteria, by their class and by an attribute of theirs.
 
     Args:
         values: all of a program.
@@ -363,12 +363,12 @@ class _Keepers:
                 self._by_part.setdefault(part, []).append(things)
 
     def of(self, part: Thing) -> set[Thing]:
-        """Those that keep a module in an attribute."""
+        """Those that have a module as an attribute."""
         return {thing for things in self._by_part.get(part, ()) for thing in things if thing is not part}
 
 
 def _is_tensor(thing: Thing) -> bool:
-    """Whether a thing is a tensor, also one that nothing but `torch.zeros(...)` tells to be one."""
+    """Whether a `Thing` is a tensor, also one that is only known to be one by `torch.zeros(...)`."""
     called = dotted(thing.site.func) if isinstance(thing.site, ast.Call) else None
     return thing.kind == v.TENSOR or (
         thing.kind == v.UNKNOWN and (called or "").rpartition(".")[0] == "torch"
@@ -389,13 +389,13 @@ def is_in_model(script: TrainedModels, scope: Scope) -> bool:
 
 
 def keeps_optimizer(cls: Class) -> bool:
-    """Whether the objects of a class keep an optimizer."""
+    """Whether the objects of a class store an optimizer."""
     held = (w for values in cls.attributes.values() for w in values)
     return any(isinstance(w, Thing) and w.kind == v.OPTIMIZER for w in held)
 
 
 def trains_itself(script: ScriptModel, models: Iterable[Thing]) -> str | None:
-    """The class of a model, among some things, that calls backward in its own methods."""
+    """The class of a model, among some `Thing`s, that calls backward in its methods."""
     for model in sorted(models, key=Thing.place):
         for cls in model.cls.ancestry() if model.kind == v.MODEL and model.cls is not None else ():
             if any(method in script.training_scopes for method in cls.scope.children.values()):

@@ -28,7 +28,7 @@ _LOOPS = frozenset({ast.For, ast.AsyncFor, ast.While})
 
 
 class TrainingLoops(TrainedModels):
-    """The part of the ScriptModel that tells what its loops do: which of them train, and what they go over."""
+    """The part of the ScriptModel that knows what its loops do: which of them train, and what they iterate over."""
 
     if TYPE_CHECKING:
 
@@ -67,7 +67,7 @@ class TrainingLoops(TrainedModels):
         return found
 
     def enclosing_loops(self, node: Node) -> list[Loop]:
-        """The loops around a node in its own function, innermost first."""
+        """The loops around a node in its function, innermost first."""
         found: list[Loop] = []
         child = node
         for ancestor in self.tree.ancestors(node):
@@ -97,7 +97,7 @@ class TrainingLoops(TrainedModels):
                     stack.extend(node.args)
                     stack.extend(kw.value for kw in node.keywords if kw.arg == "iterable")
             if name not in ("enumerate", "zip"):
-                # The pairs of a zip are those of what it is given: two batches, say, whose rows are no batches.
+                # The pairs of a zip are those of its arguments: two batches, for example, whose rows are no batches.
                 held = self._loaders_in(self.values(node))
                 if len(held) > 1 and isinstance(node, ast.Name):
                     made = reaching_assignments(cast("ScriptModel", self), node) or []
@@ -156,13 +156,13 @@ class TrainingLoops(TrainedModels):
                 found |= self._loaders_in(self.values(source))
                 found |= {t for b in batches_in(self.values(call)) for t in b.link("loader")}
         for call in self.calls() if drawing else ():
-            # a function that hands out the next batch: `batches.next()`, with `next(self.iterator)` in it
+            # a function that yields the next batch: `batches.next()`, with `next(self.iterator)` in it
             if self.callees(call) & drawing and any(self.trains(loop) for loop in self.enclosing_loops(call)):
                 found |= {t for b in batches_in(self.values(call)) for t in b.link("loader")}
         return found
 
     def _is_in_step(self, call: ast.Call) -> bool:
-        """Whether a call stands in a function that runs one backward and is called for each step."""
+        """Whether a call is in a function that runs one backward and is called for each step."""
         scope = self.scope_of(call)
         return any(b.scope is scope and not self.enclosing_loops(b.call) for b in self.backwards) and any(
             self.trains_around(caller) for caller in self.callers(scope)
@@ -170,7 +170,7 @@ class TrainingLoops(TrainedModels):
 
     @cached_property
     def episode_loaders(self) -> set[Thing]:
-        """Loaders that are made anew inside a loop and read there once: the data of one episode, and no data set."""
+        """Loaders that are made again inside a loop and read there once: the data of one episode, and no data set."""
         whole = {
             t
             for loop, loaders in self.loader_loops
@@ -186,7 +186,7 @@ class TrainingLoops(TrainedModels):
         return found
 
     def _in_episode(self, stmt: ast.stmt) -> bool:
-        """Whether a statement is run for every step of a training loop, or of a loop beside it."""
+        """Whether a statement is run for every step of a training loop, or of a loop next to it."""
         loops = self.enclosing_loops(stmt)
         outer = [loop for loop in loops if any(self.trains(s) for s in loop.body)]
         if not outer:

@@ -36,7 +36,7 @@ _UNIFORM_CALLS = frozenset(
 
 
 class UniformValues:
-    """The part of the ScriptModel that tells uniform values from those of one process's own batch."""
+    """The part of the ScriptModel that separates uniform values from those of one process's batch."""
 
     tree: Tree
     scopes: Scopes
@@ -136,5 +136,5 @@ class UniformValues:
 
 
 def _is_written_out(node: ast.expr) -> bool:
-    """`["train", "val"]`: what a loop goes through stands in the script."""
+    """`["train", "val"]`: what a loop iterates over is in the script."""
     return isinstance(node, (ast.List, ast.Tuple)) and all(isinstance(e, ast.Constant) for e in node.elts)

@@ -1,4 +1,4 @@
-"""Abstract values: what an expression of a training script can stand for.
+"""Abstract values: what an expression of a training script can represent.
 
 A `Thing` is one object made at one place of the script (its allocation site): a model, an optimizer, a loader. Names
 hold sets of values, so a role belongs to what a name is bound to and not to the name.
@@ -15,7 +15,7 @@ from accelify.analysis.scopes import Scope
 if TYPE_CHECKING:
     from accelify.analysis.program import Module
 
-# The kinds a Thing can be of. "unknown" turns into another one by the way it is used.
+# The kinds a Thing can be of. "unknown" is replaced by another one, judged by the use.
 MODEL, OPTIMIZER, SCHEDULER, LOADER = "model", "optimizer", "scheduler", "loader"
 CRITERION, DEVICE, FLAG, SCALER, AUTOCAST = "criterion", "device", "flag", "scaler", "autocast"
 WRITER, DATASET, PARAMETERS = "writer", "dataset", "parameters"
@@ -62,18 +62,18 @@ class Thing(Value):
     earlier_kinds: list[str] = field(default_factory=list)
 
     def link(self, relation: str) -> set[Thing]:
-        """The things a relation leads to."""
+        """The `Thing`s that a relation leads to."""
         return {v for v in self.links.get(relation, ()) if isinstance(v, Thing)}
 
     def place(self) -> tuple[object, ...]:
-        """Where it is made, for an order that is the same in every run: of one making, the calls of it tell."""
+        """Where it is made, for an order that is the same in every run: at one place, the order of its calls."""
         sites = [(getattr(n, "lineno", 0), getattr(n, "col_offset", 0)) for n in (self.site, *self.made_by)]
-        # What is read off an object, and made nowhere, is told by the object.
+        # An object that is read from another, and made nowhere, is identified by that other.
         wholes = sorted(order_of(whole) for whole in self.link("whole"))
         return (*sites[0], sites[1:], sorted(self.names), getattr(self.module, "name", ""), wholes)
 
     def note(self, text: str) -> None:
-        """Keep a reason for the kind this thing is of."""
+        """Record a reason for the kind of this `Thing`."""
         if text not in self.evidence:
             self.evidence.append(text)
 
@@ -82,7 +82,7 @@ class Thing(Value):
 class Sequence(Value):
     """A tuple or list: known elements by place, what else it may hold, and the calls that put something in.
 
-    Of a comprehension, `gone_through` is what it goes through.
+    Of a comprehension, `gone_through` is what it iterates over.
     """
 
     elements: list[Values] = field(default_factory=list)
@@ -176,7 +176,7 @@ class Imported(Value):
 
 @dataclass(eq=False)
 class Method(Value):
-    """A method or attribute of a thing that the program does not define."""
+    """A method or attribute of a `Thing` that the program does not define."""
 
     receiver: Thing
     name: str

@@ -42,7 +42,7 @@ def check(
 ) -> None:
     """Lint training scripts: what keeps them from running on several devices with the same losses.
 
-    Prints one line for each finding; quiet where there is none. Those marked [*] are mended by `accelify convert`.
+    Prints one line for each finding; quiet where there is none. Those marked [*] are fixed by `accelify convert`.
     A comment `# accelify: ignore[ACC101]` in the script and [tool.accelify] in pyproject.toml leave findings out.
     """
     findings: list[Finding] = []

@@ -163,7 +163,7 @@ def _follow(values: dict[str, Any]) -> None:
 
 
 class _Terminal:
-    """Asks on the terminal: an empty answer is the default, a wrong one is told why and asked again."""
+    """Asks on the terminal: an empty answer is the default, a wrong one is explained and asked again."""
 
     def _read(self, question: str, default: str) -> str:
         print(f"{question} [{default}]: " if default else f"{question} ", end="", flush=True)

@@ -80,7 +80,7 @@ def convert(
     """Rewrite training scripts so that they run on any number of devices, with the same losses.
 
     Scripts are written in place, all of them or, where one cannot be read or written, none. What needs a person is
-    left as it was and said in the summary.
+    left as it was and listed in the summary.
     """
     from accelify.conversion import ConvertOptions
 

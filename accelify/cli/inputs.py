@@ -28,9 +28,9 @@ class Runtime(StrEnum):
 class Inputs:
     """The scripts to work on, each once.
 
-    `named` are those that the user named by themselves: for them a problem is an error, while a script found in a
-    folder is passed over with a word. `roots` gives the folder under which each script was found (its own folder for a
-    named one). `searched` has, per folder given, the numbers of Python files looked at and of scripts found, and
+    `named` are those that the user named: for them a problem is an error, while a script found in a folder is skipped
+    with a message. `roots` has the folder under which each script was found (its parent folder for a named one).
+    `searched` has, for each folder argument, the numbers of Python files looked at and of scripts found, and
     `entries` those of its scripts that no other file imports.
     """
 

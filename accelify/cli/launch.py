@@ -23,7 +23,7 @@ def _either_spelling(word: str) -> str:
     return word.replace("-", "_").removeprefix("parallelism_config_")
 
 
-# Whatever stands behind the script belongs to the script; --num-processes is --num_processes.
+# Everything after the script belongs to the script; --num-processes is --num_processes.
 CONTEXT_SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": _either_spelling}
 
 _SLURM = "Slurm"
@@ -37,7 +37,7 @@ _SHORTCUTS = {
 
 
 def launch(script: str, arguments: list[str] | None, **given: Any) -> None:
-    """Run SCRIPT in one process or several, over torch's own launcher.
+    """Run SCRIPT in one process or several, by torch's launcher.
 
     Every value can also stand in the configuration file (`accelify config`) or in an environment variable: ACCELIFY_
     and the name in capitals, such as ACCELIFY_NUM_PROCESSES. --explain shows where each one comes from. The script's

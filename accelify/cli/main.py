@@ -60,7 +60,7 @@ def build_app(argv: Sequence[str]) -> typer.Typer:
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line `argv` (default: the process's own) and exit with its code."""
+    """Run the command line `argv` (default: the process's) and exit with its code."""
     words = list(sys.argv[1:] if argv is None else argv)
     # What start-up makes stays to the end: looking for garbage in it costs a fifth of a short command's time.
     gc.disable()

@@ -14,7 +14,7 @@ import typer
 
 from accelify.cli.terminal import NEEDS_A_PERSON, coloured, fail
 
-# What is not its own goes to launch.
+# Options that are not its own go to launch.
 CONTEXT_SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 _MARKS = {True: ("works", "32"), False: ("FAILS", "31"), None: ("not tried", "33")}
 _CHECKS = (

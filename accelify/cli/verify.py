@@ -94,7 +94,7 @@ def verify(
     """Run SCRIPT as it is and converted, on one process and on several, and compare everything that can be seen.
 
     Losses, learning rates, steps, samples, weights, printed and logged figures, files, decisions, side effects: one
-    verdict each. The runs change nothing outside folders of their own. Exit codes: 0 all equal or not comparable, 1
+    verdict each. The runs change nothing outside of their folders. Exit codes: 0 all equal or not comparable, 1
     something is different, 2 nothing could be verified.
     """
     from rich.console import Console

@@ -1,7 +1,7 @@
 """Scripts that distribute or scale by hand, brought back to the plain form for one device that convert understands.
 
-What the plain form cannot say (`if rank == 0`, the world size, options of DistributedDataParallel) stands in it as a
-placeholder or is kept beside it (`accelify.analysis.lowered`). Places of findings are those of the script as it was.
+What the plain form cannot say (`if rank == 0`, the world size, options of DistributedDataParallel) is in it as a
+placeholder or is recorded in `accelify.analysis.lowered`. Positions of findings are those in the original script.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ def lower(script: ScriptModel, *, replace_ddp: bool = False) -> Plain | None:
     """The plain form of a script, None where it is plain already.
 
     Args:
-        script: the script as it stands.
+        script: the script as it is.
         replace_ddp: also take out DistributedDataParallel and what is around it; otherwise only apex's amp.
 
-    What is not understood stands in the result's `problems`; it has no text then.
+    What is not understood is in the result's `problems`; it has no text then.
     """
     work = Work(script)
     try:

@@ -1,4 +1,4 @@
-"""NVIDIA apex's amp, which becomes the Accelerator's mixed precision, and its synchronised batch norm, torch's own."""
+"""NVIDIA apex: amp becomes the Accelerator's mixed precision, its synchronised batch norm becomes torch's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelify.transforms.apex import APEX as RULE
 
 _AMP = "apex.amp."
 _SYNC = "apex.parallel.convert_syncbn_model"
-# What apex does at each level beyond casting with care stays behind; level 0 casts nothing.
+# What apex does at each level beyond casting with care is dropped; level 0 casts nothing.
 _LEVELS = ("O1", "O2", "O3")
 
 
@@ -121,7 +121,7 @@ def _parts(test: ast.expr) -> list[ast.expr]:
 
 
 def _asks_what_is_there(work: Work, test: ast.expr) -> bool:
-    """Whether a condition asks for apex, which nobody needs any more (`amp is not None`), or whether there is CUDA."""
+    """Whether a condition tests for apex, which is not needed any more (`amp is not None`), or for CUDA."""
     if isinstance(test, ast.Call):
         return work.script.qualname(test.func) == "torch.cuda.is_available"
     if (
@@ -134,7 +134,7 @@ def _asks_what_is_there(work: Work, test: ast.expr) -> bool:
 
 
 def _option(work: Work, call: ast.Call, index: int, name: str) -> ast.expr | None:
-    """What amp.initialize is told under a name, also in `options = dict(opt_level=level)` and `**options`."""
+    """An option of amp.initialize by its name, also in `options = dict(opt_level=level)` and `**options`."""
     given = call_argument(call, index, name)
     for spread in (kw.value for kw in call.keywords if kw.arg is None and given is None):
         if isinstance(spread, ast.Name):
@@ -151,7 +151,7 @@ def _option(work: Work, call: ast.Call, index: int, name: str) -> ast.expr | Non
 
 
 def _is_set(work: Work, options: ast.Name, name: str) -> bool:
-    """Whether an entry of a dictionary is set behind its making: `options["opt_level"] = level`."""
+    """Whether an entry of a dictionary is set after the dictionary is made: `options["opt_level"] = level`."""
     scope = work.script.scope_of(options).resolve(options.id)
     return any(
         isinstance(n.ctx, ast.Store)
@@ -244,7 +244,7 @@ def _parameters(work: Work, optimizer: ast.expr, call: ast.Call) -> str:
         for h in work.script.holders_of(m)
         if h.cls is not None or h.scope is None or work.script.scope_of(call).resolve(h.name) is h.scope
     }
-    # A function's own parameter that holds the model is nearer than the caller's name.
+    # A function's parameter that is the model is nearer than the caller's name.
     scope = work.script.scope_of(call)
     own = [
         a.arg
@@ -274,7 +274,7 @@ def _state(work: Work, call: ast.Call) -> None:
 
 
 def _handed_on(work: Work) -> None:
-    """amp that is handed to a function, `save(model, amp)`, is no argument any more once nothing there reads it."""
+    """An argument amp of a function, `save(model, amp)`, is removed once nothing there reads it."""
     script = work.script
     handed: dict[tuple[Scope, str], list[tuple[ast.Call, ast.expr]]] = {}
     for call in script.calls():

@@ -1,6 +1,6 @@
 """Hand-written torch DistributedDataParallel, taken out: what is left is the script for one device.
 
-What torch.distributed was asked becomes the Accelerator's answer. Whatever is not understood is a problem that names
+Calls of torch.distributed become attributes of the Accelerator. Code that is not understood is a problem that names
 its line, and the script then stays as it is.
 """
 
@@ -35,7 +35,7 @@ from accelify.writer import edits as verbs
 _DISTRIBUTED = "torch.distributed."
 _CHECKS = frozenset({"torch.distributed.is_initialized", "torch.distributed.is_available"})
 _GOES = frozenset({"torch.distributed.init_process_group", "torch.distributed.destroy_process_group"})
-# Collectives that put a script's own metrics together.
+# Collectives that combine the metrics of a script.
 _COLLECTIVES = frozenset(
     "all_reduce reduce all_gather all_gather_object all_gather_into_tensor gather gather_object "
     "reduce_scatter reduce_scatter_tensor".split()
@@ -110,7 +110,7 @@ class _Lowering:
         self._unread_counts()
         self._unclear_loaders()
 
-    # -- what stands elsewhere
+    # -- what is elsewhere
 
     def _elsewhere(self) -> None:
         """A helper of another file that makes the process group cannot be taken out from here."""
@@ -152,7 +152,7 @@ class _Lowering:
         )
 
     def _environment(self) -> None:
-        """What the script tells the launcher's variables would lead it away from the launcher."""
+        """Assignments of the script to the launcher's variables would lead it away from the launcher."""
         for stmt in self.tree.nodes(ast.Assign):
             target = stmt.targets[0]
             if (
@@ -242,7 +242,7 @@ class _Lowering:
     # -- asking and collecting
 
     def _is_checked(self, node: ast.AST, by_size: bool = False) -> bool:
-        """Whether a function asks by itself whether there is a process group: it works as it stands.
+        """Whether a function asks by itself whether there is a process group: it works as it is.
 
         `by_size`: asking whether there are several processes is enough.
         """
@@ -327,7 +327,7 @@ class _Lowering:
         work.found(RULE, call, "the Accelerator reduces, on any number of processes")
 
     def _is_own(self, name: ast.Name) -> bool:
-        """Whether a name is assigned a tensor of its own here, that nobody else holds."""
+        """Whether a name is assigned a new tensor here, to which nobody else refers."""
         scope = self.script.scope_of(name)
         owner = scope.resolve(name.id)
         if owner is not scope or scope.takes(name.id):
@@ -409,7 +409,7 @@ class _Lowering:
         return False
 
     def _command_line(self) -> None:
-        """`args.local_rank` of torch's old launcher is set behind the command line's parsing, once."""
+        """`args.local_rank` of torch's old launcher is set after the command line is parsed, once."""
         reads = [
             n
             for n in self.tree.nodes(ast.Attribute)
@@ -435,7 +435,7 @@ class _Lowering:
     # -- devices
 
     def _device(self, call: ast.Call) -> None:
-        """`x.to(rank)`, `torch.device("cuda", rank)`: the process's own device."""
+        """`x.to(rank)`, `torch.device("cuda", rank)`: the process's device."""
         work, tree, ranks = self.work, self.tree, self.ranks
         name = self.script.qualname(call.func) or ""
         if name == "torch.device" and any(

@@ -56,7 +56,7 @@ class Ranks:
                 break
 
     def _command_line(self) -> set[str]:
-        """`local_rank` where the command line takes it, as torch's old launcher gives it."""
+        """`local_rank` where the command line takes it, as torch's old launcher passes it."""
         for call in self.script.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
                 if any(is_constant(a, "--local_rank", "--local-rank") for a in call.args):
@@ -155,7 +155,7 @@ class Ranks:
         return None
 
     def main_test(self, node: ast.expr) -> tuple[str, bool] | None:
-        """Whether an expression tells the main process from the others: which of them, and whether it is negated."""
+        """Whether an expression is a test for the main process: for which kind, and whether it is negated."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             kind = self.kind(node.operand)
             return _main_of(kind, False) if kind in (RANK, LOCAL) else None
@@ -201,12 +201,12 @@ class Ranks:
         return _VARIABLES.get(str(key.value)) if isinstance(key, ast.Constant) else None
 
     def holds(self, node: Node, *kinds: str) -> bool:
-        """Whether a rank (of some kinds) stands anywhere in a node."""
+        """Whether a rank (of some kinds) is anywhere in a node."""
         wanted = kinds or (RANK, LOCAL)
         return any(isinstance(n, ast.expr) and self.kind(n) in wanted for n in walk(node))
 
     def has_default(self, node: ast.expr) -> bool:
-        """Whether a script says itself what a rank is without a launcher: it works as it stands, on any launcher."""
+        """Whether a script itself sets a rank without a launcher: it works as it is, with any launcher."""
         calls = [n for n in walk(node) if isinstance(n, ast.Call)]
         return any(
             len(c.args) + len(c.keywords) > 1
@@ -215,7 +215,7 @@ class Ranks:
         )
 
     def is_source(self, node: ast.expr) -> bool:
-        """Whether a rank is asked for here, and not only handed on."""
+        """Whether a rank is read here, and not only passed on."""
         if isinstance(node, ast.Call):
             name = self.script.qualname(node.func) or ""
             if name in CALLS or name in ("os.environ.get", "os.getenv"):

@@ -112,7 +112,7 @@ class Samplers:
     # -- the samplers themselves
 
     def _rest(self) -> None:
-        """A sampler that nobody reads any more goes; one that is only handed on becomes None."""
+        """Remove a sampler that nobody reads any more; replace one that is only passed on by None."""
         names = self._holders()
         for site in self.sites:
             if not any(site in self._sampler_sites(a) for c in self.work.sharded for a in _given(c)):
@@ -166,7 +166,7 @@ class Samplers:
         )
 
     def _is_harmless(self, node: ast.AST) -> bool:
-        """Whether a sampler is only handed on or compared with None here."""
+        """Whether a sampler is only passed on or compared with None here."""
         parent = self.tree.parent(node)
         if isinstance(parent, ast.Compare):
             return all(is_constant(c, None) for c in parent.comparators)

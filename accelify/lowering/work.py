@@ -18,7 +18,7 @@ from accelify.writer.edits import Delete, DropArgument, DropElse, Edit, Replace,
 if TYPE_CHECKING:
     from accelify.writer.moved import Moved
 
-# Imports of these that nobody reads are taken out too: they would still say that the script is distributed.
+# Imports of these that are not used are removed too: they would still mark the script as distributed.
 _OURS = ("apex", "torch.distributed", "torch.nn.parallel.Distributed", "torch.utils.data.distributed")
 
 
@@ -26,8 +26,8 @@ _OURS = ("apex", "torch.distributed", "torch.nn.parallel.Distributed", "torch.ut
 class Plain:
     """A script's plain form.
 
-    `problems` are sentences with their places; where there is one nothing is moved. `findings` say what was taken out,
-    with places in the script as it was.
+    `problems` are sentences with their places; where there is one nothing is moved. `findings` report what was
+    taken out, with places in the script as it was.
     """
 
     known: Lowered
@@ -76,7 +76,7 @@ class Work:
         self._replaced: dict[ast.AST, list[ast.AST]] = {}
         self._rule: Rule | None = None
 
-    # -- what lowerings say
+    # -- reports of lowerings
 
     def problem(self, node: ast.AST, sentence: str) -> None:
         """Note what is not understood: the whole script stays as it is."""
@@ -137,7 +137,7 @@ class Work:
     # -- what is left
 
     def is_gone(self, node: ast.AST) -> bool:
-        """Whether a node stands in what is taken out or replaced."""
+        """Whether a node is in what is taken out or replaced."""
         inner: ast.AST = node
         for around in (node, *self.tree.ancestors(node)):
             if around in self.deleted or around in self._dropped or around in self._taken:
@@ -196,7 +196,7 @@ class Work:
         return True
 
     def _empty_functions(self) -> bool:
-        """A helper of which nothing is left goes with its calls, where all of them stand for themselves."""
+        """A helper of which nothing is left goes with its calls, where all of them represent themselves."""
         before = len(self.deleted)
         for scope in self.script.functions():
             node = scope.node
@@ -284,7 +284,7 @@ class Work:
         return plain
 
     def _is_covered(self, edit: Edit) -> bool:
-        """Whether an edit stands in what another one takes out or replaces."""
+        """Whether an edit is in what another one takes out or replaces."""
         node = verbs.node_of(edit)
         around = list(self.tree.ancestors(node))
         if node in self.deleted or any(self.is_gone(one) for one in around[:1]):

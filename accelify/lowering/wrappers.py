@@ -1,4 +1,4 @@
-"""DistributedDataParallel taken away from around models, its options kept for the Accelerator."""
+"""DistributedDataParallel removed from around models, with its options stored for the Accelerator."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class Wrappers:
         work.found(self.rule, call, "prepare wraps the model for several processes")
 
     def lower_data_parallel(self, call: ast.Call) -> None:
-        """Take a DataParallel out that stands beside it."""
+        """Take a DataParallel out that is next to it."""
         inner = call_argument(call, 0, "module")
         stmt = self.tree.parent(call)
-        # What stands beside DistributedDataParallel for the other case; the rest is the ordinary conversion's.
+        # What is next to DistributedDataParallel for the other case; the rest is the ordinary conversion's.
         if (
             inner is not None
             and isinstance(stmt, ast.Assign)
@@ -96,7 +96,7 @@ class Wrappers:
         known.names |= frozenset(names_in(value))
 
     def find_unread(self) -> None:
-        """`class Wrapped(DDP)` and the class handed on as a value are not understood."""
+        """Report `class Wrapped(DDP)` and the class passed on as a value, which are not understood."""
         for node in [*self.tree.nodes(ast.Name), *self.tree.nodes(ast.Attribute)]:
             if isinstance(node, ast.Attribute) and node.attr == "require_backward_grad_sync":
                 self.work.problem(node, f"line {node.lineno} switches the reduction of gradients by hand")

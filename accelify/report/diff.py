@@ -17,7 +17,7 @@ _STYLES = {"@": "cyan", "+": "green", "-": "red"}
 
 
 def unified_diff(conversion: Conversion, *, colour: bool = False) -> bytes:
-    """The change of one script, in its own encoding and line ends; empty where nothing changed."""
+    """The change of one script, in its encoding and line ends; empty where nothing changed."""
     source = conversion.source
     shown: list[str] = []
     for name, old, new in source.parts(conversion.new_text):

@@ -1,4 +1,4 @@
-"""Two versions of a script side by side: which line became which, and which findings stand behind the change."""
+"""Two versions of a script side by side: which line became which, and which findings explain the change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbouring rows that are all unchanged, or all changed; `findings` are those behind the change."""
+    """Neighbouring rows that are all unchanged, or all changed; `findings` are those that explain the change."""
 
     rows: tuple[Row, ...]
     changed: bool
@@ -65,7 +65,7 @@ def side_by_side(conversion: Conversion) -> list[Block]:
 
 
 def edited_lines(conversion: Conversion) -> dict[int, list[Finding]]:
-    """The old lines at which edits begin, with the findings that they mend."""
+    """The old lines at which edits begin, with the findings that they fix."""
     found: dict[int, list[Finding]] = {}
     for finding, line in conversion.edited():
         found.setdefault(line, []).append(finding)

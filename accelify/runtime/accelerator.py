@@ -118,7 +118,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
         if gradient_accumulation_plugin is not None and gradient_accumulation_steps != 1:
             raise ValueError("give gradient_accumulation_steps or gradient_accumulation_plugin, not both")
         if gradient_accumulation_plugin is None and gradient_accumulation_steps == 1:
-            # The launcher's option, for a script that does not say.
+            # The launcher's option, for a script that sets none.
             gradient_accumulation_steps = int(os.environ.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or 1)
         plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(gradient_accumulation_steps)
         self.gradient_state = GradientState(plugin)
@@ -145,14 +145,14 @@ class Accelerator(TrainingStep, Saving, Tracking):
         self._optimizers: WeakList[AcceleratedOptimizer] = WeakList()
         self._modelless: list[torch.optim.Optimizer] = []
         self._schedulers: WeakList[AcceleratedScheduler] = WeakList()
-        # By the script's own, and weakly: a loader that is made anew every epoch goes with its data.
+        # By the script's loader, and weakly: a loader that is made again every epoch is freed with its data.
         self._loaders: weakref.WeakValueDictionary[int, DataLoaderShard] = weakref.WeakValueDictionary()
-        # What was prepared, by the identity of the original; holding the original keeps the identity its own.
+        # What was prepared, by the identity of the original; a reference to the original keeps the identity unique.
         self._prepared: dict[int, tuple[Any, Any]] = {}
         self._tokens = 0.0
         self._begin_saving()
         self._begin_tracking(log_with)
-        # Nothing but torch's own backward is left to do in this case, on every step.
+        # Nothing but torch's backward is left to do in this case, on every step.
         self._plain = self.backend.plain and self.precision.scaler is None and plugin.num_steps == 1
         if self.num_processes > 1:
             share_random_state()
@@ -221,7 +221,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
     # Preparing
 
     def prepare(self, *args: Any, device_placement: list[bool] | None = None) -> Any:
-        """Make models, optimizers, loaders and schedulers fit for this run; returns them in the order given.
+        """Wrap models, optimizers, loaders and schedulers for this run; returns them in the order of the arguments.
 
         Args:
             *args: the objects, in any order, together or in several calls. Of one that is used as an optimizer the
@@ -275,7 +275,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
 
         Args:
             model: the script's. With one process the same object comes back.
-            device_placement: whether it may be moved; default: as the Accelerator was told.
+            device_placement: whether it may be moved; default: as set on the Accelerator.
             evaluation_mode: it will not be trained: no engine wraps it.
         """
         known = self._remembered(not_split(model, self.num_processes, self.device))
@@ -377,7 +377,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
     def unwrap_model(
         self, model: torch.nn.Module, keep_fp32_wrapper: bool = True, keep_torch_compile: bool = False
     ) -> torch.nn.Module:
-        """The script's own module.
+        """The script's module, without its wrapper.
 
         Args:
             model: a prepared model, or one that was never prepared.
@@ -390,7 +390,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
         return compiled if keep_torch_compile and inner is model else inner
 
     def free_memory(self, *objects: Any) -> list[Any]:
-        """Forget everything prepared and give memory back; returns None for each of `objects`."""
+        """Forget everything prepared and free memory; returns None for each of `objects`."""
         for held in (self._models, self._optimizers, self._modelless, self._schedulers):
             held.clear()
         self._loaders.clear()

@@ -9,7 +9,7 @@ def enter_step(state: GradientState) -> None:
     """A batch begins inside `accumulator.accumulate`: place it in its window.
 
     Sets `sync_gradients`, the window's size as far as it is known, and how many steps of the original's schedule
-    the optimizer step at its end stands for.
+    the optimizer step at its end represents.
     """
     plugin, window = state.plugin, state.window
     iterator = state.loaders.of_step()

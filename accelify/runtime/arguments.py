@@ -1,4 +1,4 @@
-"""Checks of what `Accelerator(...)` and `prepare(...)` are given."""
+"""Checks of the arguments of `Accelerator(...)` and `prepare(...)`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def engine_options(given: dict[str, Any], variable: str | None = None) -> dict[s
     """Plugins of engines by the name of their options: from the script, else from the launcher.
 
     Args:
-        given: by name; None where the script says nothing.
+        given: by name; None where the script sets nothing.
         variable: JSON of sections of the configuration file by name; default: environment variable ACCELIFY_ENGINE.
 
     Raises:
@@ -89,7 +89,7 @@ def engine_options(given: dict[str, Any], variable: str | None = None) -> dict[s
 
 
 def engine_precision(options: dict[str, Any]) -> str | None:
-    """The mixed precision that an engine's own configuration asks for, None where none does."""
+    """The mixed precision that an engine's configuration asks for, None where none does."""
     return next((p.mixed_precision for p in options.values() if getattr(p, "mixed_precision", None)), None)
 
 
@@ -111,7 +111,7 @@ def not_split(model: torch.nn.Module, processes: int, device: torch.device) -> t
     """A model, after a look that no DataParallel spreads it over the GPUs of other processes.
 
     Raises:
-        ValueError: it or a part of it is in a DataParallel that is not on the process's own GPU alone.
+        ValueError: it or a part of it is in a DataParallel that is not on the process's GPU alone.
     """
     for name, part in model.named_modules() if processes > 1 else ():
         if isinstance(part, torch.nn.DataParallel) and any(i != device.index for i in part.device_ids):

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: everything that was prepared or registered, and where each rank stands."""
+"""What a checkpoint holds: everything that was prepared or registered, and where each rank is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .weights import load_weights
 if TYPE_CHECKING:
     from .accelerator import Accelerator
 
-# Numbers of this run's checkpoints are its own where several runs share a project's directory.
+# The numbers of checkpoints are separate for each run where several share a project's directory.
 _NEW_RUN_BYTES = 8
 _SENTENCE = "the checkpoint {} could not be written"
 
@@ -218,7 +218,7 @@ def _sees(temporary: Path, accelerator: Accelerator) -> list[bool]:
 
 
 def _save_window(accelerator: Accelerator, temporary: Path, sees: list[bool], sentence: str) -> None:
-    """Gradients of an open accumulation window: each rank writes its own, and sends them where it cannot."""
+    """Gradients of an open accumulation window: each rank writes its gradients, and sends them where it cannot."""
     if accelerator.gradient_state.window.complete:
         return
     own = accelerator.process_index
@@ -258,7 +258,7 @@ def _name(stem: str, index: int, suffix: str) -> str:
 
 
 def _agree(accelerator: Accelerator, source: Path | None) -> tuple[Path, dict[str, Any]]:
-    """The checkpoint that all ranks load, and what its marker says. The main process chooses, and completes what a
+    """The checkpoint that all ranks load, and the content of its marker. The main process chooses, and completes what a
     run that was killed has left; the others look whether they see the same files.
 
     Args:

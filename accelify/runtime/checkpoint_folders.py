@@ -1,7 +1,7 @@
 """Checkpoints as directories: complete ones, the newest one, how one takes its place.
 
-A checkpoint is written into a hidden directory beside its own, synced, marked complete with a list of its files and
-renamed. Whatever kills the run at whatever time, the old checkpoint or the new one is there whole.
+A checkpoint is written into a hidden directory beside the final one, synced, marked complete with a list of its files
+and renamed. Whatever kills the run at whatever time, the old checkpoint or the new one is there whole.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def alone_in(directory: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Closing it lets go of the lock.
+        # Closing it releases the lock.
         if handle is not None:
             os.close(handle)
 
@@ -122,7 +122,7 @@ def _aside(target: Path) -> Path:
 
 
 def put_in_place(temporary: Path, target: Path) -> None:
-    """Rename; a directory that was there goes aside until the new one stands, and its other files come along."""
+    """Rename; a directory that was there goes aside until the new one is, and its other files come along."""
     old = _aside(target)
     if target.exists():
         os.replace(target, old)
@@ -160,7 +160,7 @@ def recover(target: Path) -> None:
 
 
 def delete_old(config: ProjectConfiguration, new: Path, run: str) -> None:
-    """Delete a run's oldest checkpoints over its limit; those of earlier releases do not say whose they are."""
+    """Delete a run's oldest checkpoints over its limit; those of earlier releases do not record their run."""
     if config.automatic_checkpoint_naming and config.total_limit is not None:
         others = [path for _, path in numbered(new.parent) if path != new and _run_of(path) in (run, None)]
         for path in others[: max(0, len(others) + 1 - max(1, config.total_limit))]:

@@ -1,6 +1,6 @@
 """Talk between ranks, over nested containers: gather, reduce, broadcast, pad.
 
-With one process every function returns what it was given. The order of calls must be the same on every rank.
+With one process every function returns its argument. The order of calls must be the same on every rank.
 What is gathered or reduced counts once for each batch: of ranks that work on the same batch (tensor parallel), one.
 """
 
@@ -79,12 +79,12 @@ def gather(tensor: Any) -> Any:
 
 
 def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
-    """Gather where rank r has `sizes[r]` samples of its own; a rank with none holds one sample that is left out.
+    """Gather where rank r has `sizes[r]` real samples; a rank with none has one sample that is left out.
 
     Tensors whose first dimension does not follow `sizes` on every rank are gathered as they are. With `whole`, a rank
-    with none holds a whole batch again: all that comes of it is left out, whatever its size. A rank with one sample
-    whose dimension is gone beside the others' (`labels.squeeze()`) has it put back; of single numbers those of the
-    ranks with none are left out where none has more than one sample.
+    with none has a whole batch again: all that is computed from it is left out, whatever its size. A rank with one
+    sample whose dimension is gone, unlike the others' (`labels.squeeze()`), has it put back; of single numbers those of
+    the ranks with none are left out where none has more than one sample.
     """
     if _no_other_batches():
         return tensor
@@ -96,7 +96,7 @@ def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
         most = max(ndim for ndim, _ in shapes)
         if most == 0:
             parts = list(_all_gather(t.unsqueeze(0)))
-            # Where no rank has more than one sample, a number is what came of it, or the sample's own, squeezed.
+            # Where no rank has more than one sample, a number is computed from it, or is the sample's, squeezed.
             own = whole or max(held) == 1
             return torch.cat([p for p, n in zip(parts, sizes, strict=True) if n or not own])
         squeezed = [n == 1 and ndim == most - 1 for n, (ndim, _) in zip(held, shapes, strict=True)]
@@ -168,7 +168,7 @@ def broadcast_object(item: Any, from_process: int = 0) -> Any:
 
 
 def broadcast_object_list(object_list: list[Any], from_process: int = 0) -> list[Any]:
-    """Fill `object_list` in place with the objects that `from_process` has in its own; returns it."""
+    """Fill `object_list` in place with the objects in the list of `from_process`; returns it."""
     if not _alone():
         object_list[:] = broadcast_object(list(object_list), from_process)
     return object_list

@@ -43,7 +43,7 @@ class Exchange(ProcessControl):
 
     @property
     def numpy_random(self) -> Any:
-        """`numpy.random`, whose numbers differ between ranks: for noise that each rank draws for its own batch.
+        """`numpy.random`, whose numbers differ between ranks: for noise that each rank draws for its batch.
 
         On the main process it is `numpy.random` itself, with the script's seed. `numpy.random` alone draws the same on
         every rank, so that what a script decides by it is decided alike.
@@ -60,7 +60,7 @@ class Exchange(ProcessControl):
             *parts: tensors (or containers of them) with one entry a sample, such as inputs and targets.
 
         Returns:
-            The shares in the order given; a single part comes back alone.
+            The shares in the order of the arguments; a single part comes back alone.
 
         Raises:
             ValueError: no part has a first dimension.
@@ -117,7 +117,7 @@ class Exchange(ProcessControl):
         return collectives.pad_across_processes(tensor, dim, pad_index, pad_first)
 
     def set_trigger(self) -> None:
-        """Tell all ranks something, to be seen by `check_trigger`."""
+        """Set a flag on all ranks, to be seen by `check_trigger`."""
         self.flag_tensor = torch.tensor(1)
 
     def check_trigger(self) -> bool:
@@ -127,7 +127,7 @@ class Exchange(ProcessControl):
 
 
 def _counted(entry: Any) -> Shares | None:
-    """The shares of a pass's batch. Where each rank knows its own alone, they ask each other, here where all come."""
+    """The shares of a pass's batch. Where each rank only knows its share, they ask each other, here where all come."""
     shares: Shares | None = entry.shares
     if shares is not None and shares.own is not None:
         counts = collectives.gather(torch.tensor([shares.own])).tolist()

@@ -37,7 +37,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_files() -> Iterator[Callable[[Path], Path]]:
-    """Several files that stand or fall together: `place(path)` is the temporary path beside `path`; all take their
+    """Several files that are written all or none: `place(path)` is the temporary path beside `path`; all take their
     places when the block ends well, and none does when not.
 
     Raises:
@@ -114,7 +114,7 @@ def _write(obj: Any, path: Path, safe: bool) -> None:
 
 
 def save_pickled(obj: Any, path: Path) -> None:
-    """`torch.save`. Where the system refuses, such as on a full disk, the error is the system's own: torch's would be
+    """`torch.save`. Where the system refuses, such as on a full disk, the error is the system's: torch's would be
     about an offset that it did not expect."""
     with open(path, "wb") as file:
         try:
@@ -216,7 +216,7 @@ def _shards(tensors: dict[str, torch.Tensor], limit: int) -> list[dict[str, torc
 
 
 def release_memory(*objects: Any) -> list[Any]:
-    """Give cached memory back; returns None for each argument, to be assigned to the names that hold them."""
+    """Free cached memory; returns None for each argument, to be assigned to the names that refer to them."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -1,6 +1,6 @@
-"""Where the training loop stands: the loader in use, and the accumulation window.
+"""Where the training loop is: the loader in use, and the accumulation window.
 
-The state is shared: every instance sees the same values. Tests start anew with `_reset_state()`.
+The state is shared: every instance sees the same values. Tests start again with `_reset_state()`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GradientState:
-    """Where the loop stands: the loader in use, its batch's shares, and whether gradients are averaged now."""
+    """Where the loop is: the loader in use, its batch's shares, and whether gradients are averaged now."""
 
     _shared_state: dict[str, Any] = {}
 
@@ -52,7 +52,7 @@ class GradientState:
         return "sync_gradients" in self.__dict__
 
     def check_resumed(self) -> None:
-        """See, where a resumed pass trains first, that the script has not left its first batches out once more.
+        """See, where a resumed pass trains first, that the script has not left its first batches out again.
 
         Raises:
             RuntimeError: it has.
@@ -112,7 +112,7 @@ class GradientState:
 
 
 class WindowPosition:
-    """Where the current accumulation window stands, and how far a scheduler moves with this step."""
+    """Where the current accumulation window is, and how far a scheduler moves with this step."""
 
     def __init__(self) -> None:
         self.in_use = False
@@ -122,7 +122,5 @@ class WindowPosition:
         self.size = 1  # what the loss of the current batch is divided by
         self.batches = 0  # batches of the original script in the current window
         self.advance = 1  # steps of the original's schedule at this optimizer step
-        self.correction = (
-            1.0  # factor on earlier gradients, when the window turns out shorter than they were told
-        )
+        self.correction = 1.0  # factor on earlier gradients, when the window turns out shorter than expected
         self.iteration: Any = None  # pass of the loader that the window belongs to

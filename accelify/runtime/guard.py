@@ -1,4 +1,4 @@
-"""No silent hang: ranks that disagree on a collective, or that are gone, end the run with an error that says so.
+"""No silent hang: ranks that disagree on a collective, or that are gone, end the run with an error that explains it.
 
 Before every collective of the runtime, ranks exchange a few bytes: how many collectives there were, and a digest of
 this one's operation, shapes and types. Where they differ, every rank raises an error with what each was about to do,
@@ -6,7 +6,7 @@ and where in the script. A small tensor that is gathered travels in the same mes
 such collective, so it costs nothing there; but it is counted.
 
 A rank that waits looks now and then what became of the others, and raises where it is proved that one will not come:
-it ended or raised, or it is in a pass that is averaged over ranks and that this rank has not come to. That another
+it ended or raised, or it is in a pass that is averaged over ranks and that this rank has not reached. That another
 rank takes long proves nothing. Such a rank is waited for as long as the process group's timeout, and no longer.
 
 The environment variable `ACCELIFY_GUARD` is "on" (the default), "warn" (print what disagrees, and go on) or "off" (no
@@ -36,7 +36,7 @@ from .script_lines import line_of, script_line
 # A wait is looked into after this many seconds, again and again; with many ranks less often, for the store's sake.
 _PATIENCE = 1.0
 _RANKS_A_SECOND = 100
-# After so long a waiting rank says once whom it waits for.
+# After this time a waiting rank prints once which ranks it waits for.
 _TELL = 60.0
 _A_MOMENT = timedelta(seconds=_PATIENCE)
 MODES = ("on", "warn", "off")
@@ -261,7 +261,7 @@ class Guard:
                 self._say_where_all_are(told)
 
     def _say_where_all_are(self, told: str) -> None:
-        """Once: a pass may last long in a healthy job, and what the others do says whether it is one."""
+        """Once: a pass may last long in a healthy job, and the state of the others decides whether it is one."""
         others = [f"rank {r}: {s['what']} in {s['told']}" for r, s in self._others()][:10]
         print(
             f"accelify: rank {self.rank} has been for {_TELL:.0f} s in {told}; it goes on waiting"
@@ -273,7 +273,7 @@ class Guard:
     # What became of the others
 
     def explained(self, error: Exception, told: str) -> RanksDisagreeError:
-        """An error of the transport, said in terms of ranks."""
+        """An error of the transport, described in terms of ranks."""
         self._publish("left behind", told)
         deadline = time.monotonic() + 3.0
         gone: list[int] = []
@@ -284,7 +284,7 @@ class Guard:
             for rank, state in sorted(states.items()):
                 if state["what"] in ("raised", "ended"):
                     return RanksDisagreeError(self._sentence(told, rank, state))
-            # One that says something anew, or that has lost others as well, is there.
+            # One that reports again, or that has lost others as well, is alive.
             alive = {r for r, s in states.items() if s["what"] == "left behind" or s != first_seen.get(r)}
             gone = [r for r in range(self.ranks) if r != self.rank and r not in alive]
             if self._store_is_lost:
@@ -324,8 +324,8 @@ class Guard:
 
     @contextlib.contextmanager
     def _store_may_be_lost(self) -> Iterator[None]:
-        """Whatever goes wrong with the store must not hide why it was asked; a lost one is not asked again, which
-        would take seconds and pages of torch's own warnings each time."""
+        """Whatever goes wrong with the store must not hide the cause of the read; a lost one is not read again, which
+        would take seconds and pages of torch's warnings each time."""
         try:
             yield
         except dist.DistNetworkError:
@@ -354,7 +354,7 @@ class Guard:
         self._hook(kind, error, trace)
 
     def _note_end(self) -> None:
-        # One that raised, or that lost another, has told so already.
+        # One that raised, or that lost another, has reported so already.
         with self._store_may_be_lost():
             if self.store is not None and self.store.check([str(self.rank)]):
                 state = json.loads(self.store.get(str(self.rank)))
@@ -364,7 +364,7 @@ class Guard:
 
 
 class _Pass:
-    """What `Guard.backward` gives. One of contextlib's would take longer than all else that is done for a step."""
+    """What `Guard.backward` returns. One of contextlib's would take longer than all else that is done for a step."""
 
     __slots__ = ("guard", "reducers", "told")
 
@@ -386,7 +386,7 @@ _guards: list[Guard] = []
 
 
 def mode() -> str:
-    """What `ACCELIFY_GUARD` asks for.
+    """The value of `ACCELIFY_GUARD`.
 
     Raises:
         ValueError: it is none of `MODES`.
@@ -439,7 +439,7 @@ def _all_have_gloo(rank: int, ranks: int) -> bool:
 
 
 def leave() -> None:
-    """The process group is about to be destroyed; nothing of it may be held."""
+    """The process group is about to be destroyed; no reference to it may stay."""
     for guard in _guards:
         guard.leave()
     _guards.clear()
@@ -463,7 +463,7 @@ def enter(operation: str, *what: Any) -> None:
 
 
 def gather_small(operation: str, tensor: torch.Tensor) -> torch.Tensor | None:
-    """Every rank's tensor in one, where it is small and on the host; None: it needs a collective of its own."""
+    """Every rank's tensor in one, where it is small and on the host; None: it needs a separate collective."""
     if not _guards or not _guards[0].message.takes(tensor):
         return None
     return _guards[0].gather(operation, tensor)
@@ -471,7 +471,7 @@ def gather_small(operation: str, tensor: torch.Tensor) -> torch.Tensor | None:
 
 @contextlib.contextmanager
 def collective(operation: str, *what: Any) -> Iterator[None]:
-    """Around a collective: `enter`, and an error of the transport in it is said in terms of ranks."""
+    """Around a collective: `enter`, and an error of the transport in it is described in terms of ranks."""
     enter(operation, *what)
     try:
         yield
@@ -490,7 +490,7 @@ def backward(
 
 
 def explained(error: RuntimeError, told: str) -> RuntimeError:
-    """The error itself, or one that says which rank is gone."""
+    """The error itself, or one that names the rank that is gone."""
     if _guards and any(word in str(error) for word in _PEER_WORDS):
         return _guards[0].explained(error, told)
     return error

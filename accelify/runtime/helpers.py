@@ -1,4 +1,4 @@
-"""Things that scripts reach for around the training loop."""
+"""Helpers that scripts use around the training loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory",
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that there was not enough memory."""
+    """Whether an error means that there was not enough memory."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
@@ -46,7 +46,7 @@ def find_executable_batch_size(
 
     Raises:
         RuntimeError: no size fits.
-        TypeError: the function was called with a batch size of its own.
+        TypeError: the function was called with an explicit batch size.
     """
     if function is None:
         return functools.partial(
@@ -84,7 +84,7 @@ def find_executable_batch_size(
 
 
 class LocalSGD:
-    """Ranks train on their own and average the model's weights every so many steps.
+    """Ranks train independently and average the model's weights after a fixed number of steps.
 
     Args:
         accelerator: the Accelerator.

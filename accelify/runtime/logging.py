@@ -40,7 +40,7 @@ class MultiProcessAdapter(logging.LoggerAdapter[logging.Logger]):
 
     def _emit(self, level: int, msg: object, args: Any, kwargs: dict[str, Any]) -> None:
         text, options = self.process(msg, kwargs)
-        # This method and `log` stand between the caller and the logger.
+        # This method and `log` are between the caller and the logger.
         options["stacklevel"] += 2
         self.logger.log(level, text, *args, **options)
 
@@ -49,7 +49,7 @@ class MultiProcessAdapter(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
     def warning_once(self, *args: Any, **kwargs: Any) -> None:
-        """A warning that the same arguments give once only."""
+        """A warning that is printed only once for the same arguments."""
         _warn_once(self, args, tuple(sorted(kwargs.items())))
 
 

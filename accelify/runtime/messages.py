@@ -27,7 +27,7 @@ def _described(kind: torch.dtype, shape: torch.Size) -> str:
 
 
 def digest(told: str) -> int:
-    """What stands for a collective's description in a message."""
+    """What represents a collective's description in a message."""
     return int.from_bytes(hashlib.blake2b(told.encode(), digest_size=8).digest(), "little", signed=True)
 
 
@@ -68,7 +68,7 @@ class Message:
         return torch.equal(self._heads, self._expected)
 
     def takes(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor can travel in the message: it is small, and its bytes lie in the host's memory."""
+        """Whether a tensor can travel in the message: it is small, and its bytes are in the host's memory."""
         return (
             tensor.device.type == "cpu"
             and tensor.layout == torch.strided

@@ -18,7 +18,7 @@ def is_tensor(data: Any) -> bool:
 
 
 def is_array(data: Any) -> bool:
-    """A NumPy array (or a single number of NumPy's), told without importing NumPy."""
+    """A NumPy array (or a single number of NumPy's), recognised without importing NumPy."""
     return type(data).__module__ == "numpy" and getattr(getattr(data, "dtype", None), "kind", "") in (
         "f",
         "i",
@@ -101,7 +101,7 @@ def map_leaves(func: Callable[[Any], Any], data: Any) -> Any:
 
 
 def _movable(item: Any) -> bool:
-    """A tensor, or a batch object with a `to` of its own (graph batches, tokenizer output, packed sequences)."""
+    """A tensor, or a batch object with a `to` method (graph batches, tokenizer output, packed sequences)."""
     return isinstance(item, torch.Tensor) or (
         hasattr(item, "to") and callable(item.to) and not isinstance(item, (type, torch.nn.Module))
     )

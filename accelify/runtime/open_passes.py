@@ -1,4 +1,4 @@
-"""The passes of prepared loaders that are open, in the order that tells whose batch a loss belongs to."""
+"""The passes of prepared loaders that are open, in the order that decides whose batch a loss belongs to."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .nested import leaves
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """The place of a pass that ended: before `follower`, which stood at `position` then."""
+    """The place of a pass that ended: before `follower`, which was at `position` then."""
 
     follower: Any
     position: int
 
 
 class _Choice:
-    """Which of several open passes the training loop works on, asked for each batch or each loss.
+    """Which of several open passes the training loop works on, decided for each batch or each loss.
 
-    A pass that has given no batch since the last answer is not it, unless none has: an iterator that a script keeps
+    A pass that has yielded no batch since the last answer is not it, unless none has: an iterator that a script leaves
     open, such as one for validation, does not take the place of the loop around it.
     """
 
     def __init__(self) -> None:
         self.last: Any = None
-        # How many batches the passes had given when the last answer was.
+        # How many batches the passes had yielded when the last answer was.
         self._last_position = 0
         self._positions: dict[int, int] = {}
         # The loader of that pass, once the pass is over: its next pass is the loop's again.
@@ -89,12 +89,12 @@ class _Choice:
 class OpenPasses(list[Any]):
     """Passes in the order in which they began.
 
-    A pass that begins anew in the middle of another one's, as `more = iter(unlabelled)` where the shorter of two
-    loaders has run out, stands where the one before it stood: the loop around is still that of the other loader.
+    A pass that starts again in the middle of another one's, as `more = iter(unlabelled)` where the shorter of two
+    loaders has run out, is where the one before it was: the loop around is still that of the other loader.
 
     Where several are open, as in `for one, two in zip(first, second)` with a step for each, a loss belongs to the pass
-    whose batch the models were given since the backward before. Where that is no single one, as the models were given
-    something made of a batch, it belongs to the pass that the loop has gone on with (`_Choice`).
+    whose batch the models got since the backward before. Where that is no single one, as the models got something made
+    of a batch, it belongs to the pass that the loop has gone on with (`_Choice`).
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class OpenPasses(list[Any]):
         self._is_warned = False
 
     def note_fetch(self) -> int:
-        """A pass gives a batch; returns its number among the batches of all passes."""
+        """A pass yields a batch; returns its number among the batches of all passes."""
         self._fetched += 1
         return self._fetched
 
@@ -144,7 +144,7 @@ class OpenPasses(list[Any]):
         return self._of_losses.note(chosen, self)
 
     def _warn(self, chosen: Any) -> None:
-        """Say once that it makes a difference which of the passes a loss belongs to, and that nothing proves it."""
+        """Warn once that it makes a difference which of the passes a loss belongs to, and that nothing proves it."""
         if self._is_warned or chosen.shares is None:
             return
         others = {e.shares.weights for e in self if e.shares is not None and e.shares.sizes}
@@ -158,10 +158,10 @@ class OpenPasses(list[Any]):
             )
 
     def begin(self, entry: Any, base: Any) -> None:
-        """A pass over a loader of the script's own begins."""
+        """A pass over a loader of the script begins."""
         left = self._left.pop(id(base), None)
         place = self.index_of(left.follower) if left is not None else None
-        # In a later round of the other loop it is a loop of its own that begins.
+        # In a later round of the other loop a new loop begins.
         if left is None or place is None or left.follower.position != left.position:
             place = len(self)
         else:
@@ -185,7 +185,7 @@ class OpenPasses(list[Any]):
         return True
 
     def meet(self, inputs: Any) -> None:
-        """A model is given inputs, with gradients on."""
+        """A model gets inputs, with gradients on."""
         if len(self) < 2 or not torch.is_grad_enabled():
             return
         if self._spent:
@@ -211,14 +211,14 @@ class OpenPasses(list[Any]):
             self._left[id(base)] = _Left(self[index], self[index].position)
 
     def index_of(self, entry: Any) -> int | None:
-        """Where a pass stands, told by identity: what is held is a weak proxy, and equality would ask the pass."""
+        """The index of a pass, by identity: the list has a weak proxy, and equality would ask the pass."""
         return next((i for i, known in enumerate(self) if known is entry), None)
 
 
 def storages(tensors: Any) -> Iterator[int]:
-    """Where the tensors in a container lie: what a script makes of a batch by `view` lies where the batch does."""
+    """Where the tensors in a container are: what a script makes of a batch by `view` is where the batch does."""
     for one in leaves(tensors):
         if isinstance(one, torch.Tensor):
-            # Sparse ones have no storage of their own.
+            # Sparse ones have no storage.
             with contextlib.suppress(RuntimeError):
                 yield one.untyped_storage().data_ptr()

@@ -25,7 +25,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         engine: whose step and clearing of gradients these are.
     """
 
-    # torch's own __init__ is left out on purpose: groups and state are the wrapped optimizer's.
+    # torch's __init__ is left out on purpose: groups and state are the wrapped optimizer's.
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
@@ -38,7 +38,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         self.engine = engine
         self._skipped = False
         self._stepped = False
-        # Whether gradients overflowed, told by the device, where the step itself is left out there (fused optimizers).
+        # Whether gradients overflowed, as the device reports it where it leaves the step out itself (fused optimizers).
         self._overflowed: torch.Tensor | None = None
         if self.scaler is not None:
             optimizer.register_step_post_hook(self._note_step)
@@ -53,7 +53,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         return getattr(self.__dict__["optimizer"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """A switch of an optimizer of the script's own is set where its code reads it."""
+        """A switch of an optimizer class of the script is set where its code reads it."""
         own = self.__dict__
         if name in own:
             own[name] = value
@@ -66,15 +66,15 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The optimizer's own: scripts ask for its kind, and make it again by `old.__class__(parameters, lr=...)`."""
+        """The optimizer's class: scripts test its type, and make it again by `old.__class__(parameters, lr=...)`."""
         return type(self.__dict__.get("optimizer", self))
 
     def __repr__(self) -> str:
         return f"AcceleratedOptimizer({self.optimizer!r})"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """A file that the whole optimizer is written to holds the script's own: it loads without this package."""
-        del protocol  # the second one insists on the class of the object that is asked
+        """A file that the whole optimizer is written to contains the script's: it loads without this package."""
+        del protocol  # `__reduce_ex__(2)` insists on the class of the object
         return self.optimizer.__reduce_ex__(1)
 
     @property
@@ -121,12 +121,12 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
             self.engine.load_optimizer_state_dict(self.optimizer, state_dict)
 
     def train(self) -> None:
-        """For optimizers with a training mode of their own."""
+        """For optimizers with a training mode."""
         if hasattr(self.optimizer, "train"):
             self.optimizer.train()
 
     def eval(self) -> None:
-        """For optimizers with an evaluation mode of their own."""
+        """For optimizers with an evaluation mode."""
         if hasattr(self.optimizer, "eval"):
             self.optimizer.eval()
 
@@ -179,7 +179,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 def kept_optimizers(
     item: Any, models: list[torch.nn.Module], engine: Backend
 ) -> Iterator[tuple[str, torch.optim.Optimizer]]:
-    """The attributes of an object that steps and clears gradients as an optimizer, and the optimizers kept in them.
+    """The attributes of an object that steps and clears gradients as an optimizer, and the optimizers in them.
 
     Args:
         item: what the script uses as its optimizer.

@@ -1,4 +1,4 @@
-"""What a file holds of the runtime's objects that a script writes to it within its own: nothing of this run."""
+"""What a file contains where a script writes objects of the runtime as parts of its objects: nothing of this run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Awaited:
 
 
 class OfThisProcess:
-    """An object of which each process has one: an object that keeps it finds its own process's in a file or a copy."""
+    """An object of which each process has one: an object that refers to it finds its process's in a file or a copy."""
 
     def _be_the_one(self) -> None:
         global _made
@@ -49,12 +49,12 @@ class OfThisProcess:
 
 
 class WrittenAsOriginal:
-    """A wrapper in whose place a file holds the script's own: it loads without this package, and in another run."""
+    """A wrapper in whose place a file has the script's object: it loads without this package, and in another run."""
 
     original: Any
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        del protocol  # the second one insists on the class of the object that is asked
+        del protocol  # `__reduce_ex__(2)` insists on the class of the object
         return self.original.__reduce_ex__(1)
 
     # A copy in memory goes on to be what it was, which copying by __reduce_ex__ would not give.

@@ -1,4 +1,4 @@
-"""What a script hands to `Accelerator(...)` to change its ways: small dataclasses, keyword by keyword."""
+"""What a script passes to `Accelerator(...)` to change its behaviour: small dataclasses, keyword by keyword."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class AutocastKwargs(KwargsHandler):
 
 @dataclass
 class GradScalerKwargs(KwargsHandler):
-    """For `torch.amp.GradScaler`, used with fp16. The defaults are torch's own."""
+    """For `torch.amp.GradScaler`, used with fp16. The defaults are torch's."""
 
     init_scale: float = 65536.0
     growth_factor: float = 2.0
@@ -107,7 +107,7 @@ class DistributedDataParallelKwargs(KwargsHandler):
 
 @dataclass
 class InitProcessGroupKwargs(KwargsHandler):
-    """For `torch.distributed.init_process_group`. `timeout` defaults to torch's own."""
+    """For `torch.distributed.init_process_group`. `timeout` defaults to torch's."""
 
     backend: str | None = None
     init_method: str | None = None
@@ -186,7 +186,7 @@ class GradientAccumulationPlugin(KwargsHandler):
         sync_each_batch: average gradients in every backward (less memory with some engines).
         scale_last_window: divide the last, shorter window of an epoch by its true size; False divides it by
             `num_steps` like a loop that accumulates by hand.
-        reset_each_epoch: with `sync_with_dataloader=False`, count anew with every pass of the loader and carry
+        reset_each_epoch: with `sync_with_dataloader=False`, count again with every pass of the loader and carry
             left-over gradients, as `(i + 1) % n == 0` does by hand.
     """
 
@@ -233,7 +233,7 @@ class DataLoaderConfiguration:
 
 @dataclass
 class ProjectConfiguration:
-    """Where checkpoints and logs go, and how many checkpoints are kept."""
+    """Where checkpoints and logs go, and how many checkpoints remain."""
 
     project_dir: str | Path | None = None
     logging_dir: str | Path | None = None
@@ -246,7 +246,7 @@ class ProjectConfiguration:
         self.set_directories(self.project_dir)
 
     def set_directories(self, project_dir: str | Path | None = None) -> None:
-        """Set the project's directory, and the logging directory where none was given."""
+        """Set the project's directory, and the logging directory where none was set."""
         self.project_dir = project_dir
         if self.logging_dir is None:
             self.logging_dir = project_dir

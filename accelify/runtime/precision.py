@@ -112,7 +112,7 @@ class Precision:
         self.dtype = PRECISIONS[name]
         self.autocast_kwargs = autocast or AutocastKwargs()
         self.scaler: LossScaler | None = None
-        # Set while the script's own `accelerator.autocast()` is active.
+        # Set while the script's `accelerator.autocast()` is active.
         self.in_script_region = 0
         if name == "fp16":
             arguments = vars(scaling) if scaling is not None else {}
@@ -154,7 +154,7 @@ def run_in_precision(module: torch.nn.Module, precision: Precision) -> None:
     """Let `module` run in mixed precision from now on. Nothing happens in full precision.
 
     Its `forward` stays a method of the module with the signature of the script's: libraries look there for what a model
-    takes. A file that the module is written to holds the class's own, as of any method.
+    takes. A file that the module is written to contains the class's method.
     """
     if not precision.is_mixed or _is_in_precision(module):
         return
@@ -174,7 +174,7 @@ def run_in_precision(module: torch.nn.Module, precision: Precision) -> None:
             signature = signature.replace(parameters=[this, *signature.parameters.values()])
         forward.__signature__ = signature  # type: ignore[attr-defined]
     forward._before = before  # type: ignore[attr-defined]
-    # Files name a method by this, whatever the script's own is called.
+    # Files name a method by this, whatever the script's method is called.
     forward.__name__ = "forward"
     module.forward = types.MethodType(forward, module)
 

@@ -1,8 +1,8 @@
 """Rank and world of a script that `srun` starts in several tasks, with no launcher between.
 
-torchrun, the deepspeed launcher and accelify's own set RANK and WORLD_SIZE; Slurm has names of its own. They also stand
-in places where nothing distributed was meant: in an interactive allocation, whose shell is one task of its own, and in
-a batch script. So they count only where srun started this very process as one of several tasks.
+torchrun, the deepspeed launcher and accelify's set RANK and WORLD_SIZE; Slurm has other names. These are also set in
+places where nothing distributed was meant: in an interactive allocation, whose shell is one task, and in a batch
+script. So they count only where srun started this very process as one of several tasks.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 def store_of_this_attempt() -> dict[str, Any]:
     """Arguments of `init_process_group` for a job that an elastic launcher started again; nothing for a first start.
 
-    Where the launcher lends its own store to the processes, the addresses of those that have gone still stand there
+    Where the launcher lets the processes use its store, the addresses of those that have gone are still there
     (torch 2.13 keeps one store for all attempts of `torchrun --standalone --max-restarts`), and the new ones would wait
-    for them in vain. So every further attempt writes under a prefix of its own.
+    for them in vain. So every further attempt writes under a different prefix.
     """
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if attempt == "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
@@ -100,7 +100,7 @@ def find_rank(environment: MutableMapping[str, str] | None = None) -> bool:
 
 
 def _started_by_srun(environment: Mapping[str, str]) -> bool:
-    # A batch script is a step of its own (number -5), and so can be the shell of salloc (-6). SLURM_NTASKS speaks of
+    # A batch script is a separate step (number -5), and so can be the shell of salloc (-6). SLURM_NTASKS speaks of
     # the allocation in both; SLURM_STEP_NUM_TASKS only of a step.
     tasks, step = environment.get("SLURM_STEP_NUM_TASKS", ""), environment.get("SLURM_STEP_ID", "")
     return (

@@ -34,8 +34,8 @@ def restore_on_other_ranks(
 ) -> None:
     """Go on on another number of ranks: with the order of the samples and the batch that was next.
 
-    Losses are those of the run that was stopped where batches are split (the batch of all ranks is then the script's
-    own); noise that ranks draw for their own samples is another one.
+    Losses are those of the run that was stopped where batches are split (the batch of all ranks is then the
+    script's); noise that ranks draw for their samples is different.
 
     Args:
         accelerator: of this run.
@@ -98,7 +98,7 @@ def _are_plain(gradients: Any) -> bool:
 
 
 def _share_out(accelerator: Accelerator, states: list[dict[str, Any]]) -> None:
-    """Give rank 0 the sum of what all ranks had, such that the mean over these ranks is the mean over those."""
+    """Give rank 0 the sum over all old ranks, scaled so that the mean over the ranks is the mean over the old ones."""
     factor = accelerator.process.data_ranks / len(states)
     is_first = accelerator.process.data_rank == 0
     accelerator._tokens = sum(state["tokens"] for state in states) if is_first else 0.0

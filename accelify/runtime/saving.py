@@ -99,7 +99,7 @@ class Saving(OfThisProcess, ProcessControl):
             files.save_weights(weights, Path(save_directory), max_shard_size, safe_serialization)
 
     def get_state_dict(self, model: torch.nn.Module, unwrap: bool = True) -> dict[str, Any]:
-        """A prepared model's weights, whole, under the script's own names."""
+        """A prepared model's weights, whole, under the script's names."""
         return self.backend.state_dict(getattr(model, "_orig_mod", model))
 
     def skip_first_batches(self, dataloader: Any, num_batches: int = 0) -> Any:
@@ -205,7 +205,7 @@ class Saving(OfThisProcess, ProcessControl):
     # Time limits
 
     def _take_position(self, loader: DataLoaderShard) -> None:
-        """Let a loader that is prepared after `load_state` go on where it stood."""
+        """Let a loader that is prepared after `load_state` go on where it was."""
         if self._waiting_positions:
             loader.resume_from(*self._waiting_positions.pop(0))
 
@@ -213,8 +213,8 @@ class Saving(OfThisProcess, ProcessControl):
         """Note signals by which a queue announces its time limit; ask with `check_preemption`.
 
         Args:
-            *signals: default SIGTERM, and SIGUSR1 where the script has no use of its own for it: Slurm's `--signal`
-                sends that, and `accelify launch` hands it on.
+            *signals: default SIGTERM, and SIGUSR1 where the script does not use it: Slurm's `--signal` sends that, and
+                `accelify launch` passes it on.
         """
         self._preempted = preemption.watch(self._note_preemption, signals) or self._preempted
 

@@ -24,10 +24,10 @@ class AcceleratedScheduler:
     """Wraps a torch scheduler.
 
     `step()` inside the loop over a prepared loader advances by the number of batches of the original script that
-    this optimizer step stands for; outside of it (once an epoch), by one. Inside an accumulation window, and after a
+    this optimizer step represents; outside of it (once an epoch), by one. Inside an accumulation window, and after a
     step that was skipped for an overflow in fp16, it does not advance. A step with an argument (the metric of
     ReduceLROnPlateau, a fractional epoch) is passed on as it is, once; a metric is the main process's on every rank,
-    since ranks with learning rates of their own would train different models.
+    since ranks with different learning rates would train different models.
 
     Args:
         scheduler: the script's.
@@ -55,12 +55,12 @@ class AcceleratedScheduler:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The scheduler's own: scripts ask `isinstance(scheduler, ReduceLROnPlateau)` how to step it."""
+        """The scheduler's class: scripts ask `isinstance(scheduler, ReduceLROnPlateau)` how to step it."""
         return type(self.__dict__.get("scheduler", self))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """A file that the whole scheduler is written to holds the script's own: it loads without this package."""
-        del protocol  # the second one insists on the class of the object that is asked
+        """A file that the whole scheduler is written to contains the script's: it loads without this package."""
+        del protocol  # `__reduce_ex__(2)` insists on the class of the object
         return self.scheduler.__reduce_ex__(1)
 
     def step(self, *args: Any, **kwargs: Any) -> None:

@@ -24,7 +24,7 @@ def without_prefix(
     """A section's values by key without `prefix`; those that say nothing (None, empty text) are left out.
 
     Args:
-        section: as it stands in the file; keys may have the prefix or not.
+        section: as it is in the file; keys may have the prefix or not.
         prefix: such as "fsdp_".
         known: keys without the prefix.
         name: of the section, for errors.

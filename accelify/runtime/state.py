@@ -1,6 +1,6 @@
 """The process: its rank, its device, the group it belongs to.
 
-The state classes are shared: every instance sees the same values. Tests start anew with `_reset_state()`.
+The state classes are shared: every instance sees the same values. Tests start again with `_reset_state()`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _env_int(name: str, default: int) -> int:
 
 
 def _is_being_spawned() -> bool:
-    """Whether this is the start of a process that multiprocessing spawns, which runs the main script's own lines anew.
+    """Whether this is the start of a process that multiprocessing spawns, which runs the main script's code again.
 
     multiprocessing marks it so for itself. Such a process has its parent's variables of rank and world and is none of
     the ranks: a loader's worker that joined them would wait for ever.
@@ -102,7 +102,7 @@ class PartialState:
         backend, init_method, timeout: passed to `torch.distributed.init_process_group`.
 
     Under the environment variables of torchrun, or of srun with several tasks, the process group is formed here: NCCL
-    on CUDA devices, else gloo. A worker that a rank's loader spawns runs the script's own lines anew; it joins no group
+    on CUDA devices, else gloo. A worker that a rank's loader spawns runs the script's code again; it joins no group
     and takes no GPU.
 
     Raises:
@@ -174,7 +174,7 @@ class PartialState:
             self.num_processes, self.process_index, self.local_process_index = 1, 0, 0
             self.backend = None
             if self.is_beside:
-                # What one rank does for all, its own workers do as they did in the plain script.
+                # What one rank does for all, its workers do as they did in the plain script.
                 self.process_index, self.local_process_index = _env_int("RANK", 0), _env_int("LOCAL_RANK", 0)
         if self.num_processes > 1:
             from .guard import start
@@ -237,7 +237,7 @@ class PartialState:
 
     @property
     def data_ranks(self) -> int:
-        """Among how many batches are shared out."""
+        """Among how many batches are sharded."""
         return self.num_processes // self.ranks_per_batch
 
     @property
@@ -251,7 +251,7 @@ class PartialState:
 
     @property
     def group_device(self) -> torch.device:
-        """Where tensors must lie for the process group to reach them: XLA's lie where only XLA does."""
+        """Where tensors must be for the process group to reach them: XLA's are where only XLA does."""
         return torch.device("cpu") if self.device.type == "xla" else self.device
 
     @property
@@ -418,7 +418,7 @@ class AcceleratorState(PartialState):
                 )
             return
         self.__dict__.update(process.__dict__)
-        # What the script says comes first, then what the launcher was told.
+        # What the script sets comes first, then the launcher's setting.
         self.mixed_precision = mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION") or "no"
 
     @staticmethod

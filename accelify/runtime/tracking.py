@@ -1,4 +1,4 @@
-"""Trackers of metrics: TensorBoard, Weights & Biases, MLflow, or one's own. Only the main process writes."""
+"""Trackers of metrics: TensorBoard, Weights & Biases, MLflow, or a user's class. Only the main process writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .state import PartialState
 
 
 class GeneralTracker:
-    """Base of all trackers. One's own has `name`, `requires_logging_directory` and the three methods.
+    """Base of all trackers. A user's class has `name`, `requires_logging_directory` and the three methods.
 
     Args:
         run_name: of the experiment.
@@ -26,7 +26,7 @@ class GeneralTracker:
 
     @property
     def tracker(self) -> Any:
-        """The library's own object."""
+        """The library's object."""
         return None
 
     def start(self) -> None:
@@ -107,7 +107,7 @@ class TensorBoardTracker(GeneralTracker):
 
 
 class WandBTracker(GeneralTracker):
-    """A Weights & Biases run; its offline mode writes to `logging_dir` or where its own settings say."""
+    """A Weights & Biases run; its offline mode writes to `logging_dir` or the directory of its settings."""
 
     name = "wandb"
 
@@ -210,7 +210,7 @@ _PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
 
 
 def choose(log_with: Any) -> list[Any]:
-    """Names of trackers, and trackers of one's own, from what `log_with` was given.
+    """Names of trackers, and trackers of the user's classes, from the value of `log_with`.
 
     Raises:
         ValueError: an unknown name.
@@ -278,7 +278,7 @@ class Tracking(ProcessControl):
             tracker.store_init_configuration(config or {})
 
     def get_tracker(self, name: str, unwrap: bool = False) -> Any:
-        """A tracker by its name, or with `unwrap` the library's own object. On processes that do not track, a
+        """A tracker by its name, or with `unwrap` the library's object. On processes that do not track, a
         stand-in that does nothing.
 
         Raises:

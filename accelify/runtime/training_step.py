@@ -32,7 +32,7 @@ class TrainingStep(Exchange):
     _dataloaders: list[DataLoaderShard]
     # Weights of the losses of an open window, for `backward(weight=)`.
     _tokens: float
-    # Whether nothing but torch's own backward is left to do.
+    # Whether nothing but torch's backward is left to do.
     _plain: bool
 
     def backward(

@@ -22,7 +22,7 @@ def load_weights(
     """Load what `save_model` wrote, in one file or several; names that tied weights left out are no error.
 
     Args:
-        model: the script's own, or a prepared one together with its `engine`.
+        model: the script's, or a prepared one together with its `engine`.
         directory: where `save_model` wrote to.
         strict: missing and unexpected names are errors.
         engine: whose wrapper `model` is in.

@@ -1,4 +1,4 @@
-"""The transforms, in the order in which they are asked. A new one is one file and one line here."""
+"""The transforms, in the order in which they run. A new one is one file and one line here."""
 
 from accelify.transforms import (
     accelerate,
@@ -153,5 +153,5 @@ TRANSFORMS: tuple[Transform, ...] = (
     replace_ddp.tests,
     accelerate.transform,
 )
-# Asked behind all the others, with what they yield.
+# Run after all the others, with the changes that they yield.
 THREADING = threading.transform

@@ -1,4 +1,4 @@
-"""Where Hugging Face Accelerate does not do what accelify's own runtime does (`convert --runtime accelerate`).
+"""Differences between Hugging Face Accelerate and accelify's runtime (`convert --runtime accelerate`).
 
 loss = optimizer.step(closure)    ->  loss = optimizer.optimizer.step(closure)
 scheduler.last_epoch              ->  scheduler.scheduler.last_epoch
@@ -63,7 +63,7 @@ _SCHEDULER = frozenset("step get_last_lr get_lr print_lr state_dict load_state_d
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield what differs under Accelerate: edits where one mends it, else a word."""
+    """Yield a finding for each difference, with the edits that remove it where there are any."""
     if not context.for_accelerate:
         return
     yield from _launching(context)
@@ -109,7 +109,7 @@ def _loaders(context: Context) -> Iterator[Change]:
                 f"the number of processes has to divide the batch size{text}, or Accelerate raises",
             )
         if thing not in trained:
-            continue  # gather_for_metrics cuts what was filled up, and metrics ask for no order
+            continue  # gather_for_metrics cuts off what was padded, and metrics do not depend on the order
         drops = call_keyword(call, "drop_last")
         if drops is None or is_constant(drops, False):
             yield context.change(
@@ -191,7 +191,7 @@ def _windows(context: Context) -> Iterator[Change]:
 
 
 def _methods(context: Context) -> Iterator[Change]:
-    """Where the model is trained through methods alone, no wrapper reduces its gradients: that is written out."""
+    """Where the model is trained only through other methods, no wrapper reduces its gradients: add the reduction."""
     script, tree = context.script, context.tree
     unit = tree.indent_unit()
     for backward in script.backwards:

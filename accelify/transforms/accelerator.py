@@ -83,7 +83,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _set_later(context: Context) -> Iterator[Change]:
-    """Name the options that a function still sets when the Accelerator has read them."""
+    """Report the options that a function still sets when the Accelerator has read them."""
     anchor, read = context.plan.anchor, context.plan.argument_reads.get("cpu", frozenset())
     if anchor is None or anchor.root.kind != "module" or not read:
         return
@@ -101,7 +101,7 @@ def _set_later(context: Context) -> Iterator[Change]:
 
 
 def _kept_elsewhere(context: Context) -> Iterator[Change]:
-    """Name the options that another module keeps as its device: `set_device(args.device)` above `get_device()`."""
+    """Report the options that another module stores as its device: `set_device(args.device)` above `get_device()`."""
     script, said = context.script, set[ast.Call]()
     if "cpu" in context.plan.arguments:
         return
@@ -122,7 +122,7 @@ def _kept_elsewhere(context: Context) -> Iterator[Change]:
 
 
 def _setters(script: ScriptModel, getter: Scope) -> Iterator[tuple[Scope, str]]:
-    """The functions that set the variable of a module which a function gives back, each with what it sets it to."""
+    """The functions that set the variable of a module which a function returns, each with the value that it sets."""
     module = script.interpreter.module_of(getter).scopes.module
     kept = {
         n.value.id for n in getter.nodes if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)
@@ -135,7 +135,7 @@ def _setters(script: ScriptModel, getter: Scope) -> Iterator[tuple[Scope, str]]:
 
 
 def _handed(context: Context) -> Iterator[Change]:
-    """Name the models that a caller outside of these files makes: what else it does with them stays where it was."""
+    """Report the models that a caller outside of these files makes: the caller uses them where they were."""
     for site in context.plan.sites:
         if site.scope.kind != "function" or context.script.callers(site.scope):
             continue
@@ -190,7 +190,7 @@ def _creation(context: Context) -> Change:
             ")",
         )
     for told in context.plan.named_devices:
-        # For what goes on reading it: tensors made in the loop, functions that are told the device.
+        # For code that still reads it: tensors made in the loop, functions with a device parameter.
         lines += (f"{told.text} = {device_for(context.script, told.text, name, told.others)}",)
     if anchor.before is not None:
         edit: Edit = InsertBefore(place, lines, order=-50, above_comment=True)
@@ -223,7 +223,7 @@ def _prepares(context: Context) -> Iterator[Change]:
         inner = [(item, _each(context, site, item, accelerator)) for item in site.containers()]
         models = [text for item, texts in inner for text in texts if item.kind == v.MODEL]
         others = [text for item, texts in inner for text in texts if item.kind != v.MODEL]
-        # Optimizers come behind the models whose parameters they hold.
+        # Optimizers come after the models whose parameters they update.
         if any(item.container is None and item.kind == v.MODEL for item in site.items):
             lines = (*models, *lines, *others)
         else:
@@ -234,7 +234,7 @@ def _prepares(context: Context) -> Iterator[Change]:
         evidence = tuple(
             f"{item.holder.text(site.scope)}: {item.kind}, {note}"
             for item in site.items
-            # A set of things has no order, and a report is the same every time.
+            # A set has no order, but the report has to be the same in every run.
             for note in sorted({t.evidence[0] for t in item.things if t.evidence})
         )
         message = f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} not prepared for several processes"
@@ -245,7 +245,7 @@ def _prepares(context: Context) -> Iterator[Change]:
 
 
 def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> list[str]:
-    """The statements that prepare the elements of a container: all in one, or those that are shared out."""
+    """The statements that prepare the elements of a container: all in one, or those that are sharded."""
     name = item.holder.text(site.scope)
     if item.kind == v.LOADER and (keys := _keys_of_some(context, item)):
         return [f"{name}[{key!r}] = {accelerator}.prepare({name}[{key!r}])".replace("'", '"') for key in keys]
@@ -264,7 +264,7 @@ def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> 
 
 
 def _keys_of_some(context: Context, item: Item) -> list[object]:
-    """The keys of a dictionary under which loaders are shared out, where others in it stay whole."""
+    """The keys of a dictionary under which loaders are sharded, where others in it stay whole."""
     chosen: dict[object, None] = {}
     whole = False
     for container in item.holder.containers:
@@ -279,7 +279,7 @@ def _keys_of_some(context: Context, item: Item) -> list[object]:
 
 
 def _why_not_had(context: Context, call: ast.Call) -> str:
-    """Where a loader is made that cannot be prepared, and what keeps the Accelerator from there."""
+    """Where a loader is made that cannot be prepared, and why the Accelerator is not available there."""
     path, line, _ = context.tree.place(call)
     why = f"the Accelerator cannot be had where a loader is made ({path}, line {line})"
     reach = context.plan.reach

@@ -1,4 +1,4 @@
-"""Gradient accumulation by hand, which becomes the Accelerator's own.
+"""Gradient accumulation written by hand, replaced by the Accelerator's.
 
 loss = loss / steps                     ->  with accelerator.accumulate(model):
 loss.backward()                                 accelerator.backward(loss)

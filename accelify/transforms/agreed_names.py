@@ -1,4 +1,4 @@
-"""Where the names that a clock gives are agreed on, with the import that it takes."""
+"""Statements and import that make all processes use the main process's name where one comes from the clock."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def agreed_later(context: Context, stmt: Naming) -> list[Edit]:
 
 
 def agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
-    """Edits that make the processes agree on an attribute in the function, or constructor, that is handed its object
-    and makes the Accelerator. None where it is read by then, or may not be there."""
+    """Edits that make the processes agree on an attribute, inside the function or constructor that receives the object
+    and makes the Accelerator. None where the attribute is read before that, or may not exist."""
     script, tree, anchor = context.script, context.tree, context.plan.anchor
     place = anchor.before if anchor is not None else None
     if anchor is None or place is None or not isinstance(target, ast.Attribute):
@@ -99,8 +99,8 @@ def agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
 
 
 def agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
-    """Edits by which the function that makes the Accelerator sets a name of the module anew. None where it is read by
-    then."""
+    """Edits by which the function that makes the Accelerator sets a name of the module again. None where it is read
+    before."""
     anchor = context.plan.anchor
     place = anchor.before if anchor is not None else None
     if anchor is None or place is None or not isinstance(target, ast.Name):
@@ -112,7 +112,7 @@ def agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
 
 
 def _is_there(context: Context, target: ast.Attribute) -> bool:
-    """Whether an attribute is there whatever way the script went: set in any case, or an option of its own."""
+    """Whether an attribute exists on every path of the script: always set, or an option that the script defines."""
     stmt = context.tree.statement(target)
     if not any(
         isinstance(a, (ast.If, ast.For, ast.While, ast.Try)) and a is not context.script.main_guard

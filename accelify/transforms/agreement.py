@@ -1,4 +1,4 @@
-"""What is the same on every process, and the edits that make processes agree on what is not."""
+"""Which values are equal on every process, and the edits that make processes agree on those that are not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accelify.writer.edits import Edit
 
 
 class Agreement:
-    """The part of the Context that tells numbers that are the same on every process from one process's own."""
+    """The part of the Context that knows which numbers are equal on every process and which differ."""
 
     script: ScriptModel
     plan: Plan
@@ -107,7 +107,7 @@ class Agreement:
         return False
 
     def _shares_out(self, call: ast.Call) -> bool:
-        """Whether what a call gives back can differ between processes: it trains or is given sharded data."""
+        """Whether what a call returns can differ between processes: it trains, or an argument is sharded data."""
         if not self.script.callees(call) and self.script.qualname(call.func) is None:
             return True
         if any(s in self.script.training_scopes for s in self.script.callees(call)):
@@ -122,7 +122,7 @@ class Agreement:
         return evaluation.problem is None or not evaluation.loaders & self.plan.prepared
 
     def ungathered_loops(self) -> list[BatchLoop]:
-        """Evaluation loops over a process's own share of the data whose outputs cannot be gathered.
+        """Evaluation loops over one process's share of the data whose outputs cannot be gathered.
 
         Their figures are put together at the end, so that processes at least agree on them.
         """
@@ -137,7 +137,7 @@ class Agreement:
         ]
 
     def shared_loops(self) -> list[BatchLoop]:
-        """The loops that train on a process's own share of the data, where nobody puts figures together by hand."""
+        """The loops that train on one process's share of the data whose figures the script does not reduce itself."""
         if self.plan.known.reduces:
             return []
         found: list[BatchLoop] = [
@@ -161,7 +161,7 @@ class Agreement:
     def agreed(self, node: ast.expr) -> list[Edit]:
         """Edits that put the loss of all processes into an expression on which they have to agree.
 
-        None where something else in it differs too, or where not every process comes to it.
+        None where something else in it differs too, or where not every process reaches it.
         """
         accelerator, figures = self.accelerator(node), self.figures
         loops, stmt = self.script.enclosing_loops(node), self.tree.statement(node)
@@ -174,7 +174,7 @@ class Agreement:
         for part in losses:
             value, kind, number = self.tree.segment(part), figures.kind(part), ""
             if self.for_accelerate:
-                # Its reduce takes tensors alone.
+                # Accelerate's reduce takes only tensors.
                 tensor, number = part, ""
                 if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
                     tensor, number = part.func.value, ".item()"

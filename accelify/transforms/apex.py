@@ -1,4 +1,4 @@
-"""NVIDIA apex's amp, which becomes the Accelerator's mixed precision, and its synchronised batch norm, torch's own.
+"""NVIDIA apex: amp becomes the Accelerator's mixed precision, its synchronised batch norm becomes torch's.
 
 model, optimizer = amp.initialize(model, optimizer, opt_level="O1")  ->  Accelerator(mixed_precision="fp16" ...)
 
@@ -9,9 +9,9 @@ clip_grad_norm_(amp.master_params(optimizer), 1.0)  ->  accelerator.clip_grad_no
 
 model = apex.parallel.convert_syncbn_model(model)   ->  model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
 
-Level O0 casts nothing and becomes no mixed precision; O2 and O3 become what O1 is: the model's own weights stay in
-full precision. A checkpoint no longer keeps amp's state. A function of another module that scales a loss by amp is
-named where it is called: nobody calls amp.initialize any more.
+Level O0 casts nothing and becomes no mixed precision; O2 and O3 become what O1 is: the model's weights stay in
+full precision. A checkpoint no longer contains amp's state. A function of another module that scales a loss by amp is
+reported where it is called, as nothing calls amp.initialize any more.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _own_call(context: Context, scope: Scope) -> ast.Call | None:
-    """The script's own call through which it comes to a function."""
+    """The call in the script through which a function is reached."""
     queue, seen = [scope], {scope}
     while queue:
         for module, call in context.script.interpreter.callers.get(queue.pop(), ()):

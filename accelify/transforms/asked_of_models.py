@@ -1,4 +1,4 @@
-"""What a script asks of a model that its wrapper does not answer: its class, whether it is a list, its code."""
+"""What a script reads of a model that its wrapper does not have: its class, whether it is a list, its code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelify.analysis.syntax import Tree, dotted, text_of
 from accelify.analysis.values import Class
 from accelify.transforms.base import Context
 
-# TorchScript's functions and classes, which compile the forward of what they are handed.
+# TorchScript's functions and classes, which compile the forward of their argument.
 _COMPILING = frozenset({"torch.jit.script", "torch.jit.trace", "torch.jit.trace_module"})
 # Functions of libraries that refuse a model which is not of a class of theirs.
 _CLASS_BOUND = frozenset(
@@ -26,7 +26,7 @@ GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double"
 
 
 def is_list_by_now(context: Context, node: ast.Name | ast.Attribute) -> bool:
-    """Whether a name that had the model holds a list: `layers = [*layers.modules()]`, for one that is none yet say."""
+    """Whether a name that had the model refers to a list: `layers = [*layers.modules()]`, for one that is none yet."""
     if not isinstance(node, ast.Name):
         return False
     inner: ast.AST = node
@@ -71,7 +71,7 @@ def _is_list(node: ast.expr) -> bool:
 
 
 def taker_of(tree: Tree, model: ast.expr) -> ast.Call | None:
-    """The call that is handed a model, as it is or behind `.eval()`, `.float()` and the like."""
+    """The call whose argument is a model, possibly with `.eval()`, `.float()` and the like applied."""
     node: ast.AST = model
     while isinstance(through := tree.parent(node), ast.Attribute) and through.attr in GIVING_BACK:
         call = tree.parent(through)
@@ -85,7 +85,7 @@ def taker_of(tree: Tree, model: ast.expr) -> ast.Call | None:
 
 
 def is_compiled(context: Context, model: ast.expr) -> bool:
-    """Whether a model is handed to TorchScript: `torch.jit.script(model.eval())`, or a ScriptModule as its part."""
+    """Whether a model is passed to TorchScript: `torch.jit.script(model.eval())`, or is a part of a ScriptModule."""
     script, taker = context.script, taker_of(context.tree, model)
     if taker is None:
         return False

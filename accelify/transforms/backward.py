@@ -4,7 +4,7 @@ loss.backward(retain_graph=True)    ->  accelerator.backward(loss, retain_graph=
 scaler.scale(loss).backward()       ->  accelerator.backward(loss)
 loss.backward()  # a summed loss    ->  accelerator.backward(loss, reduction="sum")
 
-score.backward()  # for x.grad, of which every process has its own    ->  score.backward(inputs=[x])
+score.backward()  # for x.grad      ->  score.backward(inputs=[x])
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the changes to backward and to clipping."""
     sharded = context.plan.shares_training_data
     if context.plan.known.distributed:
-        sharded = False  # DistributedDataParallel took the average over processes, of whatever the loss was
+        sharded = False  # DistributedDataParallel averaged over processes, for any loss
     gradients = InputGradients(context.script) if sharded else None
     for backward in context.script.backwards:
         inputs = gradients.inputs(backward) if gradients is not None else []
@@ -77,7 +77,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _of_batch_fit(context: Context, backward: Backward) -> Iterator[Change]:
-    """What is fitted to a batch has gradients of its own; a trained model that it runs through is left out of them."""
+    """An input fitted to a batch gets gradients; a trained model that it runs through gets none from it."""
     names = context.script.batch_fits.fitted_by(backward)
     if not names or any(keyword.arg == "inputs" for keyword in backward.call.keywords):
         return
@@ -89,7 +89,7 @@ def _of_batch_fit(context: Context, backward: Backward) -> Iterator[Change]:
 
 
 def _of_inputs(context: Context, backward: Backward, inputs: list[str]) -> Change:
-    """What is run for the gradient of an input stays each process's own; the parameters have no part in it."""
+    """A backward for the gradient of an input stays local to each process; the parameters get no gradient from it."""
     call = backward.call
     text = f"inputs=[{', '.join(inputs)}]"
     message = f"this backward is for `{inputs[0]}.grad`, and would average the parameters' gradients in vain"

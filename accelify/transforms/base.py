@@ -1,4 +1,4 @@
-"""What every transform works with: the context it asks and the changes it yields."""
+"""The basis of every transform: the context that it queries and the changes that it yields."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Rule(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A finding with the edits that mend it. Core changes are made all together or not at all.
+    """A finding with the edits that fix it. Core changes are made all together or not at all.
 
-    `problem` says why a core change cannot be made, which then leaves the whole script alone.
+    `problem` says why a core change cannot be made; the whole script is then left unchanged.
     """
 
     finding: Finding
@@ -76,36 +76,36 @@ class Context(Agreement):
         self.tree = script.tree
         self.name = name
         self.claimed: set[ast.AST] = set()
-        self.guarded: set[ast.AST] = set()  # statements that stand under a main-process guard already
-        self.taking_turns: set[ast.stmt] = set()  # which one process after the other runs, the main one first
-        self.waiting: set[ast.stmt] = set()  # statements in front of which all processes wait
-        self.reduced: set[tuple[Scope, str]] = set()  # totals that are reduced behind their loop
-        # The same by name, with the loop behind which it is done and how it is written there.
+        self.guarded: set[ast.AST] = set()  # statements that are under a main-process guard already
+        self.taking_turns: set[ast.stmt] = set()  # which the processes run in turn, the main one first
+        self.waiting: set[ast.stmt] = set()  # statements before which all processes wait
+        self.reduced: set[tuple[Scope, str]] = set()  # totals that are reduced after their loop
+        # The same by name, with the loop after which it is reduced and how it is written there.
         self.settled: Settled = {}
-        self.said: set[ast.AST] = set()  # of which it is told already that processes can differ in them
-        self.averaged: list[ast.expr] = []  # numbers that are averaged over processes where they stand
+        self.said: set[ast.AST] = set()  # already reported or fixed: processes can differ in them
+        self.averaged: list[ast.expr] = []  # numbers that are averaged over processes at this expression
         self.everywhere: set[ast.Call] = set()  # calls that open a log, or write, on every process
-        # That make a folder in which each process puts the files of its own samples at once.
+        # That make a folder in which each process puts the files of its samples at once.
         self.own_folders: set[ast.Call] = set()
         self.ungathered: list[EvaluationLoop] = []  # evaluation loops whose outputs cannot be gathered
-        self.named: set[ast.AST] = set()  # whose figures are said to be one process's own
+        self.named: set[ast.AST] = set()  # whose figures are already reported as differing between processes
         self.trained_methods: list[ast.Attribute] = []  # for which Accelerate's wrapper knows only forward
-        self.mended_elsewhere: list[MendedElsewhere] = []  # in modules that stay as they are else
+        self.mended_elsewhere: list[MendedElsewhere] = []  # in modules that are not converted otherwise
         self.effects = SideEffects(script)
 
     def release(self) -> None:
-        """Let go of everything, when nothing is asked any more: see `ScriptModel.release`."""
+        """Free everything, when no question is left: see `ScriptModel.release`."""
         vars(self.effects).clear()
         vars(self).clear()
 
     @property
     def for_accelerate(self) -> bool:
-        """Whether the script is written for Hugging Face Accelerate and not for accelify's own runtime."""
+        """Whether the script is written for Hugging Face Accelerate and not for accelify's runtime."""
         return self.plan.for_accelerate
 
     @cached_property
     def locations(self) -> tuple[Locations, Locations]:
-        """Where tensors lie in the script as it is, and where they lie once prepare places its batches."""
+        """Where tensors are in the script as it is, and where they are once prepare places its batches."""
         loops = [evaluation.loop for evaluation in self.plan.evaluations if evaluation.collects]
         loops += [loop for loop in filling_loops(self.script) if loop not in loops]
         sure = self.plan.prepared - self.plan.doubtful.keys()
@@ -118,16 +118,16 @@ class Context(Agreement):
 
     @cached_property
     def followed(self) -> OwnShare | None:
-        """Where each process's own share of the data goes. Asked once it is known what is put together."""
+        """Where each process's share of the data flows. To be read once it is known what is reduced."""
         return follow(self.plan, self.settled, self.locations[1].bindings, self.averaged)
 
     @cached_property
     def reordered(self) -> OwnShare | None:
-        """Where the figures of shuffled data go that every process evaluates whole, in an order of its own."""
+        """Where the figures of shuffled data flow that every process evaluates whole, each in a different order."""
         return follow_reordered(self.plan, self.locations[1].bindings)
 
     def leaves_own(self, loop: BatchLoop) -> bool:
-        """Whether a loop leaves something behind that is still one process's own."""
+        """Whether a loop leaves a value that still differs between processes."""
         followed = self.followed
         around = [loop, *self.tree.ancestors(loop)]
         if followed is None or not any(one in around for known in self.settled.values() for one, _ in known):
@@ -135,13 +135,13 @@ class Context(Agreement):
         return any(followed.loop_of(stmt) in (loop, None) for stmt in followed.leaving)
 
     def import_line(self, module: ast.Module, line: str, above: Above | None = None) -> tuple[Edit, ast.AST]:
-        """The edit that puts an import behind the others at the top of a file, and the statement beside which it goes.
+        """The edit that adds an import after the others at the top of a file, and the statement next to which it goes.
 
-        `above` says of a statement whether it comes before the name is needed.
+        `above` tests whether a statement comes before the name is needed.
         """
         body, last = module.body, None
         if line.startswith("import "):
-            # A module of the standard library stands with the others of its kind, which come first, by their names.
+            # A module of the standard library is with the others of its kind, which come first, by their names.
             name = line.removeprefix("import ")
             for stmt in body:
                 if isinstance(stmt, ast.Import) and stmt.names[0].name > name and self.tree.own_line(stmt):
@@ -158,7 +158,7 @@ class Context(Agreement):
                 index and last is not None and not isinstance(stmt, (ast.Expr, ast.Try, ast.If, ast.Assign))
             ):
                 break
-        first = line.endswith("Accelerator") or "Accelerator," in line  # its own import comes first
+        first = line.endswith("Accelerator") or "Accelerator," in line  # the Accelerator's import comes first
         if last is not None:
             return InsertAfter(last, (line,), order=-200 if first else -199), last
         docstring = bool(body) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
@@ -167,7 +167,7 @@ class Context(Agreement):
         return InsertBefore(place, (line, "") if first else (line,), order, above_comment=True), place
 
     def is_bound(self, name: str, node: ast.AST) -> bool:
-        """Whether a name that a module imports is there at a node of it: in a notebook the import may stand below."""
+        """Whether a name that a module imports is available at a node: in a notebook the import may come below it."""
         scope = self.script.scope_of(node)
         if scope.kind != "module":
             return scope.resolve(name) is not None
@@ -177,7 +177,7 @@ class Context(Agreement):
         return name in scope.locals and (not own or any(self.tree.is_before(s, node) for s in own))
 
     def import_for(self, node: ast.AST, line: str) -> Edit:
-        """The edit that imports what is used at a node of whatever module, in front of it."""
+        """The edit that adds the import of what is used at a node of any module, before the node."""
         module = self.script.module_of(node).scopes.module.node
         assert isinstance(module, ast.Module)
         outer = next((a for a in [node, *self.tree.ancestors(node)] if a in module.body), None)
@@ -188,7 +188,7 @@ class Context(Agreement):
         return self.tree.is_before(stmt, node)
 
     def settle(self, loop: BatchLoop, places: Iterable[Place]) -> None:
-        """Note places whose parts are put together behind a loop, so that they are the same on every process."""
+        """Note places whose parts are combined after a loop, so that they are equal on every process."""
         scope = self.script.scope_of(loop)
         for place in places:
             self.reduced.add((scope, place.root))
@@ -196,17 +196,17 @@ class Context(Agreement):
             self.settled.setdefault(name, []).append((loop, frozenset({place.text.replace('"', "'")})))
 
     def behind(self, loop: BatchLoop, lines: list[str]) -> Edit:
-        """The edit that puts lines behind a loop: in its `else`, where that is what comes next."""
+        """The edit that adds lines after a loop: in its `else`, where that is what comes next."""
         if loop.orelse and not any(isinstance(n, ast.Break) for s in loop.body for n in walk(s)):
             return InsertBefore(loop.orelse[0], tuple(lines))
         return InsertAfter(loop, tuple(lines))
 
     def is_said(self, node: ast.AST) -> bool:
-        """Whether it is said of a node, or of a part of it, that processes can differ in it, or mended."""
+        """Whether a node, or a part of it, is already reported or fixed as differing between processes."""
         return any(n in self.said for n in walk(node))
 
     def is_named(self, node: ast.AST) -> bool:
-        """Whether what a statement adds up is said to be one process's own, there or where its loop stands."""
+        """Whether what a statement adds up is already reported as one process's, at the statement or at its loop."""
         return node in self.named or any(a in self.named for a in self.tree.ancestors(node))
 
     @cached_property
@@ -215,7 +215,7 @@ class Context(Agreement):
         return AtHand(self.script, self.plan.reach)
 
     def accelerator(self, node: ast.AST) -> str | None:
-        """How the accelerator, or that of an object at hand, is written at a node; None where it cannot be had."""
+        """How the accelerator, or an object that has it, is written at a node; None where it is not available."""
         return self.plan.accelerator(node) or self.at_hand.expression(node)
 
     def accelerator_through(self, call: ast.Call) -> str | None:
@@ -237,7 +237,7 @@ class Context(Agreement):
         return None
 
     def reaches_cheaply(self, node: ast.AST) -> bool:
-        """Whether the accelerator is at hand without a parameter threaded only for this."""
+        """Whether the accelerator is available without adding a parameter only for this."""
         reach = self.plan.reach
         if reach is None:
             return False
@@ -250,7 +250,7 @@ class Context(Agreement):
         )
 
     def is_guarded(self, node: ast.AST) -> bool:
-        """Whether a node is being put under a main-process guard, by itself or with what stands around it."""
+        """Whether a node is being put under a main-process guard, by itself or with what is around it."""
         return bool(self.guarded) and self.tree.is_within(node, self.guarded)
 
     def meets_others(self, node: ast.AST) -> str:
@@ -270,9 +270,9 @@ class Context(Agreement):
         return ""
 
     def needs_all(self, node: ast.AST) -> str:
-        """Why every process has to come to a node; "" where one may do it alone.
+        """Why every process has to run a node; "" where one may run it alone.
 
-        What is called directly is told apart from what functions of other modules do: a model that is called under a
+        A direct call of a model is treated differently from functions of other modules: a model that is called under a
         guard is unwrapped there.
         """
         reason = self.meets_others(node)
@@ -348,7 +348,7 @@ class Context(Agreement):
         return verbs.replace(test, first, test, order=-20)
 
     def run_of(self, first: ast.stmt, belongs: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
-        """A statement and those right behind it, in its block and cell, that belong to it, up to a wait or prepare."""
+        """A statement and those that follow it, in its block and cell, that belong to it, up to a wait or prepare."""
         block, ends = self.tree.block_of(first)[2], {site.after for site in self.plan.sites}
         run = [first]
         for following in block[block.index(first) + 1 :]:
@@ -361,7 +361,7 @@ class Context(Agreement):
     def guard(self, run: list[ast.stmt], accelerator: str) -> tuple[Edit, ast.stmt]:
         """The edit that leaves neighbouring statements to the main process, and the statement they end with then."""
         parent = self.tree.parent(run[0])
-        # What all wait for in front of the statements stands inside the `if`.
+        # What all wait for in front of the statements is inside the `if`.
         if isinstance(parent, ast.If) and run == parent.body and run[0] not in self.waiting:
             merged = self.takes_a_test(parent) and self.accelerator(parent) == accelerator
             if merged and parent is not self.script.main_guard:

@@ -1,4 +1,4 @@
-"""Numbers of batches that are not `len(loader)`: of them each of N processes comes to 1/N.
+"""Numbers of batches that are not `len(loader)`: each of N processes gets 1/N of them.
 
 for i, (x, y) in enumerate(loader):
     print(i, len(data) // batch_size)    ->  print(i, len(data) // batch_size // accelerator.num_processes)
@@ -28,7 +28,7 @@ _ROUNDING = frozenset("int ceil floor round max".split())
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the division for numbers that are shown or asked in loops over the batches, and a finding for epochs."""
+    """Yield the division for numbers that are shown or tested in loops over the batches, and a finding for epochs."""
     if context.plan.batch_size == "total" or context.plan.known.distributed:
         return
     yield from _all_batches(context)
@@ -74,7 +74,7 @@ def _is_scaled(context: Context, number: ast.BinOp) -> bool:
 
 
 def _uses(context: Context, number: ast.expr) -> list[ast.expr]:
-    """Where a number is used: where it stands, or where the variable is read that is assigned it alone."""
+    """Where a number is used: at the node, or where the variable is read that only this number is assigned to."""
     stmt = context.tree.statement(number)
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or _is_shown(context, number):
         return [number]
@@ -102,12 +102,12 @@ def _taken(context: Context, read: ast.expr, far: int = 0) -> list[ast.expr]:
 
 
 def _is_set(scope: Scope, name: str) -> bool:
-    """Whether a function binds a name anew."""
+    """Whether a function binds a name again."""
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in scope.nodes)
 
 
 def _loaders_around(context: Context, node: ast.expr) -> set[Thing]:
-    """The loaders, shared out by then, over whose batches the loops around a node go, or those around its function."""
+    """The loaders, sharded by then, over whose batches the loops around a node go, or those around its function."""
     script = context.script
     scope = script.scope_of(node)
     loops = set(script.enclosing_loops(node))

@@ -1,4 +1,4 @@
-"""Iterators that a loop makes anew by the number of its rounds, when one process has no more batches to draw."""
+"""Iterators that a loop makes again after a number of rounds, when one process has no more batches to draw."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _change(context: Context, loop: Loop, branch: ast.If, number: ast.expr) -> I
 def _made_anew(
     context: Context, source: ast.Name | ast.Attribute, loop: Loop
 ) -> Iterator[tuple[ast.If, ast.expr]]:
-    """The tests of a loop behind which the iterator is made of a sharded loader, with that loader."""
+    """The tests of a loop after which its iterator is made again from a sharded loader, with that loader."""
     tree, script = context.tree, context.script
     for stmt in tree.assigns(dotted(source) or ""):
         value, branch = stmt.value, tree.parent(stmt)
@@ -84,7 +84,7 @@ def _numbers(test: ast.expr) -> Iterator[ast.expr]:
 
 
 def _definition(context: Context, number: ast.expr) -> ast.Assign | None:
-    """Where a name is given its value, the same for all of its scope."""
+    """Where a name is assigned its value, if that is the same for all of its scope."""
     if not isinstance(number, ast.Name):
         return None
     owner = context.script.scope_of(number).resolve(number.id)

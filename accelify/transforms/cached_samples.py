@@ -1,7 +1,7 @@
-"""Samples that a data set keeps in files: all processes would write the same ones while others read them.
+"""Samples that a data set caches in files: all processes would write the same files while others read them.
 
-loader = DataLoader(Meshes(folder))         goes through all of the data on every process; `Meshes.__getitem__` writes
-                                            a file where there is none, and is named
+loader = DataLoader(Meshes(folder))         iterates over all of the data on every process; `Meshes.__getitem__` writes
+                                            a file where there is none (a finding)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from accelify.transforms.base import Change, Context
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield a finding for each loader of such a data set that is not shared out."""
+    """Yield a finding for each loader of such a data set that is not sharded."""
     for found in cached_samples(
         context.script, context.effects, context.plan.prepared, context.plan.on_main_only
     ):

@@ -1,8 +1,8 @@
-"""Weights of the loss that are carried on from the figures of a batch: each process has its own.
+"""Weights of the loss that are updated from the figures of a batch: they differ between processes.
 
 k = k + 0.1 * (real - fake).item()
                         ->  k = k + 0.1 * accelerator.reduce((real - fake).item(), reduction="mean")
-self.radius.data = quantile(dist.detach())    (a finding: it is made of one process's own part of the batch)
+self.radius.data = quantile(dist.detach())    (a finding: it is computed from one process's part of the batch)
 self.target[index] = mix(self.target[index], p.detach())    (the same, in the forward of a criterion)
 bank.update(features.detach(), index)         (the same, of rows that the loss reads)
 """
@@ -45,7 +45,7 @@ def transform(context: Context) -> Iterator[Change]:
                     n for n in numbers_in(context.script, loop, stmt.value, batch) if n not in context.said
                 ]
                 if not numbers:
-                    # `k = min(max(k, 0), 1)` is made of nothing but what it was: its other settings are asked.
+                    # `k = min(max(k, 0), 1)` is made from its previous value only: its other assignments decide.
                     if _keeps_statistic(context, loop, stmt, batch - {place.text}):
                         yield _kept(context, place, stmt)
                     continue
@@ -55,7 +55,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _in_losses(context: Context, loop: BatchLoop, batch: Set[str]) -> Iterator[Change]:
-    """What the methods that a loss comes from keep of each batch: once for each statement."""
+    """What the methods that a loss comes from store of each batch: once for each statement."""
     for one in kept_in_losses(context.script, loop, batch, context.plan.prepared):
         if one.update in context.said:
             continue
@@ -79,13 +79,13 @@ def _keeps_statistic(context: Context, loop: BatchLoop, stmt: Update, batch: Set
         return effects.calls_model or bool(effects.models)
 
     return (
-        weight_write(context.script, stmt) is None  # of which the engine says it
+        weight_write(context.script, stmt) is None  # which the engine reports
         and keeps_statistic(context.script, loop, stmt, batch, runs_model)
     )
 
 
 def _kept(context: Context, place: Place, stmt: Update) -> Change:
-    """The finding for what is set from a process's own part of a batch; what is computed from it is not named again."""
+    """The finding for a value set from one process's part of a batch; what is computed from it is not reported."""
     given = [a for n in calls_in(stmt.value) for a in n.args]
     context.averaged += [stmt.value, *(given if isinstance(stmt, ast.Expr) else ())]
     message = (
@@ -102,7 +102,7 @@ def _change(context: Context, place: Place, stmt: Update, numbers: list[ast.expr
     for number in numbers:
         inner: ast.expr | None = number
         if context.for_accelerate:
-            # Its reduce takes tensors alone.
+            # Accelerate's reduce takes only tensors.
             func = number.func if isinstance(number, ast.Call) else None
             inner = func.value if isinstance(func, ast.Attribute) else None
         if inner is None or accelerator is None:

@@ -1,4 +1,4 @@
-"""Which names become part of a path: what is named by the clock, or by a drawn id, matters only there."""
+"""Which names become part of a path: names made from the clock, or from a random id, matter only there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelify.transforms.base import Context
 _PATHS = frozenset(
     "os.path.join os.makedirs os.mkdir pathlib.Path glob.glob os.listdir builtins.open torch.load torch.save".split()
 )
-# A statement that gives something a name.
+# A statement that binds a name.
 Naming = ast.Assign | ast.AugAssign | ast.AnnAssign
 # A name of a name of a name: beyond this they are not followed.
 _DEEPEST = 3
@@ -57,7 +57,7 @@ def _becomes_path(context: Context, texts: ClockTexts, stmt: Naming, depth: int)
 
 
 def _is_kept_in_path(context: Context, texts: ClockTexts, target: ast.expr) -> bool:
-    """Whether an attribute becomes part of a path where its object is handed on: `self.p.name`."""
+    """Whether an attribute becomes part of a path where its object is passed on: `self.p.name`."""
     script = context.script
     if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
         return False
@@ -76,7 +76,7 @@ def _is_kept_in_path(context: Context, texts: ClockTexts, target: ast.expr) -> b
 
 
 def is_path_in(context: Context, texts: ClockTexts, call: ast.Call, given: ast.expr) -> bool:
-    """Whether what a call hands over becomes part of a path in the function that it runs."""
+    """Whether the argument of a call becomes part of a path in the function that it runs."""
     return any(
         texts.is_taken_into_path(callee, name, partial(is_path_of, context))
         for callee in context.script.callees(call)
@@ -86,7 +86,7 @@ def is_path_in(context: Context, texts: ClockTexts, call: ast.Call, given: ast.e
 
 
 def hands_path_on(context: Context, texts: ClockTexts, call: ast.Call, name: ast.expr) -> bool:
-    """Whether a call hands text with a name in it to a function that makes a path of it."""
+    """Whether a call passes text with a name in it to a function that makes a path of it."""
     held = {dotted(name) or ""}
     return any(
         texts.is_text(given, held) and is_path_in(context, texts, call, given)
@@ -115,7 +115,7 @@ def option_of_default(node: ast.AST, ancestor: ast.AST) -> str | None:
 
 
 def _handing(context: Context, given: ast.AST) -> ast.AST | None:
-    """The call that hands something over, as it is."""
+    """The call that passes an object on, unchanged."""
     parent = context.tree.parent(given)
     return context.tree.parent(parent) if isinstance(parent, ast.keyword) else parent
 
@@ -126,7 +126,7 @@ def naming_target(stmt: Naming) -> ast.expr:
 
 
 def is_path_of(context: Context, scope: Scope, node: ast.AST) -> bool:
-    """Whether a node of whatever function of the program is a path, or opens one."""
+    """Whether a node of any function of the program is a path, or opens one."""
     if not isinstance(node, ast.Call):
         return _is_joined(node)
     module = context.script.interpreter.module_of(scope)
@@ -149,7 +149,7 @@ def _is_joined(node: ast.AST) -> bool:
 
 
 def within_statement(context: Context, node: ast.AST) -> Iterator[ast.AST]:
-    """What stands around a node within its statement, innermost first."""
+    """What is around a node within its statement, innermost first."""
     for ancestor in context.tree.ancestors(node):
         if isinstance(ancestor, ast.stmt):
             return

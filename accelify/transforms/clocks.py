@@ -1,4 +1,4 @@
-"""Names made from the clock, or of drawn ids: one for all processes, which look into the folder of the main one.
+"""Names made from the clock, or from random ids: all processes use the name that the main process made.
 
 run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([datetime.now().strftime("%H-%M-%S")])[0]
 
@@ -15,10 +15,10 @@ run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([da
     run = utils.new_folder()    ->  (where that also makes the folder, in a module that stays as it is)
     run = broadcast_object_list([utils.new_folder() if accelerator.is_main_process else None])[0]
 
-The processes read the clock one after the other, and what `uuid4` draws goes by no seed. A name is meant where the
-text of a time, or such an id, becomes part of a path. What a function of another module names without giving it back
-is said, and so is what such a module names when it is imported, where every process makes or reads it. A folder that
-such a function makes and numbers by what lies beside it is one for all, too.
+The processes read the clock at different moments, and `uuid4` does not follow a seed. Only a name counts where the
+text of a time, or such an id, becomes part of a path. A name that a function of another module makes without returning
+it is reported, and so is one that such a module makes when it is imported, where every process creates or reads the
+file. A folder that such a function makes and numbers by its siblings becomes the same for all processes, too.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _numbered_elsewhere(context)
     if not texts.is_near:
         return
-    # The functions whose texts are one for all, so that what they give back is.
+    # The functions whose texts are equal on all processes, and so what they return.
     agreed: set[Scope] = set()
     own, given = [], []
     for stmt, value in _namings(context):
@@ -81,7 +81,7 @@ def transform(context: Context) -> Iterator[Change]:
             times = texts.times_in(script.scope_of(stmt))
             if texts.is_text(value, times) and dotted(naming_target(stmt)) not in times:
                 given.append((stmt, value))
-    # What a function gives back is asked about behind what it does itself, callees first.
+    # What a function returns is looked at after what it does itself, callees first.
     given.sort(key=lambda naming: -script.depth(script.scope_of(naming[0])))
     for stmt, value in [*own, *given]:
         if script.scope_of(stmt) in script.dormant or context.is_claimed(stmt) or context.is_guarded(stmt):
@@ -108,7 +108,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _handed_on(context: Context, texts: ClockTexts, agreed: set[Scope]) -> Iterator[Change]:
-    """Text of the clock that a call hands to a function which makes a path of it."""
+    """Text of the clock that a call passes to a function which makes a path of it."""
     script = context.script
     for call in script.calls():
         callees = in_order(script.callees(call))
@@ -146,7 +146,7 @@ def _agree(
     message = _message(texts, value, name)
     if early or not all(script.is_uniform(test) for test in tests):
         if not reads_files(context) and not _is_opened_by_all(context, texts, stmt):
-            return  # what is only written, the main process alone names
+            return  # only the main process names what is only written
         edits: list[Edit] = []
         if early and isinstance(stmt, Naming):
             target = naming_target(stmt)
@@ -189,7 +189,7 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
             function, node = place
             drawn = texts.is_drawn(function.nodes)
             if drawn and any(map(_removes, function.nodes)):
-                continue  # a file for the while, of each process's own
+                continue  # a temporary file, one for each process
             by = "a drawn id" if drawn else "the clock"
             where = _where(script.interpreter.module_of(function), node)
             yield context.change(
@@ -260,7 +260,7 @@ def _removes(node: ast.AST) -> bool:
 
 
 def _numbered_elsewhere(context: Context) -> Iterator[Change]:
-    """Calls of functions, which are not converted, that make a folder numbered by what lies beside it."""
+    """Calls of functions, which are not converted, that make a folder numbered by its siblings."""
     script, tree = context.script, context.tree
     for call in script.calls():
         for callee in in_order(script.callees(call)):
@@ -301,7 +301,7 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
                 ]
                 context.claim(call)
             if not edits and listing is None:
-                continue  # said of what writes elsewhere
+                continue  # reported with the function that writes
             advice = "" if edits else f": behind the Accelerator, {ADVICE}"
             yield context.change(CLOCK, call, f"{message}{advice}", edits)
             break
@@ -314,7 +314,7 @@ def _where(module: Module, node: ast.AST) -> str:
 
 
 def _is_agreed(context: Context, texts: ClockTexts, value: ast.expr, agreed: set[Scope]) -> bool:
-    """Whether what an expression is given by functions is one for all already."""
+    """Whether the functions that compute an expression already return the same on every process."""
     given = [s for call in calls_in(value) for s in texts.given_by(call)]
     return any(texts.calls_one_of(function, agreed) for function in given)
 
@@ -331,7 +331,7 @@ def _makes_files(context: Context, call: ast.Call) -> bool:
 
 
 def reads_files(context: Context) -> bool:
-    """Whether the script looks for anything where files are: what is only written, the main process alone names."""
+    """Whether the script reads files or folders: if it only writes, only the main process uses the name."""
     return bool(context.script.calls_to(_READS))
 
 
@@ -388,7 +388,7 @@ def _is_behind_anchor(context: Context, node: ast.AST) -> bool:
 
 
 def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bool:
-    """Whether a log file of that name is opened by every process, in a function that stays as it is, say."""
+    """Whether a log file of that name is opened by every process, in a function that stays as it is, for example."""
     script = context.script
     name = dotted(naming_target(stmt)) if isinstance(stmt, Naming) else None
     for node in context.tree.nodes(ast.Name):
@@ -410,7 +410,7 @@ def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bo
 
 
 def _namings(context: Context) -> list[tuple[Naming, ast.expr]]:
-    """The statements that give something a name, each with what it is given."""
+    """The statements that bind a name, each with the value that it gets."""
     tree = context.tree
     stmts = [*tree.nodes(ast.Assign), *tree.nodes(ast.AugAssign), *tree.nodes(ast.AnnAssign)]
     return [(stmt, stmt.value) for stmt in stmts if stmt.value is not None]

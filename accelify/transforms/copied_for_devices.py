@@ -1,4 +1,4 @@
-"""What a script makes once for each GPU of DataParallel, which hands each of its copies one: a process has one GPU.
+"""What a script makes once for each GPU of DataParallel, which passes one to each of its copies: a process has one GPU.
 
 logits = model(prototypes.unsqueeze(0).repeat(n_gpu, 1, 1), x)
     ->  logits = model(prototypes.unsqueeze(0).repeat(1, 1, 1), x)

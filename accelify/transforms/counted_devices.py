@@ -1,15 +1,15 @@
-"""Batch sizes that count the GPUs of the machine, as DataParallel wants them.
+"""Batch sizes and learning rates multiplied by the number of GPUs of the machine, as for DataParallel.
 
 batch_size = 64 * torch.cuda.device_count()    ->  batch_size = 64
 batch_size *= n_gpu                            ->  (gone)
-batch_size = 64 * len(gpus)                    ->  batch_size = 64     (the list that DataParallel is given)
+batch_size = 64 * len(gpus)                    ->  batch_size = 64     (the list that DataParallel takes)
 lr = 0.1 * n_gpu                               ->  lr = 0.1 * accelerator.num_processes
 lr = 0.1 * batch_size / 256                    ->  lr = 0.1 * batch_size * accelerator.num_processes / 256
 
-So too where the size stands in a dictionary that the loader is given: `DataLoader(data, **params)`. A learning rate
-that counts the GPUs as the batch size of the training data did, or is computed from that, goes with the batches of all
-processes. Where the loader that takes the size is not seen, or made in a module that is not converted, the factors
-stay and are named.
+The same where the size is in a dictionary that the loader gets: `DataLoader(data, **params)`. A learning rate that
+counts the GPUs like the batch size of the training data, or is computed from that, becomes one for the batches of all
+processes. Where the loader that takes the size is not visible, or is made in a module that is not converted, the
+factors stay and are reported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COUNTED = Rule(
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the removal of the factor from each batch size of a loader that is shared out, and the rates with it."""
+    """Yield the removal of the factor from each batch size of a loader that is sharded, and the rates with it."""
     if context.plan.batch_size == "total":
         return
     script, counts = context.script, DeviceCounts(context.script)
@@ -74,7 +74,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _told(context: Context, counts: DeviceCounts, loaders: list[Thing]) -> Iterator[Change]:
-    """Name the sizes that an option multiplies by the GPUs of DataParallel: it can stay, and has to say 1."""
+    """Report the sizes that an option multiplies by the GPUs of DataParallel: it can stay, and has to be 1."""
     script = context.script
     if not script.calls_to(k.PARALLEL_WRAPPERS):
         return
@@ -94,7 +94,7 @@ def _told(context: Context, counts: DeviceCounts, loaders: list[Thing]) -> Itera
 
 
 def _in_other_modules(context: Context) -> Iterator[Change]:
-    """Name the sizes that count the GPUs in a module that is not converted, which makes a loader that is shared out."""
+    """Report the sizes that count the GPUs in a module that is not converted, which makes a sharded loader."""
     script, said = context.script, set[ast.AST]()
     for thing in sorted(context.plan.prepared, key=Thing.place):
         module, site = thing.module, thing.site
@@ -121,7 +121,7 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
 
 
 def _products_there(script: ScriptModel, module: Module, size: ast.expr) -> Iterator[ast.expr | ast.stmt]:
-    """The products with `torch.cuda.device_count()` that a batch size is made of, in its own function."""
+    """The products with `torch.cuda.device_count()` from which a batch size is computed, in its function."""
     scope, names = module.scopes.of(size), names_in(size)
     made: list[ast.expr | ast.stmt] = [size]
     for node in scope.nodes:
@@ -146,7 +146,7 @@ def _products_there(script: ScriptModel, module: Module, size: ast.expr) -> Iter
 
 
 def _of_unseen_loaders(context: Context, counts: DeviceCounts) -> Iterator[Change]:
-    """Name the sizes that count the GPUs where it is not seen which loader, of another module, takes them."""
+    """Report the sizes that count the GPUs where it is not known which loader, of another module, takes them."""
     for stmt in context.tree.nodes(ast.Assign, ast.AugAssign):
         target = stmt.target if isinstance(stmt, ast.AugAssign) else stmt.targets[0]
         if not k.BATCH_SIZE_NAME.search((dotted(target) or "").rpartition(".")[2]) or context.is_claimed(
@@ -175,12 +175,12 @@ def _without_factor(context: Context, counts: DeviceCounts, node: ast.BinOp | as
 
 
 def _rates(context: Context, counts: DeviceCounts, sizes: list[Product]) -> Iterator[Change]:
-    """Yield what keeps the learning rates that count the GPUs with the batches of all processes.
+    """Yield the edits that scale the learning rates which count the GPUs with the batches of all processes.
 
     Args:
         context: of the script.
         counts: its numbers of GPUs.
-        sizes: the products that leave the batch sizes of the training data; none where those are only named.
+        sizes: the products that leave the batch sizes of the training data; none where those are only reported.
     """
     tree, gone = context.tree, {size.node for size in sizes}
     kept = {size.read for size in sizes}
@@ -223,7 +223,7 @@ def _rates(context: Context, counts: DeviceCounts, sizes: list[Product]) -> Iter
 
 
 def _products_of_rates(context: Context, counts: DeviceCounts) -> Iterator[Product]:
-    """The products with a number of GPUs in the learning rates that optimizers are given, and in what is named so."""
+    """The products with a number of GPUs in the learning rates of optimizers, and in variables with such a name."""
     script = context.script
     for thing in sorted(context.plan.prepared, key=Thing.place):
         if thing.kind == v.OPTIMIZER and isinstance(thing.site, ast.Call) and thing.module in script.modules:
@@ -258,7 +258,7 @@ def _follows(context: Context, product: Product) -> bool:
 
 
 def _multiplied(context: Context, node: ast.expr, number: str) -> list[Edit]:
-    """The edits that multiply what stands in an expression."""
+    """The edits that multiply the value of an expression."""
     tree, around = context.tree, context.tree.parent(node)
     if isinstance(around, ast.BinOp) and isinstance(around.op, (ast.Pow, ast.Mod)):
         return [verbs.replace(node, f"({tree.segment(node)} * {number})")]
@@ -270,7 +270,7 @@ def _multiplied(context: Context, node: ast.expr, number: str) -> list[Edit]:
 def _of_test(
     context: Context, counts: DeviceCounts, stmt: ast.stmt, rates: set[ast.stmt], number: str
 ) -> list[Edit]:
-    """The edit for `if n_gpu > 1:` around a rate, where nothing else stands there: there may be more processes."""
+    """The edit for `if n_gpu > 1:` around a rate, if the branch has nothing else: there may be more processes."""
     branch = context.tree.parent(stmt)
     if (
         not isinstance(branch, ast.If)

@@ -1,4 +1,4 @@
-"""Evaluations that end after a number of batches, which each process goes through.
+"""Evaluations that end after a fixed number of batches, which each process takes from its own share.
 
 for i, (x, y) in enumerate(loader):    (a finding: N processes evaluate N times as many batches)
     if i == 20:

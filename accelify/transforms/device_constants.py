@@ -1,4 +1,4 @@
-"""Devices that another module of the project chooses: the Accelerator's own, wherever this script reads them.
+"""Devices that another module of the project chooses: the Accelerator's device, wherever this script reads them.
 
 from conf import device
 model = Net(device=device)     ->  device = accelerator.device
@@ -10,13 +10,13 @@ device, ids = choose(n)       ->  device, ids = choose(n)
 super().__init__(options)     ->  super().__init__(options)
                                   self.device = self.accelerator.device
 
-mean = torch.zeros(3).cuda()      ->  (a finding where the Accelerator is made only behind it)
+mean = torch.zeros(3).cuda()      ->  (a finding where the Accelerator is made only after it)
 
-Head([0, 1])                      ->  (a finding where another module puts tensors on what it is handed)
+Head([0, 1])                      ->  (a finding where another module puts tensors on its argument)
 
-torch.device("cuda:0")    ->  torch.device("cuda")    (in modules that are not converted, where the script comes to it)
+torch.device("cuda:0")    ->  torch.device("cuda")    (in modules that are not converted, where the script reaches it)
 
-What goes on using another GPU than the first by its number in modules that are not converted is a finding:
+Other GPUs than the first, selected by number in modules that are not converted, are a finding:
 `torch.device("cuda")` there is the GPU of each process once the Accelerator is made, `"cuda:1"` is the same one for all
 of them.
 """
@@ -72,7 +72,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _handed(context: Context) -> Iterator[Change]:
-    """GPUs that other modules are handed by their numbers, which are the same ones for every process."""
+    """GPUs that are passed to other modules by number, which is the same for every process."""
     told = {named.text for named in context.plan.named_devices}
     for one in handed_numbers(context.script):
         if context.is_claimed(one.argument) or dotted(one.argument) in told:
@@ -95,7 +95,7 @@ def _on_import(context: Context) -> Iterator[Change]:
     script = context.script
     chosen: dict[Module, list[DeviceConstant]] = {}
     for constant in context.plan.device_constants:
-        # Of one that has a number it is said already who reads it.
+        # A device with a number is already reported with its readers.
         if not constant.is_cpu and not constant.is_indexed:
             chosen.setdefault(constant.module, []).append(constant)
     entry = script.program.entry
@@ -174,7 +174,7 @@ def _of_base_classes(context: Context) -> Iterator[Change]:
 
 
 def _among_others(context: Context) -> Iterator[Change]:
-    """`device, ids = prepare_device(n)`: a function of the project chooses a device and gives back more than that."""
+    """`device, ids = prepare_device(n)`: a function of the project chooses a device and returns more than that."""
     script, tree = context.script, context.tree
     for call in script.calls():
         stmt = tree.parent(call)
@@ -219,7 +219,7 @@ def _read(
 
 
 def _can_be_bound(context: Context, text: str, reads: list[ast.Name | ast.Attribute]) -> bool:
-    """Whether one assignment behind the Accelerator is in time for all reads and binds the name that they read."""
+    """Whether one assignment after the Accelerator comes before all reads and binds the name that they read."""
     anchor, reach = context.plan.anchor, context.plan.reach
     assert anchor is not None
     assert reach is not None
@@ -244,7 +244,7 @@ def _elsewhere(context: Context, constant: DeviceConstant) -> Change:
 
 
 def _is_unnumbered(context: Context, constant: DeviceConstant) -> bool:
-    """Whether a constant is the first GPU, from which the number could be taken where it stands."""
+    """Whether a constant is the first GPU, from which the number could be removed in the text."""
     texts = [n for value in constant.values for n in walk(value) if isinstance(n, ast.Constant)]
     first = [text for text in texts if is_first_gpu(text)]
     numbered = [text for text in texts if isinstance(text.value, str) and ":" in text.value]

@@ -117,7 +117,7 @@ def _of_parts(context: Context) -> Iterator[Change]:
 
 
 def _in_every_branch(context: Context) -> Iterator[tuple[list[ast.Assign], ast.If]]:
-    """Choices of which one stands in each branch of an `if`/`elif`/`else` that does other things too."""
+    """Choices of a device in each branch of an `if`/`elif`/`else` that does other work too."""
     known = {a.statement: a.whole for a in context.plan.devices.assignments if not a.is_part}
     for branch in context.tree.nodes(ast.If):
         found = [
@@ -131,7 +131,7 @@ def _in_every_branch(context: Context) -> Iterator[tuple[list[ast.Assign], ast.I
 
 
 def _branches(tree: Tree, branch: ast.If) -> Iterator[list[ast.stmt]]:
-    """What stands in each branch of an `if`/`elif`/`else`, nothing under an `else` that is missing."""
+    """The content of each branch of an `if`/`elif`/`else`, with nothing for an `else` that is missing."""
     yield branch.body
     rest = branch.orelse
     if len(rest) == 1 and isinstance(link := rest[0], ast.If) and tree.is_elif(link):
@@ -141,21 +141,21 @@ def _branches(tree: Tree, branch: ast.If) -> Iterator[list[ast.stmt]]:
 
 
 def _device(context: Context, value: ast.expr, target: ast.expr, accelerator: str) -> str:
-    """What to assign instead: a torch.device, where the script kept a text and reads it as one its text."""
+    """What to assign instead: a torch.device, or its text where the script assigned a text and reads it as one."""
     if not _is_text(value):
         return f"{accelerator}.device"
     return device_for(context.script, dotted(target) or "", accelerator)
 
 
 def _is_text(value: ast.expr) -> bool:
-    """Whether a device is a text, whatever way is taken through a choice of several."""
+    """Whether a device is a text in every branch of a choice of several."""
     if isinstance(value, ast.IfExp):
         return _is_text(value.body) and _is_text(value.orelse)
     return isinstance(value, ast.Constant) or is_numbered_gpu(value)
 
 
 def _repeats(context: Context, assignment: DeviceAssignment) -> bool:
-    """Whether an `if` only puts the device in the place of the one that was assigned above it, or is right behind."""
+    """Whether an `if` only replaces the device that was assigned above it, or comes right after it."""
     tree, statement = context.tree, assignment.statement
     branch = tree.parent(statement)
     if (
@@ -185,7 +185,7 @@ def _anchored(context: Context) -> ast.stmt | None:
 
 
 def written_out(context: Context) -> Iterator[Change]:
-    """Yield the changes to devices that are named where they are used. Asked when the moves are known."""
+    """Yield the changes to devices that are written where they are used. Run when the moves are known."""
     yield from _copies(context)
     yield from _constants(context)
     yield from selections(context)
@@ -216,7 +216,7 @@ def _left_to_defaults(context: Context) -> Iterator[Change]:
 
 
 def _chosen_before(context: Context) -> Iterator[Change]:
-    """The names of devices that are chosen above the Accelerator, which has to wait for options, and read behind it."""
+    """The names of devices that are chosen above the Accelerator, which needs the options, and read after it."""
     anchor, script = context.plan.anchor, context.script
     place = anchor.before or anchor.after if anchor is not None else None
     if anchor is None or place is None:
@@ -248,7 +248,7 @@ def _chosen_before(context: Context) -> Iterator[Change]:
 
 
 def _bound_anew(context: Context) -> Iterator[Change]:
-    """Options that come out of a checkpoint behind the Accelerator, with the device of the process that saved them."""
+    """Options that come out of a checkpoint after the Accelerator, with the device of the process that saved them."""
     script, tree, anchor = context.script, context.tree, context.plan.anchor
     for told in context.plan.named_devices if anchor is not None else ():
         if told.text.split(".")[:-1] != [told.name]:
@@ -293,7 +293,7 @@ def _handed_in(context: Context, scope: Scope) -> Iterator[tuple[str, ast.expr]]
 
 
 def _is_read_on(context: Context, target: ast.expr) -> bool:
-    """Whether a name, or an attribute of an object that is handed on, is read behind the Accelerator as it is set."""
+    """Whether a name, or an attribute of an object that is passed on, is read after the Accelerator as it was set."""
     script, anchor = context.script, context.plan.anchor
     assert anchor is not None
     base = target.value if isinstance(target, ast.Attribute) else target
@@ -321,12 +321,12 @@ def _are_read(context: Context, names: list[ast.Name], text: str) -> bool:
         for one in holders(script, call, base) if isinstance(call, ast.Call) else ():
             handed = True
             found += reads(one, attribute)
-    # Who reads it where it is handed to may not be seen: a class that is looked up by its name.
+    # The reader of an argument may not be visible: a class that is looked up by its name.
     return not all(map(context.is_claimed, found)) if found else handed
 
 
 def _of_objects(context: Context) -> Iterator[Change]:
-    """The device of an object of another module that is made behind the Accelerator, where a read of it stays."""
+    """The device of an object of another module that is made after the Accelerator, where a read of it stays."""
     done: set[tuple[ast.Assign, str]] = set()
     for found in bound_later(context.script):
         key = (found.stmt, found.text)
@@ -359,7 +359,7 @@ def _copies(context: Context) -> Iterator[Change]:
 
 
 def _constants(context: Context) -> Iterator[Change]:
-    """`device="cuda"` and `torch.device("cuda")` written where a device is used, or handed to a function."""
+    """`device="cuda"` and `torch.device("cuda")` written where a device is used, or passed to a function."""
     tree, script = context.tree, context.script
     numbers = NumberedDevices(script)
     numbered = any(numbers.stands_in(module.tree) for module in script.modules)
@@ -386,7 +386,7 @@ def _constants(context: Context) -> Iterator[Change]:
             elif isinstance(value, ast.IfExp) and context.plan.devices.is_device_expression(value):
                 text = "cuda"
             elif numbered and numbers.is_number(value) and not script.callees(call):
-                # What is no torch's own may count devices of another kind.
+                # What is not torch's may count devices of another kind.
                 text = None if _is_foreign(context, call) else "cuda:"
             if not isinstance(text, str) or not text.startswith("cuda"):
                 continue
@@ -400,7 +400,7 @@ def _constants(context: Context) -> Iterator[Change]:
             context.claim(value)
             device = f"{accelerator}.device"
             if _is_text(value) and not isinstance(value, ast.IfExp) and _is_foreign(context, call):
-                # What is no torch's own may read the text that it is given.
+                # What is not torch's may read the text of its argument.
                 device = f"str({device})" if ":" in text else f"{device}.type"
             edit = verbs.replace(value, device)
             yield context.change(

@@ -2,8 +2,8 @@
 
 dataset = MNIST(root, download=True)    ->  with accelerator.main_process_first():
                                                 dataset = MNIST(root, download=True)
-molecules = Molecules(root)             ->  with accelerator.main_process_first():    (an InMemoryDataset, with a
-                                                molecules = Molecules(root)           process() of its own)
+molecules = Molecules(root)             ->  with accelerator.main_process_first():    (an InMemoryDataset that
+                                                molecules = Molecules(root)           defines process())
 urlretrieve(url, "data.zip")            ->  if accelerator.is_main_process:
                                                 urlretrieve(url, "data.zip")
                                             accelerator.wait_for_everyone()
@@ -39,7 +39,7 @@ _OPENING = frozenset(
 )
 
 
-# What fetches or unpacks whatever is there already: the others must neither do it again nor read meanwhile.
+# What fetches or unpacks even if the files exist already: the others must neither do it again nor read meanwhile.
 _EVERY_TIME = frozenset(
     """urllib.request.urlretrieve wget.download gdown.download torch.hub.download_url_to_file
     shutil.unpack_archive""".split()
@@ -49,7 +49,7 @@ _LOOKING = frozenset("exists isfile isdir is_file is_dir islink listdir".split()
 
 
 class _Fetch(NamedTuple):
-    """A statement that downloads: the call, whether it does so each time, and whether what it gives back is used."""
+    """A statement that downloads: the call, whether it does so each time, and whether its result is used."""
 
     call: ast.Call
     every_time: bool = False
@@ -69,7 +69,7 @@ def transform(context: Context) -> Iterator[Change]:
         if accelerator is None:
             told = asked_to_download(fetch.call, context.script.qualname(fetch.call.func))
             if told is not None and not isinstance(told, ast.Constant):
-                continue  # whoever calls this tells whether to
+                continue  # the caller decides whether to download
             message = "every process would download this; fetch it before launching"
             yield context.change(DOWNLOAD, fetch.call, message)
             continue
@@ -86,7 +86,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _is_alike(wanted: dict[ast.stmt, _Fetch], fetch: _Fetch, stmt: ast.stmt) -> bool:
-    """Whether a statement can stand under the guard of another one that fetches."""
+    """Whether a statement can be put under the guard of another one that fetches."""
     own = wanted.get(stmt)
     return own is not None and (own.every_time, own.used) == (fetch.every_time, fetch.used)
 
@@ -179,7 +179,7 @@ def _can_take_turns(context: Context, stmt: ast.stmt) -> bool:
 
 
 def _leave(context: Context, stmts: list[ast.stmt]) -> None:
-    """Leave the files alone that only the process makes which comes first."""
+    """Leave the files alone that only the first process makes."""
     inside = (s for stmt in stmts for s in walk(stmt) if isinstance(s, ast.stmt))
     plain = (s for s in inside if not isinstance(s, (ast.If, ast.For, ast.While, ast.Try, ast.FunctionDef)))
     context.guarded.update(s for s in plain if makes_files(context.script, s))

@@ -1,4 +1,4 @@
-"""What runs before there is an Accelerator, in the functions that come to the one which makes it."""
+"""What runs before there is an Accelerator, in the callers of the function that makes it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def scopes_above(context: Context) -> dict[Scope, ast.Call]:
 
 
 def runs_first(context: Context, call: ast.Call, above: dict[Scope, ast.Call]) -> bool:
-    """Whether a call is early, and stands above what makes the Accelerator as well."""
+    """Whether a call is early, and is above what makes the Accelerator as well."""
     made = above.get(context.script.scope_of(call))
     return is_early(context, call, above) and (made is None or context.tree.is_before(call, made))
 
 
 def is_early(context: Context, call: ast.Call, above: Collection[Scope]) -> bool:
-    """Whether a call runs where there is no Accelerator to ask: above it, or in a function that calls its own.
+    """Whether a call runs where there is no Accelerator to ask: above it, or in a caller of its function.
 
     Args:
         context: of the script.
-        call: which is asked about.
+        call: the call in question.
         above: the functions, and the module, that run the one which makes the Accelerator.
     """
     script, anchor = context.script, context.plan.anchor

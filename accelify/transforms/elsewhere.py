@@ -1,11 +1,11 @@
-"""Functions of other modules that write files, draw or print: called by the main process alone.
+"""Functions of other modules that write files, draw or print: called by the main process only.
 
 save_pictures(images, path)    ->  if accelerator.is_main_process:
                                        save_pictures(images, path)
 
 logger = new_log(path)         ->  logger = new_log(path if accelerator.is_main_process else os.devnull)
 
-Where a function also does what all processes need, the call stays as it is and is only named.
+Where a function also does what all processes need, the call is not changed and is a finding.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def left(context: Context) -> Iterator[Change]:
-    """Yield a finding for the calls that all processes have to make. Asked when the writers are known."""
+    """Yield a finding for the calls that all processes have to make. Run when the writers are known."""
     tree = context.tree
     loud: list[tuple[ast.Call, list[Site]]] = []
     above, other_mains = scopes_above(context), calls_of_other_mains(context.script.modules[1:])
@@ -108,7 +108,7 @@ def left(context: Context) -> Iterator[Change]:
                 ELSEWHERE, call, message, "ask on the main process, and hand the answer to the others"
             )
         sites = [s for s in effects.sites if s.kind != TERMINAL]
-        # Where one makes what the others find, they do not come to what is printed on the way.
+        # Where one process makes what the others find, the others do not reach the prints in between.
         printed = [s for s in effects.sites if is_printed(s) and not (sites and s.missing)]
         if printed and stmt not in context.guarded:
             early = accelerator is None and call not in other_mains and is_early(context, call, above)
@@ -148,7 +148,7 @@ def left(context: Context) -> Iterator[Change]:
 
 
 def _own_folder(context: Context, call: ast.Call) -> str:
-    """What is to be said of a function that makes a folder of the first name that is free."""
+    """The message for a function that makes a folder with the first free name."""
     script = context.script
     for callee in in_order(script.callees(call)):
         found = free_name_of(script, callee)
@@ -182,7 +182,7 @@ def _numbers(lines: set[int]) -> str:
 
 
 def _emptied(context: Context, call: ast.Call, begun: list[Site]) -> Iterator[Change]:
-    """A log file that each process begins anew, and so empties under those that write into it already."""
+    """A log file that each process opens again, and so empties under those that write into it already."""
     if not begun:
         return
     place = f"{begun[0].name} in {_short(begun[0].path)}, line {begun[0].line}"
@@ -245,7 +245,7 @@ def _guarded(
     listed = _is_listed_later(context, run, wanted)
     if listed or any(_is_read_later(context, stmt, wanted[stmt][1]) for stmt in run):
         wait = (f"{accelerator}.wait_for_everyone()",)
-        # Who asks late whether it is there comes to a wait behind the question, but not into the branch.
+        # A process that asks late reaches a wait after the question, but not one in the branch.
         behind = behind_questions(tree, last)
         if not context.runs_everywhere(behind):
             context.claim(*(wanted[stmt][0] for stmt in run))
@@ -298,7 +298,7 @@ def _runs_model(context: Context, call: ast.Call) -> bool:
 
 
 def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
-    """Whether what it writes can be needed right behind it: data that is made before the training."""
+    """Whether what a statement writes can be needed right after it: data that is made before the training."""
     images = any(s.kind == PICTURES and is_image_writer(s.name) for s in effects.sites)
     if not (images or FILES in effects.kinds()) or context.script.enclosing_loops(stmt):
         return False
@@ -326,7 +326,7 @@ def _reads_between(context: Context, last: ast.stmt, behind: ast.stmt) -> bool:
 def _is_listed_later(
     context: Context, run: list[ast.stmt], wanted: dict[ast.stmt, tuple[ast.Call, Effects]]
 ) -> bool:
-    """Whether all processes go into a folder behind the calls that make it."""
+    """Whether all processes list a folder after the calls that make it."""
     calls = {wanted[stmt][0] for stmt in run if FOLDERS in wanted[stmt][1].kinds()}
     made = [path for call, path, _ in makings(context.script) if call in calls] if calls else []
     later = ListedLater(context.script, context.effects.qualname, context.everywhere)
@@ -334,7 +334,7 @@ def _is_listed_later(
 
 
 def _models(context: Context, stmt: ast.stmt) -> list[ast.expr]:
-    """The prepared models that a statement hands over, and the one whose method it calls."""
+    """The prepared models among the arguments of a statement, and the one whose method it calls."""
     if not context.plan.after_prepare(stmt):
         return []
     given: list[ast.expr] = []

@@ -4,12 +4,12 @@ env = gym.make("CartPole-v1")    ->  env = gym.make("CartPole-v1")
                                      if accelerator.num_processes > 1:
                                          env.reset(seed=torch.initial_seed() % 2**31)
 
-An environment that nobody seeds draws its seed from the operating system. Every process then plays other episodes, of
-other lengths, and makes another number of steps than the others, which wait for it. torch's seed is the same on all of
-them once the Accelerator is made, and new in every run of a script that sets none. One process plays what it played.
-A seed that the script gives where an option asks for one, and by default does not, stays the one that counts; so does
-one that a variable asks for which the script sets to nothing (`seed = None`). Beside an environment that is seeded, the
-one for evaluation can have been forgotten.
+An environment without a seed takes one from the operating system. Every process then plays different episodes, of
+different lengths, and makes another number of steps than the others, which wait for it. torch's seed is the same on all
+of them once the Accelerator is made, and new in every run of a script that sets none. One process plays what it played.
+A seed that the script sets if an option asks for one, which is off by default, still counts; so does one from a
+variable that the script sets to nothing (`seed = None`). Next to an environment that is seeded, the one for evaluation
+can have been forgotten.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAKERS = frozenset(
     for name in ("make", "make_vec", "vector.make", "vector.SyncVectorEnv", "vector.AsyncVectorEnv")
 )
 _SEED = "torch.initial_seed() % 2**31"
-# What `env.step(action)` gives back in the libraries' old form, and in that of today.
+# What `env.step(action)` returns in the libraries' old form, and in the current one.
 _OLD, _NEW = 4, 5
 
 
@@ -55,7 +55,7 @@ class _Made(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where an environment is seeded: behind a statement or before it, and how the Accelerator is written there."""
+    """Where an environment is seeded: after a statement or before it, and how the Accelerator is written there."""
 
     stmt: ast.stmt
     accelerator: str | None
@@ -66,8 +66,8 @@ class _Place(NamedTuple):
         return tree.is_after(node, self.stmt) if self.behind else not tree.is_before(node, self.stmt)
 
     def seeded(self, lines: tuple[str, ...], unless: str = "") -> Edit:
-        """The edit that puts lines there, for several processes only where the Accelerator can be asked, and not where
-        the script's own seed has been given by then."""
+        """The edit that adds lines there, for several processes only where the Accelerator is available, and not where
+        the script has set its seed by then."""
         tests = [f"{self.accelerator}.num_processes > 1"] if self.accelerator is not None else []
         tests += [f"not ({unless})"] if unless else []
         if tests:
@@ -76,7 +76,7 @@ class _Place(NamedTuple):
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield a seed for each environment that has none, or a finding where it cannot be given."""
+    """Yield a seed for each environment that has none, or a finding where it cannot be set."""
     if not any(module.tree.mentions(_WORD) for module in context.script.modules):
         return
     found = list(_environments(context))
@@ -119,14 +119,14 @@ def _environments(context: Context) -> Iterator[_Made]:
 
 
 def _gives_environment(value: ast.expr) -> bool:
-    """`gym.make(...)`, as it is, in wrappers or without its own: not what else an environment tells."""
+    """`gym.make(...)`, possibly in wrappers or unwrapped; not other attributes of an environment."""
     while isinstance(value, ast.Attribute) and value.attr in ("unwrapped", "env"):
         value = value.value
     return isinstance(value, ast.Call)
 
 
 def _around(value: ast.expr) -> Iterator[ast.Call]:
-    """The calls by which a value is made: a wrapper's, and that of what it is given first."""
+    """The calls that make a value: a wrapper's, and that of its first argument."""
     while isinstance(value, (ast.Attribute, ast.Call)):
         if isinstance(value, ast.Attribute):
             value = value.value
@@ -149,7 +149,7 @@ def _asked_for_seeds(context: Context) -> list[ast.If] | None:
     for module in modules:
         for call in module.tree.nodes(ast.Call) if module.tree.mentions("seed") else ():
             if not _gives_seed(call) or script.interpreter.calls.get(call):
-                continue  # what a function of the program does stands in it
+                continue  # what a function of the program does is found in its body
             if module in script.modules and script.module_of(call) is not module:
                 continue  # modules that are converted together have one tree
             defaults = option_defaults(modules) if defaults is None else defaults
@@ -188,7 +188,7 @@ def _forgotten(context: Context, found: list[_Made]) -> list[_Made]:
 
 
 def _is_played(context: Context, scope: Scope, name: str) -> bool:
-    """Whether steps are taken in an environment, here or in a function that it is handed to."""
+    """Whether an environment is stepped, here or in a function that it is passed to."""
     for read in context.script.reads(name, scope):
         parent = context.tree.parent(read)
         if isinstance(parent, ast.Attribute) and parent.attr in ("step", "reset"):
@@ -208,7 +208,7 @@ def _gives_seed(call: ast.Call) -> bool:
 
 
 def _test_around(module: Module, call: ast.Call) -> ast.If | None:
-    """The innermost test in whose first branch a call stands."""
+    """The innermost test in whose first branch a call is."""
     inner: ast.AST = call
     for ancestor in module.tree.ancestors(call):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -220,7 +220,7 @@ def _test_around(module: Module, call: ast.Call) -> ast.If | None:
 
 
 def _unless(context: Context, asked: list[ast.If], place: _Place) -> str | None:
-    """The test under which the script's own seed has been given at a place; None where that cannot be told there."""
+    """The test under which the script's seed has been set at a place; None where it cannot be written there."""
     tree, tests = context.tree, list[str]()
     for test in asked:
         if context.script.scope_of(test) is not context.script.scope_of(place.stmt):
@@ -231,7 +231,7 @@ def _unless(context: Context, asked: list[ast.If], place: _Place) -> str | None:
 
 
 def _form(context: Context) -> int | None:
-    """How many values a step gives back: what tells the libraries' forms apart, None where that cannot be seen."""
+    """How many values a step returns: what distinguishes the libraries' forms, None where that is not known."""
     for module in context.script.modules:
         if any(
             name.split(".")[0] == "gymnasium"
@@ -259,7 +259,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 
 def _samples(context: Context) -> list[ast.Attribute]:
-    """Where actions are drawn from an environment's space, which has a generator of its own."""
+    """Where actions are drawn from an environment's space, which has a separate random generator."""
     return [
         node
         for node in context.tree.nodes(ast.Attribute)
@@ -270,7 +270,7 @@ def _samples(context: Context) -> list[ast.Attribute]:
 
 
 def _runs_behind(context: Context, node: ast.AST, place: _Place) -> bool:
-    """Whether a node can run once an environment was seeded: what stands above in the same code did before."""
+    """Whether a node can run after an environment was seeded: what comes before it in the same code has run."""
     tree = context.tree
     if context.script.scope_of(node) is not context.script.scope_of(place.stmt):
         return True
@@ -279,14 +279,14 @@ def _runs_behind(context: Context, node: ast.AST, place: _Place) -> bool:
 
 def _lines(made: _Made, form: int, sampled: bool, number: int) -> tuple[str, ...]:
     seed = f"{_SEED} + {number}" if number else _SEED
-    # A wrapper of the script's own may take no seed.
+    # A wrapper that the script defines may take no seed.
     name = made.name if made.stmt.value is made.call or form == _OLD else f"{made.name}.unwrapped"
     first = f"{made.name}.seed({seed})" if form == _OLD else f"{name}.reset(seed={seed})"
     return (first, f"{made.name}.action_space.seed({seed})") if sampled else (first,)
 
 
 def _place(context: Context, made: _Made) -> _Place | None:
-    """Where it can be seeded, once it is made and the Accelerator has given all processes one seed."""
+    """Where it can be seeded: after it is made and after the Accelerator has set the same seed on all processes."""
     script, tree, anchor = context.script, context.tree, context.plan.anchor
     if anchor is None or context.for_accelerate or not _runs_once(context, made.stmt):
         return None
@@ -312,7 +312,7 @@ def _place(context: Context, made: _Made) -> _Place | None:
 
 
 def _making_accelerator(context: Context, made: _Made, home: Scope) -> ast.Assign | ast.AnnAssign | None:
-    """The statement behind an environment's own that makes the Accelerator: `agent = Agent(env)`.
+    """The statement that makes the Accelerator after that which makes the environment: `agent = Agent(env)`.
 
     None where there is none in the same block, or where the environment is used before it.
     """
@@ -329,7 +329,7 @@ def _making_accelerator(context: Context, made: _Made, home: Scope) -> ast.Assig
 
 
 def _runs_once(context: Context, stmt: ast.AST) -> bool:
-    """Whether a statement is run a single time: of several environments, each needs a seed of its own."""
+    """Whether a statement runs once: each of several environments needs a different seed."""
     script = context.script
     for _ in range(10):
         scope = script.scope_of(stmt)

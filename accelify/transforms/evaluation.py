@@ -1,4 +1,4 @@
-"""Evaluation: metrics over all processes, without the duplicates of padding.
+"""Evaluation: metrics over all processes, without the samples that padding repeats.
 
 output = model(data)    ->  output = model(data)
                             output, target = accelerator.gather_for_metrics((output, target))
@@ -40,7 +40,7 @@ REPEATED = Rule(
 
 # Why a function is run by all processes that puts its figures together itself.
 _OF_ALL = ("it asks the Accelerator", "it communicates")
-# What tells that a function of another module evaluates.
+# Names by which a function of another module is known to evaluate.
 _EVALUATING = frozenset({"no_grad", "inference_mode", "eval"})
 
 
@@ -48,7 +48,7 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield gather_for_metrics for evaluation loops over sharded loaders, and a note for the others."""
     for evaluation in context.plan.evaluations:
         if context.plan.known.reduces or context.plan.on_main_only(evaluation.loop):
-            continue  # its metrics are put together by hand, or one process sees all of the data
+            continue  # its metrics are reduced by the script, or one process sees all of the data
         if not evaluation.loaders & context.plan.prepared:
             known = any(is_shardable(loader) for loader in evaluation.loaders)
             needless = evaluation.only_looks or context.is_guarded(evaluation.loop)
@@ -74,9 +74,9 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _in_comprehensions(context: Context) -> Iterator[Change]:
-    """`[evaluate(model, batch) for batch in loader]`: nothing in it can be gathered by a line of its own.
+    """`[evaluate(model, batch) for batch in loader]`: a comprehension has no line at which to gather.
 
-    What is collected of a loader that is shared out is named as a figure, where it is shown or decides something.
+    What is collected from a sharded loader is reported as a figure, where it is shown or decides something.
     """
     script, plan = context.script, context.plan
     for node in context.tree.nodes(ast.ListComp, ast.GeneratorExp):
@@ -106,7 +106,7 @@ def _runs_prepared(context: Context, call: ast.Call) -> bool:
 
 
 def _in_other_modules(context: Context) -> Iterator[Change]:
-    """Functions that are not converted and go through a loader that is shared out: what they find is a share's."""
+    """Functions that are not converted and iterate over a loader that is sharded: what they find is a share's."""
     script, plan = context.script, context.plan
     if plan.known.distributed:
         return
@@ -126,7 +126,7 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
 
 
 def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
-    """Functions that are not converted and evaluate a model over data of their own, each of them named once."""
+    """Functions that are not converted and evaluate a model over data that they load: each is reported once."""
     script, plan = context.script, context.plan
     done: set[Scope] = set()
     for call in script.calls():
@@ -170,8 +170,8 @@ def _leads_to_model(context: Context, given: ast.expr) -> bool:
 
 
 def _evaluates(context: Context, scope: Scope, depth: int = 2) -> bool:
-    """Whether a function, or one that it hands the model on to, runs it on what it goes through, without gradients or
-    with the model in its evaluation mode."""
+    """Whether a function, or one that it passes the model on to, runs it on the items of its loop, without gradients
+    or with the model in evaluation mode."""
     if not isinstance(scope.node, ast.FunctionDef):
         return False
     if any(isinstance(n, ast.For) and _runs_there(context, scope, n) for n in scope.nodes):
@@ -193,7 +193,7 @@ def _evaluates(context: Context, scope: Scope, depth: int = 2) -> bool:
 
 
 def _runs_there(context: Context, scope: Scope, loop: ast.For) -> bool:
-    """Whether a loop names a model that its function is handed, or one is that the function keeps elsewhere."""
+    """Whether a loop reads a model that is a parameter of its function, or that is found in another place."""
     names = set(context.effects.of(scope).models)
     if not names:
         return True
@@ -204,9 +204,9 @@ def _runs_there(context: Context, scope: Scope, loop: ast.For) -> bool:
 
 
 def _measures(context: Context, call: ast.Call, callee: Scope) -> bool:
-    """Whether a function goes through a loader that it is handed and gives back what it finds.
+    """Whether a function iterates over a loader that is its argument and returns what it computes.
 
-    The model is in its evaluation mode already there: where the function sets that, it does not measure alone.
+    The model is in evaluation mode already there: where the function sets that, it does more than evaluate.
     """
     results = [n for n in callee.of_type(ast.Return) if n.value is not None]
     if not results or any(getattr(n, "attr", "") == "train" for n in callee.nodes):
@@ -215,7 +215,7 @@ def _measures(context: Context, call: ast.Call, callee: Scope) -> bool:
 
 
 def left(context: Context) -> Iterator[Change]:
-    """Yield what is left to a person of the loops that cannot be gathered. Asked when their totals are put together."""
+    """Yield what a person has to do for the loops that cannot be gathered. Run when their totals are reduced."""
     for evaluation in context.ungathered:
         if not context.leaves_own(evaluation.loop):
             continue
@@ -235,7 +235,7 @@ def _is_no_evaluation(context: Context, evaluation: EvaluationLoop) -> bool:
     loop = evaluation.loop
     if not any(context.script.is_a(n, v.LOADER) for n in walk(loop.iter) if isinstance(n, ast.expr)):
         return True
-    # What it adds up is reduced behind it, or said there.
+    # What it adds up is reduced after it, or reported there.
     return all(isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) for stmt in loop.body)
 
 
@@ -265,7 +265,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         scope = context.script.scope_of(call)
         free = [n for n in ("output", "outputs", "predictions") if scope.resolve(n) is None]
         if names and free and call.lineno == call.end_lineno and not _moves(call):
-            # One collective for all: the outputs get a name of their own.
+            # One collective for all: the outputs get a separate name.
             line = f"{free[0]}, {joined} = {accelerator}.gather_for_metrics(({text}, {joined}))"
             edits += [InsertBefore(evaluation.before, (line,)), verbs.replace(call, free[0])]
             continue
@@ -293,7 +293,7 @@ def _moves(call: ast.expr) -> bool:
 
 
 def _early(context: Context, evaluation: EvaluationLoop, part: ast.expr, accelerator: str) -> list[Edit]:
-    """Gather what is kept before the model's call where it stands: behind that it may be bound anew."""
+    """Gather what is stored before the model's call where it is assigned: after that the name may be bound again."""
     batch = names_in(evaluation.loop.target)
     own = [n for n in evaluation.gathered if n in batch]
     if isinstance(part, ast.Name) and (count := evaluation.counts.get(part.id)) is not None:
@@ -408,7 +408,7 @@ def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> li
 
 
 def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[str], list[Edit]]:
-    """Inputs that are only asked for their size need not be gathered: a target has as many rows."""
+    """Inputs of which only the size is read need not be gathered: a target has as many rows."""
     tree = context.tree
     names = list(evaluation.gathered)
     if evaluation.after is None:

@@ -1,4 +1,4 @@
-"""Tests after which processes could leave a loop, or skip a step, at different times: they agree before.
+"""Tests after which processes could leave a loop, or skip a step, at different times: the processes agree on them.
 
 if loss.item() < 0.01:             ->  if accelerator.reduce(loss.item(), reduction="mean") < 0.01:
     break                                  break
@@ -10,7 +10,7 @@ if x.size(0) != y.size(0):         ->  if accelerator.reduce(int(x.size(0) != y.
     continue                               continue
 if time.time() - start > limit:    ->  if accelerator.reduce(int(time.time() - start > limit), reduction="max"):
     break                                  break
-except RuntimeError: continue      (a finding, behind a `try` that takes a step: the others wait for it in there)
+except RuntimeError: continue      (a finding, after a `try` with an optimizer step: the others wait in it)
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _sizes(context: Context) -> Iterator[Change]:
             message += " (agreed upon, up to N-1 full batches of a pass are left out on N processes)"
         edits: list[Edit] = []
         if _compares_several(context, test, sizes) and not (sizes and shared and configured == set(sizes)):
-            # The least of each says nothing of whether they are alike on every process: the answer does.
+            # The minimum over each does not show whether they are equal on every process: the answer does.
             edits, sizes = [_answered_together(context, test, test, accelerator)], []
         for size in sizes:
             kind = "sum" if size in seen or (shared and size in configured) else "min"
@@ -94,7 +94,7 @@ def _sizes(context: Context) -> Iterator[Change]:
 
 
 def _answered_together(context: Context, test: ast.expr, part: ast.expr, accelerator: str) -> Edit:
-    """A part of a test that is true where it is on some process, or, where it goes on by it, on all of them."""
+    """A part of a test that is true where it is on some process, or, where the loop goes on by it, on all of them."""
     text = context.tree.segment(part)
     text = f"int({text})" if isinstance(part, ast.Compare) else f"int(bool({text}))"
     kind = "min" if _goes_on_within(context, test) else "max"
@@ -109,7 +109,7 @@ def _differing(context: Context, test: ast.expr) -> ast.expr:
 
 
 def _clocks(context: Context) -> Iterator[Change]:
-    """`if time.time() - start > limit: break`: each process has a clock of its own."""
+    """`if time.time() - start > limit: break`: the clocks of the processes differ."""
     script, figures = context.script, context.figures
     for stmt in (n for n in context.tree.nodes(ast.If, ast.While) if isinstance(n, (ast.If, ast.While))):
         if isinstance(stmt, ast.While):
@@ -147,7 +147,7 @@ def _leaves(context: Context, branch: ast.If) -> bool:
 
 
 def _compares_several(context: Context, test: ast.expr, sizes: list[ast.expr]) -> bool:
-    """Whether a comparison in a test is one of several sizes with each other: of two batches, say."""
+    """Whether a comparison in a test is one of several sizes with each other: of two batches, for example."""
     if _compares_shapes(context, test):
         return True
     for compare in (n for n in walk(test) if isinstance(n, ast.Compare)):
@@ -169,7 +169,7 @@ def _is_read_off(node: ast.expr) -> bool:
 
 
 def _compares_shapes(context: Context, test: ast.expr) -> bool:
-    """`x.shape != y.shape`, where one of them is of the batch at hand."""
+    """`x.shape != y.shape`, where one of them is of the current batch."""
     for compare in (n for n in walk(test) if isinstance(n, ast.Compare)):
         shaped = [one for side in (compare.left, *compare.comparators) if (one := shape_of(side)) is not None]
         if len(shaped) > 1 and any(context.script.is_a(one, v.BATCH) for one in shaped):
@@ -217,7 +217,7 @@ def _is_against_whole_batch(context: Context, size: ast.expr) -> bool:
 
 
 def _leaves_out_smaller(context: Context, test: ast.expr, size: ast.expr) -> bool:
-    """Whether the branch behind a test goes without the steps of batches that are not full."""
+    """Whether the branch of a test skips the steps of batches that are not full."""
     compare, branch = context.tree.parent(size), context.tree.parent(test)
     assert isinstance(compare, ast.Compare)
     if not isinstance(branch, ast.If):
@@ -231,12 +231,12 @@ def _leaves_out_smaller(context: Context, test: ast.expr, size: ast.expr) -> boo
 
 
 def _asks_size(test: ast.expr) -> bool:
-    """Whether a test asks for the size of a first dimension."""
+    """Whether a test reads the size of a first dimension."""
     return any(isinstance(n, ast.expr) and size_of(n) is not None for n in walk(test))
 
 
 def _is_batch_size(context: Context, node: ast.expr) -> bool:
-    """Whether an expression is the size of the batch at hand: `x.size(0)`, `len(x)`, or a name for it."""
+    """Whether an expression is the size of the current batch: `x.size(0)`, `len(x)`, or a name for it."""
     if isinstance(node, ast.Name):
         return isinstance(node.ctx, ast.Load) and context.figures.is_batch_size(node)
     measured = size_of(node)
@@ -297,7 +297,7 @@ def _caught(context: Context) -> Iterator[Change]:
 
 
 def _is_repeated(context: Context, node: ast.AST) -> bool:
-    """Whether a node stands in a loop, or in a function that is called in one: something comes behind it."""
+    """Whether a node is in a loop, or in a function that is called in one, so that more rounds may follow."""
     script = context.script
     scope = script.scope_of(node)
     calls = script.callers(scope) if scope.kind == "function" else []
@@ -305,7 +305,7 @@ def _is_repeated(context: Context, node: ast.AST) -> bool:
 
 
 def _leaves_with(context: Context, handler: ast.ExceptHandler) -> bool:
-    """Whether a handler ends the run, however it goes on, by a function of the script's own: `save(); sys.exit()`."""
+    """Whether a handler ends the run, in any way, by calling a function of the script: `save(); sys.exit()`."""
     calls = calls_in(handler)
     return any(context.script.qualname(call.func) in _ENDING for call in calls)
 
@@ -330,7 +330,7 @@ def _once(context: Context, test: ast.expr, edits: list[Edit]) -> list[Edit]:
 
 
 def _is_asked_first(tree: Tree, test: ast.expr, node: ast.AST) -> bool:
-    """Whether a node of a test is evaluated whatever the rest of it gives: it can be before the test as well."""
+    """Whether a node of a test is evaluated whatever the other parts are: it can be moved before the test as well."""
     child = node
     for ancestor in tree.ancestors(node):
         if child is test:
@@ -377,19 +377,19 @@ def _skips_backward(context: Context, stop: ast.AST) -> bool:
 
 
 def _is_reached(context: Context, *tests: ast.expr) -> bool:
-    """Whether a process's own share of the data reaches a test, as far as it is followed."""
+    """Whether one process's share of the data flows into a test, as far as it is followed."""
     followed = context.followed
     return followed is None or any(context.tree.parent(test) in followed.decisions for test in tests)
 
 
 def _meets_others_within(context: Context, stop: ast.Break) -> bool:
-    """Whether the loop that a `break` leaves takes steps or goes through a loader: decoding word by word does not."""
+    """Whether the loop that a `break` leaves takes steps or iterates over a loader: decoding word by word does not."""
     loop = next(a for a in context.tree.ancestors(stop) if isinstance(a, (ast.For, ast.AsyncFor, ast.While)))
     return context.script.trains(loop) or any(loop is known for known, _ in context.script.loader_loops)
 
 
 def _counted_by(context: Context, test: ast.expr) -> ast.expr | None:
-    """The test of one process's own numbers that sets a counter which a test reads: how long a loss did not fall."""
+    """The process-dependent test that sets a counter which a test reads: for how long a loss did not fall."""
     read = names_in(test)
     for stmt in [*context.tree.nodes(ast.Assign), *context.tree.nodes(ast.AugAssign)]:
         targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
@@ -410,7 +410,7 @@ def _counted_by(context: Context, test: ast.expr) -> ast.expr | None:
 
 
 def _local_number(context: Context, test: ast.expr) -> bool:
-    """Whether a test reads a number that comes from the process's own batch."""
+    """Whether a test reads a number that comes from the process's batch."""
     if context.gathered(test):
         return False
     for node in walk(test):

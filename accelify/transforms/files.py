@@ -1,16 +1,16 @@
-"""Files and directories: made by the main process alone.
+"""Files and directories: made by the main process only.
 
 os.makedirs(path)                   ->  if accelerator.is_main_process:
                                             os.makedirs(path)
 if not os.path.exists(path): ...    ->  if accelerator.is_main_process and not os.path.exists(path): ...
 log = open(path, "w")               ->  log = open(path if accelerator.is_main_process else os.devnull, "w")
 
-Files that samples of the batch give their names are written by each process, here and in a function that is given those
+Files that are named after samples of the batch are written by each process, here and in a function that gets those
 names, and the folder that is made for them there may exist already.
-A folder that must not be there yet is made when every process has asked for it.
-What is read, imported or asked for behind it is waited for: behind the `if` that asks whether it is there, where who
-comes late finds it. Where such an `if` writes in one branch and reads in the other, one process runs it after the
-other. A data set that does so for each sample is a finding where every process goes through all of its data.
+A folder that must not exist yet is made after every process has tested for it.
+Processes wait before what was written is read, imported or asked for: after the `if` that asks whether it exists, where
+a process that comes late finds it. Where such an `if` writes in one branch and reads in the other, the processes run it
+in turn. A data set that does so for each sample is a finding where every process reads all of its data.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _TERMINAL = _FLUSHING | ASKING | {"sys.stdout.write", "sys.stderr.write"}
 _WRITING_ON_DISK = WRITING - SHOWING - _TERMINAL
 # How many calls are followed back from what writes a file to what names its folder.
 _FARTHEST = 2
-# What can be opened on nothing, so that the other processes write nowhere.
+# What can be opened on os.devnull, so that the other processes write nothing.
 _STREAMS = frozenset("builtins.open io.open codecs.open gzip.open bz2.open lzma.open".split())
 
 
@@ -148,9 +148,9 @@ def _guard(context: Context, run: list[ast.stmt], accelerator: str) -> tuple[lis
 
 
 def asked_first(context: Context) -> Iterator[Change]:
-    """A folder that must not be there yet is made, and one that is there removed, when every process has asked.
+    """A folder that must not be there yet is made, and one that is there removed, when every process has tested for it.
 
-    Asked before anything is guarded: no guard may be put around such a wait.
+    Run before anything is guarded: no guard may be put around such a wait.
     """
     tree = context.tree
     done: set[ast.stmt] = set()
@@ -181,7 +181,7 @@ def _only_flushes(context: Context, stmt: ast.stmt) -> bool:
 
 
 def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
-    """What is written before there is an Accelerator: a folder may be there by then, all else is said."""
+    """What is written before there is an Accelerator: a folder may exist by then, everything else is a finding."""
     scope, tree = context.script.scope_of(stmt), context.tree
     if scope.kind == "function" and not context.script.callers(scope):
         return
@@ -234,7 +234,7 @@ def _own_folders(context: Context) -> Iterator[Change]:
 
 
 def _folders_of_own_files(context: Context) -> Iterator[ast.Call]:
-    """The calls that make a folder into which processes write the files of their own samples: none waits for it."""
+    """The calls that make a folder for files of one process's samples: no process waits for it."""
     script, tree = context.script, context.tree
     making = [call for call in script.calls() if makes_folder(call) and not makes_folder_again(call)]
     making = [call for call in making if statement_for(tree, call) is not None and is_writing(context, call)]
@@ -293,7 +293,7 @@ def _in_values(context: Context) -> Iterator[Change]:
 
 
 def _in_turns(context: Context) -> Iterator[Change]:
-    """`if not os.path.exists(path): write it` with a read beside it: the main process writes, the others find it."""
+    """`if not os.path.exists(path): write it` and a read: the main process writes, the others find the file."""
     tree = context.tree
     for stmt in writing_statements(context):
         block = behind_questions(tree, stmt)
@@ -308,7 +308,7 @@ def _in_turns(context: Context) -> Iterator[Change]:
 
 
 def _can_take_turns(context: Context, stmt: ast.stmt, block: ast.stmt) -> bool:
-    """Whether processes can run an `if` one after the other that asks for what is written or made in it."""
+    """Whether processes can run an `if` in turn that tests for what is written or made in it."""
     inside = walk(block)
     calls = [n for n in inside if isinstance(n, ast.Call)]
     made = {text_of(path) for path in written_paths(context, stmt)}
@@ -374,7 +374,7 @@ def _left_open(context: Context) -> Iterator[Change]:
 
 
 def _on_nothing(context: Context, path: ast.expr, accelerator: str, method: ast.Call | None) -> list[Edit]:
-    """Edits that open a file on the main process alone; `method` is the call where the path itself opens it."""
+    """Edits that open a file on the main process only; `method` is the call where the path itself opens it."""
     tree = context.tree
     text = tree.segment(path)
     if isinstance(path, (ast.IfExp, ast.Lambda, ast.NamedExpr)):

@@ -1,4 +1,4 @@
-"""Files that are named after the device, which is another one on every process: one writes what no other finds.
+"""Files named after the device, which differs between processes: one process writes a file that no other finds.
 
 path = "net_%d_%s.pt" % (epoch, device)    ->  path = "net_%d_%s.pt" % (epoch, device.type)
 torch.save(model.state_dict(), path)
@@ -47,7 +47,7 @@ def transform(context: Context) -> Iterator[Change]:
         if context.accelerator(text) is None:
             yield context.todo(NAMED, text, message, _MARK)
             continue
-        # Before whatever else comes behind the name: another argument of the call around it.
+        # Before everything else that follows the name: another argument of the call around it.
         edits: list[Edit] = [verbs.replace(node, node, ".type", order=50) for node in devices]
         yield context.change(NAMED, text, message, edits)
 

@@ -1,8 +1,8 @@
-"""The first GPU by its number, in modules that go on as they are: without the number it is each process's own.
+"""The first GPU by its number, in modules that are not converted: without the number it is each process's GPU.
 
-torch.device("cuda:0")    ->  torch.device("cuda")    (where the script comes to it, or another module is given it)
+torch.device("cuda:0")    ->  torch.device("cuda")    (where the script reaches it, or passes it to another module)
 
-For one process `"cuda"` is the first GPU, too, so that others who call such a function find it as before.
+For one process `"cuda"` is the first GPU, too, so nothing changes for other callers of such a function.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _given(module: Module, scope: Scope) -> Iterator[ast.Constant]:
-    """The texts among what a function gives back, by a name too."""
+    """The texts among what a function returns, by a name too."""
     returned = [n.value for n in scope.of_type(ast.Return) if n.value is not None]
     names = {n.id for value in returned for n in walk(value) if isinstance(n, ast.Name)}
     made = [

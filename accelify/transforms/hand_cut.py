@@ -23,7 +23,7 @@ SHARD = Rule(
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield `shard_batch` behind the statement that completes a batch made by hand."""
+    """Yield `shard_batch` after the statement that completes a batch made by hand."""
     cut = context.plan.hand_cut
     if cut is None:
         return

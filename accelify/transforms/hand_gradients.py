@@ -1,22 +1,22 @@
-"""Gradients that a script works out or changes itself, where no engine averages them over the processes.
+"""Gradients that a script computes or changes itself, where no engine averages them over the processes.
 
-Beside these, calls of functions that run backward, or step an optimizer, in a module which stays as it is.
+Also a finding: calls of functions that run backward, or step an optimizer, in a module which is not converted.
 
 p.grad = torch.autograd.grad(loss, p)[0]    ->  p.grad = accelerator.reduce(torch.autograd.grad(loss, p)[0],
                                                                             reduction="mean")
 p.grad.data.copy_(worked_out)               ->  p.grad.data.copy_(accelerator.reduce(worked_out, reduction="mean"))
-p.register_hook(lambda g: g.clamp(-1, 1))       (named only: it clips what one process has)
+p.register_hook(lambda g: g.clamp(-1, 1))       (a finding: it clips the gradient of one process)
 
 for p, v in zip(model.parameters(), torch.autograd.grad(loss, other)):
-    p.data.add_(rate * v)                       (named only: each process works on at weights of its own)
+    p.data.add_(rate * v)                       (a finding: the weights then differ between processes)
 
 weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce(weight.grad, reduction="mean")
                                                 weight -= lr * weight.grad   (a tensor that is part of no model)
 
-loss.backward()                                 (named where the loss is weighed for the parameters' sake: the gradient
+loss.backward()                                 (a finding where the loss is scaled for the parameters: the gradient
 x = x - x.grad                                  of an input is then as many times larger as there are processes)
 
-step = torch.autograd.grad(loss, net.parameters(), create_graph=True)    (named: it goes by one process's share)
+step = torch.autograd.grad(loss, net.parameters(), create_graph=True)    (a finding: it depends on one process's share)
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
 
 
 def _stepped_elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
-    """A loss with weights of its own, say, which an object of another module keeps together with their optimizer."""
+    """An object of another module that contains weights and their optimizer: a loss with parameters, for example."""
     script, told = context.script, set[Scope]()
     others = [
         m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(".step()")
@@ -222,7 +222,7 @@ def _assigned(context: Context) -> Iterator[Change]:
 
 
 def _learned_through(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
-    """Gradients of parameters that are differentiated again: a step by hand, through which the script learns."""
+    """Gradients of parameters that are differentiated again: a step by hand, through which the script trains."""
     loops = set[ast.AST](context.shared_loops())
     for call in calls if loops else ():
         graph, inputs = call_keyword(call, "create_graph"), call_argument(call, 1, "inputs")
@@ -240,7 +240,7 @@ def _learned_through(context: Context, calls: list[ast.Call]) -> Iterator[Change
 
 
 def _are_parameters(context: Context, inputs: ast.expr) -> bool:
-    """Whether autograd is asked for the gradients of a model's parameters, and not of what it is given."""
+    """Whether autograd computes the gradients of a model's parameters, and not those of its input."""
     if context.script.is_a(inputs, v.PARAMETERS):
         return True
     return any(
@@ -260,7 +260,7 @@ def _goes_by_a_batch(context: Context, loops: Set[ast.AST], node: ast.AST, far: 
 
 
 def _shifted(context: Context) -> Iterator[Change]:
-    """Weights that are shifted by one process's own gradients, to take a difference of gradients there."""
+    """Weights that are shifted by one process's gradients, to take a difference of gradients there."""
     if context.plan.known.distributed:
         return
     for stmt, amount in shifted_weights(context.script, context.plan.prepared):
@@ -309,7 +309,7 @@ def _of_inputs(context: Context) -> Iterator[Change]:
 
 
 def _numbers(context: Context, gradients: InputGradients) -> Iterator[Change]:
-    """Numbers that are worked out of such a gradient and weigh a loss: they part between processes."""
+    """Numbers that are computed from such a gradient and weigh a loss: they part between processes."""
     told: set[str] = set()
     for backward in context.script.backwards:
         for number in gradient_numbers(context.script, gradients, backward):
@@ -332,7 +332,7 @@ def _reads_gradient(value: ast.expr) -> bool:
 
 
 def _is_worked_out(context: Context, stmt: ast.stmt) -> bool:
-    """Whether the function around an assignment, or one that hands it over, asks autograd for gradients."""
+    """Whether the function around an assignment, or one that passes it on, computes gradients by autograd."""
     scope = context.script.scope_of(stmt)
     near = [scope, *[context.script.scope_of(call) for call in context.script.callers(scope)]]
     near += [callee for call in _calls_in(scope.node.body) for callee in context.script.callees(call)]

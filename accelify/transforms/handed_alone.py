@@ -1,4 +1,4 @@
-"""Models that one process alone hands to a function: without their wrapper, and as a copy where it moves them.
+"""Models that only one process passes to a function: without their wrapper, and as a copy where it moves them.
 
 save_checkpoint(model, path)    ->  save_checkpoint(accelerator.unwrap_model(model), path)
 save_on_cpu(model, path)        ->  save_on_cpu(copy.deepcopy(accelerator.unwrap_model(model)), path)
@@ -19,7 +19,7 @@ from accelify.writer.edits import Edit
 
 
 def handed_alone(context: Context, model: ast.expr, accelerator: str) -> list[Edit]:
-    """The edits that hand a prepared model to what only the main process runs, which claim it."""
+    """The edits that pass a prepared model to what only the main process runs, which claim it."""
     tree, text = context.tree, context.unwrapped(model, accelerator)
     edits: list[Edit] = []
     taker = tree.parent(model)

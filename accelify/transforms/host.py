@@ -5,7 +5,7 @@ counts += np.bincount(labels)           ->  counts += np.bincount(labels.cpu())
 torch.LongTensor(labels)                ->  torch.LongTensor(labels.cpu())
 pack_padded_sequence(x, lengths)        ->  pack_padded_sequence(x, lengths.cpu())
 
-A function of another module that does so with what the script hands it is given the copy there.
+A function of another module that does so with an argument of the script gets the copy there.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _conversions(context: Context) -> Iterator[Change]:
 
 
 def _is_on_cpu(context: Context, node: ast.AST) -> bool:
-    """Whether a node stands in the branch of a test that is taken where the Accelerator is told to use the CPU."""
+    """Whether a node is in the branch of a test that is taken where the Accelerator is set to use the CPU."""
     told = context.plan.arguments.get("cpu")
     child = node
     for branch in context.tree.ancestors(node) if told is not None else ():
@@ -110,7 +110,7 @@ def _one_branch(context: Context, call: ast.Call) -> list[Edit]:
 
 
 def _arguments(context: Context) -> Iterator[Change]:
-    """Tensors that are handed to a function of NumPy, or of a library on top of it, as they are."""
+    """Tensors that are passed to a function of NumPy, or of a library on top of it, without a copy to the host."""
     before, after = context.locations
     for call in context.script.calls_named(_takes_from_host):
         name = context.script.qualname(call.func) or ""
@@ -123,7 +123,7 @@ def _arguments(context: Context) -> Iterator[Change]:
             if after.of(argument) != {DEVICE} or HOST not in before.of(argument):
                 continue
             if any(isinstance(w, Sequence) for w in context.script.values(argument)):
-                continue  # it is where its elements lie, and has no cpu() itself
+                continue  # it is where its elements are, and has no cpu() itself
             if typed and not is_collated_by_torch(context.script, argument):
                 continue  # it may be a list, which such a type takes as well
             edits: list[Edit] = [verbs.replace(argument, argument, ".cpu()", order=5)]
@@ -138,7 +138,7 @@ def _arguments(context: Context) -> Iterator[Change]:
 
 
 def _takes_from_host(name: str) -> bool:
-    """Whether a library's function works on what lies on the host."""
+    """Whether a library's function works on data on the host."""
     return name.split(".")[0] in _READERS or name.endswith("ToPILImage") or name in HOST_TYPES
 
 
@@ -151,7 +151,7 @@ def _lengths(context: Context) -> Iterator[Change]:
         lengths = call_argument(call, 1, "lengths")
         if lengths is None or isinstance(lengths, (ast.Starred, ast.List)):
             continue
-        # Some callers can hand over what they made on the host: a copy there is right for all.
+        # Some callers can pass what they made on the host: a copy there is right for all.
         if DEVICE not in after.of(lengths) or before.of(lengths) != {HOST} or _is_list(context, lengths):
             continue
         if _is_tensor(context, lengths):
@@ -169,9 +169,9 @@ def _lengths(context: Context) -> Iterator[Change]:
 
 
 def _elsewhere(context: Context) -> Iterator[Change]:
-    """What functions of modules that are not converted read on the host: mended there where it can only be a tensor.
+    """What functions of modules that are not converted read on the host: fixed there where it can only be a tensor.
 
-    Where it may be an array for other callers, it is said with the place where it is done.
+    Where it may be an array for other callers, it is a finding that names the place.
     """
     said: set[ast.Call] = set()
     for read in reads_on_host(context.script, *context.locations):
@@ -224,7 +224,7 @@ def _is_list(context: Context, node: ast.expr) -> bool:
 
 
 def _is_tensor(context: Context, node: ast.expr) -> bool:
-    """Whether what an expression stands for is used as only a tensor can be, where it is read or on its way there."""
+    """Whether the value of an expression is used as only a tensor can be, where it is read or on the way there."""
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and node.func.attr in _OF_TENSORS
     if not isinstance(node, ast.Name):
@@ -238,7 +238,7 @@ def _is_tensor(context: Context, node: ast.expr) -> bool:
 
 
 def _needs_copy(context: Context, node: ast.expr) -> bool:
-    """Whether a tensor lies on the device once prepare has placed batches and models."""
+    """Whether a tensor is on the device once prepare has placed batches and models."""
     place = context.locations[1].of(node)
     if DEVICE in place and ARRAY not in place:
         return True  # a copy of what is on the host already costs nothing

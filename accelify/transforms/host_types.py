@@ -31,7 +31,7 @@ _HOST_TYPE = re.compile(r"torch\.(\w+Tensor)")
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the edits that let the tests hold for the device's types too."""
+    """Yield the edits that make the tests accept the device's types, too."""
     tree = context.tree
     if context.plan.arguments.get("cpu") == "True":
         return
@@ -60,7 +60,7 @@ def _instance(context: Context, call: ast.Call) -> Iterator[Change]:
 
 
 def _elsewhere(context: Context) -> None:
-    """The same in functions of modules that are not converted, of what the script hands them."""
+    """The same in functions of modules that are not converted, for arguments from the script."""
     for module, call in typed_elsewhere(context.script, *context.locations):
         scope = module.scopes.of(call)
         edit = _with_the_devices(module.tree, call, partial(context.effects.qualname, module, scope))

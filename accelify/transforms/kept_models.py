@@ -1,7 +1,7 @@
-"""Objects of other modules that keep a model, save it and load it: its names have no `module.` any more.
+"""Objects of other modules that store a model, save it and load it: its names have no `module.` any more.
 
-keeper.register(net=net)    (of which scripts beside this one load into a DataParallel is said)
-keeper.load(path)           (whose files have the prefix where they were saved before)
+keeper.register(net=net)    (a finding if scripts in this folder load it into a DataParallel)
+keeper.load(path)           (files saved before the conversion have the prefix)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelify.transforms.parallel import PARALLEL
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield findings where such an object loads, and where another script hands one its wrapper."""
+    """Yield findings where such an object loads, and where another script passes its wrapper to one."""
     script = context.script
     if not context.tree.mentions("DataParallel"):
         return

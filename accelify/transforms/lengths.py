@@ -37,7 +37,7 @@ _SETTING_RATE = re.compile(r"(^|_)(lr|learning_rate)(_|$)")
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield a warning for each `len(loader)` that stands before prepare and does not only feed a scheduler."""
+    """Yield a warning for each `len(loader)` that comes before prepare and does not only feed a scheduler."""
     if context.plan.batch_size == "total":
         return
     script = context.script
@@ -72,7 +72,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _told_or_measured(context: Context) -> Iterator[tuple[ast.Call, str]]:
-    """Lengths taken before prepare, in the place of which a told number of steps can stand that ends the training."""
+    """Lengths taken before prepare that can be replaced by a known number of steps that ends the training."""
     script, plan = context.script, context.plan
     for total in told_totals(script) if not plan.known.distributed else ():
         loaders = total.length.loaders(script)
@@ -114,8 +114,8 @@ def _hand_made_schedules(context: Context) -> Iterator[Change]:
 
 
 def _goes_by_steps(context: Context) -> bool:
-    """Whether a learning rate follows a count of steps that is named (ACC407): the steps of all processes, counted
-    as is said there, come to the number of all batches, and to divide that as well would be once too much."""
+    """Whether a learning rate follows a reported count of steps (ACC407): when the steps of all processes are counted
+    as that finding advises, they are the number of all batches, and the length must not be divided as well."""
     script = context.script
     return any(
         rate.counter is not None and not rate.of_batches
@@ -156,7 +156,7 @@ def counts_samples(context: Context, node: ast.AST) -> bool:
 
 
 def _sets_learning_rate(context: Context, number: ast.expr, far: int = 0) -> bool:
-    """Whether a number, or one that is computed from it, stands where a learning rate is set."""
+    """Whether a number, or one that is computed from it, is used where a learning rate is set."""
     stmt = context.tree.statement(number)
     for call in context.tree.ancestors(number):
         if call is stmt:
@@ -180,13 +180,13 @@ def _sets_learning_rate(context: Context, number: ast.expr, far: int = 0) -> boo
 
 
 def _scheduled(context: Context) -> set[ast.Call]:
-    """The lengths that schedules are made from, in the script itself or by a helper that it hands them to."""
+    """The lengths that schedules are made from, in the script itself or by a helper that it passes them to."""
     schedulers = {t for call in context.script.calls() for t in _schedulers_of(context, call)}
     return {length.call for scheduler in schedulers for length in lengths_of(context.script, scheduler)}
 
 
 def _schedulers_of(context: Context, call: ast.Call) -> set[Thing]:
-    """The schedulers that a call gives, alone or among what else it makes."""
+    """The schedulers that a call makes, alone or with other objects."""
     values = context.script.values(call)
     inner = {w for value in values if isinstance(value, v.Sequence) for w in value.any()}
     return {w for w in values | inner if isinstance(w, Thing) and w.kind == v.SCHEDULER}

@@ -1,4 +1,4 @@
-"""Checkpoints are loaded to the process's own device.
+"""Checkpoints are loaded to the process's device.
 
 checkpoint = torch.load(path)               ->  checkpoint = torch.load(path, map_location=accelerator.device)
 checkpoint = torch.load(path)               ->  checkpoint = torch.load(path, map_location="cpu")    (where there is no
@@ -36,7 +36,7 @@ from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 LOAD = Rule("ACC207", "load", "Every process would load this to the device it was saved from.", effort=1)
 CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pretrain|param", re.I)
-# What a path says of a checkpoint, and what the entries of one are called that is a data set by such a name.
+# Words in the path of a checkpoint, and the names of entries by which a data set of such a name is one.
 _CHECKPOINT_PATH = re.compile(r"ckpt|check_?point|resum|pretrain|snapshot|best|weights", re.I)
 _DATA = re.compile(r"data|train|val|test|image|label|target|sample|batch", re.I)
 _FIGURE = re.compile(r"acc|loss|err|score|epoch|step|iou|bleu|best", re.I)
@@ -114,7 +114,7 @@ def _is_of_one_gpu(context: Context, given: ast.expr) -> bool:
 
 
 def _to_host(context: Context, call: ast.Call) -> Iterator[Change]:
-    """A load where the Accelerator cannot be had: what is copied from, by a `load_state_dict`, may lie on the host."""
+    """A load where the Accelerator cannot be had: what is copied from, by a `load_state_dict`, may be on the host."""
     scope = context.script.scope_of(call)
     runs = bool(context.script.callers(scope)) if scope.kind == "function" else scope.kind == "module"
     if not runs or context.plan.on_main_only(call) or context.plan.arguments.get("cpu") == "True":
@@ -180,12 +180,12 @@ def _is_entry(context: Context, call: ast.Call) -> bool:
 def _waits(context: Context) -> Iterator[Change]:
     """A file that the main process wrote is there for the others once all have waited for it."""
     tree, script = context.tree, context.script
-    # A helper of another module may save under whatever name: `put(model, path)`.
+    # A helper of another module may save under any name: `put(model, path)`.
     modules = script.program.modules.values()
     if not any(module.tree.mentions(word) for module in modules for word in _WRITING_WORDS):
         return
     loads = script.calls_to(["torch.load"])
-    # What trains itself reads what the training before it has left; behind its own training it reads its own.
+    # A script that trains reads what the training before it has left; after its training, the files that it wrote.
     loading = {
         scope
         for c in loads
@@ -218,7 +218,7 @@ def _waits(context: Context) -> Iterator[Change]:
 
 
 def _behind_saves(context: Context, call: ast.Call, place: ast.stmt, done: set[ast.stmt]) -> Iterator[Change]:
-    """A load where nobody can wait: the others wait behind the save, or the load is named.
+    """A load where no wait can be added: the wait goes after the save, or the load is reported.
 
     Args:
         context: of the script.
@@ -265,7 +265,7 @@ def _run_by(context: Context, calls: list[ast.Call]) -> list[ast.Call]:
 
 
 def _is_before_training(context: Context, call: ast.Call) -> bool:
-    """Whether a call runs once, and all of the training behind it."""
+    """Whether a call runs once, before all of the training."""
     script, scope = context.script, context.script.scope_of(call)
     around = [call, *(script.callers(scope) if scope.kind == "function" else ())]
     if any(script.enclosing_loops(one) for one in around):
@@ -305,7 +305,7 @@ def _behind_writing(
 
 
 def _writes(context: Context, stmt: ast.stmt, paths: frozenset[str], readers: Set[Scope]) -> bool:
-    """Whether a statement writes checkpoints, or one of some paths; what draws again does not read its own picture."""
+    """Whether a statement writes checkpoints, or one of some paths; a redrawn plot is not read."""
     if isinstance(stmt, _DEFINITIONS):
         return False
     effects = context.effects.of_nodes(stmt)
@@ -315,7 +315,7 @@ def _writes(context: Context, stmt: ast.stmt, paths: frozenset[str], readers: Se
         return False
     named = any(text.startswith(_OTHER) for text in paths)
     return any(
-        # What a statement writes itself is waited for behind it, where a reader is known by its name.
+        # What a statement writes itself is waited for after it, where a reader is known by its name.
         any(_is_waited_for_here(context, call, text) for text in paths & _given(context, call))
         or (named and paths & {_OTHER + text for text in _given(context, call)})
         for call in calls_in(stmt)
@@ -324,21 +324,21 @@ def _writes(context: Context, stmt: ast.stmt, paths: frozenset[str], readers: Se
 
 
 def _is_waited_for_here(context: Context, call: ast.Call, path: str) -> bool:
-    """Whether a call writes a checkpoint or a picture, or runs a function that writes what it is told."""
+    """Whether a call writes a checkpoint or a picture, or runs a function that writes to a path it gets."""
     name = context.script.qualname(call.func)
     if name in _CHECKPOINTS or _writes_inside(context, call, path):
         return True
     kinds = context.effects.of_nodes(call).kinds() if not context.script.callees(call) else set()
     if saved_to(context.script, call) is not None:
-        return False  # it is waited for behind the statement that writes it
+        return False  # it is waited for after the statement that writes it
     return PICTURES in kinds or (FILES in kinds and not name and getattr(call.func, "attr", "") == "save")
 
 
 def _writes_inside(context: Context, call: ast.Call, path: str) -> bool:
-    """Whether a function writes that is told a path; one that draws, too, is told much else: only what names a file."""
+    """Whether a function writes to a path it gets; of one that draws, only the argument that names a file counts."""
     callees = context.script.callees(call)
     if statement_for(context.tree, call) is None:
-        # All processes need what it gives back: in a module that stays as it is each of them writes for itself.
+        # All processes need its result: in a module that is not converted each of them writes for itself.
         callees = {s for s in callees if context.script.interpreter.module_of(s) in context.script.modules}
     kinds = {k for callee in callees for k in context.effects.of(callee).kinds()}
     return FILES in kinds or (PICTURES in kinds and _NAMES_FILE.search(path) is not None)
@@ -350,7 +350,7 @@ def _paths_read(context: Context, call: ast.Call, name: str) -> frozenset[str]:
     if last == "load_state_dict":
         return (
             frozenset()
-        )  # it takes what a file has held, and the call that reads the file is looked at by itself
+        )  # it takes the content of a file, and the call that reads the file is looked at separately
     reads = name.startswith(READING) or last.startswith(_READERS)
     reads = reads or any(context.effects.reads(callee) for callee in context.script.callees(call))
     if opens_for_writing(call, name) is not None:
@@ -358,7 +358,7 @@ def _paths_read(context: Context, call: ast.Call, name: str) -> frozenset[str]:
     if name in _ASKING:
         return _given(context, call)
     if not reads and name and not name.startswith(_NO_READERS):
-        # Any library's: a file that is named in so many words is read, if it was written before.
+        # Of any library: a file whose path is written out is read, if it was written before.
         named = {
             a.value for a in [*call.args, *[kw.value for kw in call.keywords]] if isinstance(a, ast.Constant)
         }
@@ -381,7 +381,7 @@ def _given(context: Context, call: ast.Call) -> frozenset[str]:
 
 
 def _named_inside(context: Context, callee: Scope) -> Iterator[str]:
-    """The files that a function reads or writes by names of its own."""
+    """The files that a function reads or writes by names in its body."""
     module = context.script.interpreter.module_of(callee)
     for call in callee.nodes:
         if isinstance(call, ast.Call):

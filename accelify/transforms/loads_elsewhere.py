@@ -1,4 +1,4 @@
-"""What functions of modules that are not converted put on one GPU in every process.
+"""Data that functions of modules which are not converted put on one GPU in every process.
 
 model = read(path)      ->  (a finding, where `read` loads a checkpoint without a map_location)
                         ->  model = read(path, map_location=accelerator.device)    (where it takes one, by default None)
@@ -48,7 +48,7 @@ _WEIGHTS = re.compile(r"state_?dict|^weights$|^(model|net|network|optimi[sz]er|o
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield a finding for each such place, at the first call of the script that comes to it."""
+    """Yield a finding for each such place, at the first call of the script that reaches it."""
     if context.plan.arguments.get("cpu") == "True":
         return
     loads: dict[ast.Call, list[str]] = {}
@@ -57,7 +57,7 @@ def transform(context: Context) -> Iterator[Change]:
         if context.plan.on_main_only(call) or context.is_guarded(call):
             continue
         if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__":
-            continue  # what a base class chooses is written anew behind it
+            continue  # what a base class chooses is overwritten after it
         file = module.path.name if module.path is not None else "another module"
         returned = {
             n.id for s in scope.of_type(ast.Return) if s.value for n in walk(s.value)
@@ -123,7 +123,7 @@ def _by_number(context: Context) -> Iterator[tuple[ast.Call, str]]:
 
 
 def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Call, call: ast.Call) -> bool:
-    """Whether a call loads a checkpoint or a model, and is not told where to."""
+    """Whether a call loads a checkpoint or a model without a device to load it to."""
     if not (dotted(load.func) or "").endswith("load") or len(load.args) != 1:
         return False
     placing = [kw for kw in load.keywords if kw.arg in ("map_location", None)]
@@ -147,7 +147,7 @@ def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Ca
 
 
 def _told_where(load: ast.Call, scope: Scope) -> str | None:
-    """The parameter that tells a load where to, where it is None unless a call gives it."""
+    """The parameter that sets a load's device, where it is None unless a call passes it."""
     given = call_keyword(load, "map_location")
     if not isinstance(given, ast.Name) or is_stored(scope, given.id):
         return None
@@ -155,7 +155,7 @@ def _told_where(load: ast.Call, scope: Scope) -> str | None:
 
 
 def _told(context: Context, call: ast.Call, callee: Scope, parameter: str, place: str) -> Iterator[Change]:
-    """The device for a call that does not tell a function where to load a checkpoint."""
+    """The device for a call that does not set where a function loads a checkpoint."""
     starred = hides_arguments(call)
     if starred or context.plan.on_main_only(call) or context.is_guarded(call) or context.is_claimed(call):
         return
@@ -176,7 +176,7 @@ def _resumes(scope: Scope) -> bool:
 
 
 def _has_weights(scope: Scope, names: set[str]) -> bool:
-    """Whether weights or an optimizer's state are taken out of what goes by a name: `parts["model"]`."""
+    """Whether weights or an optimizer's state are taken out of the value of a name: `parts["model"]`."""
     return any(
         isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
@@ -191,7 +191,7 @@ def _has_weights(scope: Scope, names: set[str]) -> bool:
 def _is_used_device(module: Module, text: ast.Constant, returned: set[str]) -> bool:
     """Whether a constant is a GPU with its number, to which something is moved or on which it is made.
 
-    A device that the function gives back is another's to use: the script's own is the Accelerator's then.
+    A device that the function returns is used by its caller: the script's device is then the Accelerator's.
     """
     if not isinstance(text.value, str) or not _NUMBERED.match(text.value):
         return False

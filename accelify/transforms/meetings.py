@@ -11,7 +11,7 @@ baseline = Net()  # on the host    ->  baseline = Net().to(accelerator.device)
 model(torch.zeros(1, 3))           ->  model(torch.zeros(1, 3, device=accelerator.device))
 model([x, y])                      ->  model([x.to(accelerator.device), y.to(accelerator.device)])
 
-What a function of another module makes on the host for a batch that it is handed is made beside the batch there.
+A tensor that a function of another module makes on the host for a batch is made on the batch's device there.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TAKING_ANY = frozenset(
 )
 _JOINING = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
 _ALONE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
-# Where a function's tensor lies that some of its callers give it from the host and others from the device.
+# The device of a function's tensor that some of its callers pass from the host and others from the device.
 _EITHER = frozenset({HOST, DEVICE})
 
 
@@ -122,7 +122,7 @@ def _collected(context: Context, one: Collecting) -> Iterator[Change]:
 
 
 def _operands(context: Context, node: ast.expr) -> list[ast.expr]:
-    """The expressions whose tensors have to lie together."""
+    """The expressions whose tensors have to be together."""
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     if isinstance(node, ast.Compare):
@@ -194,7 +194,7 @@ def _meeting(context: Context, node: ast.expr, operands: list[ast.expr]) -> Iter
 def _of_either(
     context: Context, node: ast.expr, mixed: list[ast.expr], left: list[ast.expr]
 ) -> Iterator[Change]:
-    """What a function is given from the host by some calls and from the device by others: the host's follows it."""
+    """An argument that some calls pass from the host and others from the device: it is moved to the device."""
     after = context.locations[1]
     device = _device_of(mixed)
     edits: list[Edit] = []
@@ -219,7 +219,7 @@ def _of_either(
 
 
 def _is_none_or_moved(context: Context, node: ast.expr) -> bool:
-    """Whether a name may hold None, or is moved by lines of the function already: under a test, say."""
+    """Whether a name may be None, or is moved by the function already: under a test, for example."""
     if not isinstance(node, ast.Name):
         return False
     scope = context.script.scope_of(node).resolve(node.id)
@@ -249,7 +249,7 @@ def _added(context: Context, node: ast.AugAssign) -> Iterator[Change]:
 
 
 def _runs_a_placed_model(context: Context, call: ast.Call) -> bool:
-    """Whether a call runs a model that prepare, or its own move, has put on the device by then."""
+    """Whether a call runs a model that prepare, or a move of the script, has put on the device by then."""
     script = context.script
     models = script.models_run(call)
     prepared = models & context.plan.prepared
@@ -261,7 +261,7 @@ def _runs_a_placed_model(context: Context, call: ast.Call) -> bool:
 
 
 def _taken_to_cpu(context: Context) -> set[v.Thing]:
-    """The models that the script brings to the CPU for good: what they are given from then on is there too."""
+    """The models that the script moves to the CPU for good: their inputs are on the CPU from then on, too."""
     found: set[v.Thing] = set()
     for call in context.script.calls():
         func, stmt = call.func, context.tree.parent(call)
@@ -273,20 +273,20 @@ def _taken_to_cpu(context: Context) -> set[v.Thing]:
         device = call_argument(call, 0, "device")
         if own and (func.attr == "cpu" or (device is not None and context.plan.devices.is_cpu(device))):
             models = context.script.models_of(func.value)
-            # `Net().to("cpu")` and what else stands before prepare says nothing of where the model is behind it.
+            # `Net().to("cpu")` and other code before prepare does not decide where the model is after it.
             if not isinstance(func.value, ast.Call) and context.plan.after_prepare(call, models):
                 found |= models
     return found
 
 
 def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Thing]) -> Iterator[Change]:
-    """What a model is given from the host, where it was on the host itself: nothing else of the script moves it."""
+    """Model inputs on the host, where the model was on the host itself: nothing else in the script moves them."""
     before, after = context.locations
     given = call.args
     if context.script.qualname(call.func) in k.SPLIT_RUNS:
         given = call.args[1:2]
     if any(before.of(argument) == {DEVICE} for argument in given):
-        return  # the model was there before: what it is given on the host, it wants there
+        return  # The model was on the device before: inputs on the host are meant to be there.
     if context.script.models_run(call) & taken_to_cpu:
         return
     if _runs_on_cpu(context, call):
@@ -333,7 +333,7 @@ def _holds_several(context: Context, node: ast.expr) -> bool:
 
 
 def _runs_on_cpu(context: Context, node: ast.AST) -> bool:
-    """Whether a node only runs where all is on the CPU: in the `else` of what asks for a GPU."""
+    """Whether a node only runs where all is on the CPU: in the `else` of a test for a GPU."""
     inner = node
     for ancestor in context.tree.ancestors(node):
         if isinstance(ancestor, ast.If):
@@ -347,7 +347,7 @@ def _runs_on_cpu(context: Context, node: ast.AST) -> bool:
 
 
 def _asks_for_gpu(context: Context, test: ast.expr) -> bool:
-    """Whether a test asks the machine for a GPU, or is the wish that the Accelerator is told: `use_gpu`."""
+    """Whether a test asks the machine for a GPU, or is the option that selects the Accelerator's device: `use_gpu`."""
     if context.script.is_a(test, v.FLAG):
         return isinstance(test, (ast.Name, ast.Attribute, ast.Call))
     wish = context.plan.devices.wish(test) if isinstance(test, _ALONE) else None
@@ -376,7 +376,7 @@ def _index(context: Context, node: ast.Subscript) -> Iterator[Change]:
 
 
 def _is_placed_by_now(context: Context, node: ast.expr) -> bool:
-    """Whether prepare puts an expression on the device, or what a call hands to the function for it to read."""
+    """Whether prepare puts an expression on the device, or an argument of a call that its function reads."""
     before, after = context.locations
     if after.of(node) not in ({DEVICE}, _EITHER) or HOST not in before.of(node):
         return False
@@ -444,12 +444,12 @@ def _make_there(context: Context, maker: ast.Call, device: str) -> Edit:
 
 
 def _device_of(placed: list[ast.expr]) -> str | None:
-    """The device of a tensor that is at hand under a name."""
+    """The device of a tensor that is available under a name."""
     for node in placed:
         while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node = node.func.value
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
-            node = node.value  # x[:, :2] lies where x does
+            node = node.value  # x[:, :2] is on the device of x
         if isinstance(node, (ast.Name, ast.Attribute)):
             return f"{text_of(node)}.device"
     return None

@@ -3,8 +3,8 @@
 table = torch.zeros(len(y), 10)    ->  table = torch.zeros(len(y), 10, device=y.device)
 table.scatter_(1, y, 1)                table.scatter_(1, y, 1)
 
-They are made beside what they are handed, in that module, which is right for who else calls it; where it is not certain
-that they are handed a tensor, this is said.
+They are made on the device of the argument, in that module, which is right for its other callers, too; where it is not
+certain that the argument is a tensor, it is a finding.
 """
 
 from __future__ import annotations

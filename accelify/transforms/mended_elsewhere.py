@@ -1,4 +1,4 @@
-"""What is mended in modules that are not converted."""
+"""Fixes in modules that are not converted."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _MESSAGE = "files that were saved under DataParallel have `module.` before the n
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the names without their prefix, and a finding where it cannot be told what has been read."""
+    """Yield the names without their prefix, and a finding where it is not known what has been read."""
     script, tree = context.script, context.tree
     if not tree.mentions("DataParallel") or not tree.mentions("torch"):
         return

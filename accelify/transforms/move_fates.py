@@ -1,4 +1,4 @@
-"""What becomes of a move: it goes where prepare places what is moved, or moves to the Accelerator's device."""
+"""The decision on each move: removed where prepare places its object, else a move to the Accelerator's device."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Fates:
         if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
             return None
         if self.script.callees(call):
-            # A method of the script's own that is only named so, or that moves more than prepare does.
+            # A method that the script defines under this name, or that moves more than prepare does.
             return None
         if func.attr == "cuda":
             if isinstance(func.value, ast.Name) and self.script.qualname(func.value) == "torch":
                 return None
             if self._scripts and self._is_scripted(call):
-                return None  # TorchScript knows no Accelerator; cuda() is the process's own GPU
+                return None  # TorchScript knows no Accelerator; cuda() is the process's GPU
             pure = True
         else:
             device = call_argument(call, 0, "device")
@@ -85,7 +85,7 @@ class Fates:
         return None
 
     def _is_scripted(self, node: ast.AST) -> bool:
-        """Whether a node stands in what TorchScript compiles."""
+        """Whether a node is in code that TorchScript compiles."""
         for ancestor in self.tree.ancestors(node):
             marks = getattr(ancestor, "decorator_list", [])
             marks = marks + ancestor.bases if isinstance(ancestor, ast.ClassDef) else marks
@@ -97,14 +97,14 @@ class Fates:
         return self.context.plan.devices.is_cpu(device)
 
     def _is_tried_out(self, device: ast.expr) -> bool:
-        """`for device in ["cpu", "cuda"]`: devices that a loop goes through are none that the script runs on."""
+        """`for device in ["cpu", "cuda"]`: devices that a loop iterates over are none that the script runs on."""
         return isinstance(device, ast.Name) and any(
             isinstance(loop, ast.For) and device.id in target_names(loop.target)
             for loop in self.script.enclosing_loops(device)
         )
 
     def _comes_back(self, call: ast.Call) -> bool:
-        """Whether this moves a model that the script takes to the CPU in between, or adds to what lies there."""
+        """Whether this moves a model that the script takes to the CPU in between, or adds to a tensor there."""
         assert isinstance(call.func, ast.Attribute)
         models = {t for t in self._at_hand(call.func.value) if t.kind == v.MODEL}
         return self.context.plan.after_prepare(call) and bool(models & self._taken_to_cpu)
@@ -144,7 +144,7 @@ class Fates:
         return bool(things) and all(thing.kind == v.MODEL for thing in things)
 
     def _is_placed(self, node: ast.expr) -> bool:
-        """Whether prepare puts what an expression stands for on the right device."""
+        """Whether prepare puts the value of an expression on the right device."""
         things = self._at_hand(node)
         if not things or HOST in self.context.locations[1].of(node):
             return False
@@ -171,7 +171,7 @@ class Fates:
         return self._needed_early[model]
 
     def _is_anothers(self, node: ast.expr, model: v.Thing) -> bool:
-        """Whether a factory makes a model here that goes by another name than the one that is prepared."""
+        """Whether a factory makes a model here under another name than the one that is prepared."""
         if self.context.plan.placement.is_only_evaluated(node):
             return True
         if self.context.plan.makes_unprepared(self.script.scope_of(node)):
@@ -188,7 +188,7 @@ class Fates:
         return isinstance(stmt, ast.Assign) and bool(made) and stmt not in made
 
     def _at_hand(self, node: ast.expr) -> set[v.Thing]:
-        """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound anew."""
+        """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound again."""
         if not isinstance(node, ast.Name):
             return self.script.things(node)
         for loop in self.script.enclosing_loops(node):

@@ -1,4 +1,4 @@
-"""Moves: none of what prepare places, and to the Accelerator's device of everything else.
+"""Moves: removed for what prepare places, and to the Accelerator's device for everything else.
 
 model = Net().to(device)                     ->  model = Net()
 data, target = data.cuda(), target.cuda()    ->  (gone: the prepared loader places its batches)
@@ -78,7 +78,7 @@ class _Moves:
                 continue
             assert isinstance(call.func, ast.Attribute) or fate == REMOVE
             if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
-                # The device goes with the move: nothing else is done with it.
+                # The device is dropped with the move: it is used for nothing else.
                 self.context.claim(*call.args, *[kw.value for kw in call.keywords])
             what = (
                 "it is placed by prepare" if fate == REMOVE else "every process would move it to the same GPU"
@@ -162,7 +162,7 @@ class _Moves:
         if isinstance(stmt, ast.Assign) and calls and len(stmt.targets) == 1:
             return calls if self._same(stmt.targets[0], stmt.value) else None
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and calls:
-            # model.cuda() for its effect alone; a move of a tensor by itself does nothing at all
+            # model.cuda() for its effect only; a move of a tensor without using the result does nothing at all
             left = self._stripped(stmt.value)
             if isinstance(left, ast.Subscript) and not any(isinstance(n, ast.Call) for n in walk(left)):
                 left = left.value  # models["encoder"].to(device)
@@ -299,7 +299,7 @@ class _Moves:
                 return None
             kept = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0]
             if not isinstance(call.func, ast.Attribute) or call.func.attr not in _MOVES:
-                # Variable(x): what it wraps stays, where it needs no parentheses of its own.
+                # Variable(x): its argument stays, where it needs no parentheses.
                 kept = call.args[0]
                 if not isinstance(kept, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
                     return None

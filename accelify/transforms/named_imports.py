@@ -1,4 +1,4 @@
-"""Modules that are imported by an option's name: the one that the option names by itself is converted, no other.
+"""Modules that are imported by an option's name: only the one that the option's default names is converted.
 
 trainer = import_module(args.trainer).Trainer(model)    (a finding: trainers of other names stay as they are)
 """

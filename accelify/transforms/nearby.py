@@ -1,4 +1,4 @@
-"""Functions that one parameter more brings the Accelerator to, for what they only show."""
+"""Functions that get the Accelerator by one more parameter, only to show something."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from accelify.transforms.base import Context
 
 
 def is_called_within_reach(context: Context, home: Scope) -> bool:
-    """Whether whoever calls a function, or makes objects of a class, has the Accelerator at hand."""
+    """Whether every caller of a function, or every place that makes objects of a class, has the Accelerator."""
     init = next((s for s in home.children.values() if s.name.endswith("__init__")), None)
     calls = context.script.callers(home if home.kind == "function" else init or home)
     return home.kind != "module" and bool(calls) and all(map(context.reaches_cheaply, calls))
 
 
 def is_run_by_all(context: Context, call: ast.Call, own_mains: Set[ast.AST]) -> bool:
-    """Whether calls that every process makes come to a call, however many functions lie between.
+    """Whether a call is reached from calls that every process makes, through any number of functions.
 
     Args:
         context: of the script.
-        call: which is asked about.
+        call: the call in question.
         own_mains: the calls that its imported modules make when they are started themselves.
     """
     script, reach = context.script, context.plan.reach
@@ -42,7 +42,7 @@ def is_run_by_all(context: Context, call: ast.Call, own_mains: Set[ast.AST]) -> 
 
 
 def _is_made_by_all(context: Context, call: ast.Call) -> bool:
-    """Whether who comes to a call makes it, without a guard, a turn or an error before it."""
+    """Whether every process that reaches a call makes it, without a guard, a turn or an error before it."""
     if context.is_guarded(call) or context.plan.on_main_only(call):
         return False
     around = context.tree.ancestors(call)

@@ -1,6 +1,6 @@
 """Arguments that torch called `async` up to 0.4, which Python has as a keyword since 3.7: no such file runs any more.
 
-x = x.cuda(async=True)    ->  x = x.cuda(non_blocking=True)    (where the move itself does not go)
+x = x.cuda(async=True)    ->  x = x.cuda(non_blocking=True)    (where the move is not removed)
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Losses read as torch's 0.3 had them, a tensor of one element: since 0.5 a number has no index, and reading it ends.
+"""Losses read as a tensor of one element, as in torch 0.3: since 0.5 a number has no index, and the read fails.
 
 total += loss.data[0]    ->  total += loss.item()
 total += loss.data.cpu().numpy()[0]  ->  the same
 print(accuracy.data[0])      (a finding, where it is not seen whether that is one number)
-figures = evaluate(model)    (a finding, where `evaluate` of a module that stays as it is reads `loss.data[0]`)
+figures = evaluate(model)    (a finding, where `evaluate` of a module that is not converted reads `loss.data[0]`)
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _left(
 
 
 def _elsewhere(context: Context) -> Iterator[Change]:
-    """Name the losses that functions of modules which are not converted read so, at the call that comes to them."""
+    """Report the losses that functions of modules which are not converted read so, at the call that reaches them."""
     for call, module, scope in come_to(context.script, b".data["):
         found = [node for node, held in _reads(scope.nodes) if _is_named_loss(held)]
         if found and module.path is not None:

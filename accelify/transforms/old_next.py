@@ -1,5 +1,5 @@
-"""Batches drawn as torch's loaders gave them before 1.13, by a method that a prepared loader's iterator does not have,
-and no other's since then.
+"""Batches drawn by the iterator's method `next`, which torch's loaders had before 1.13: a prepared loader's iterator
+does not have it, and no other has it since then.
 
 x, y = iter(loader).next()    ->  x, y = next(iter(loader))
 """
@@ -25,7 +25,7 @@ OLD_NEXT = Rule(
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the edits that draw by Python's own `next`, which gives the same batch on every torch."""
+    """Yield the edits that draw by Python's `next`, which gives the same batch in every version of torch."""
     script, tree = context.script, context.tree
     for call in script.calls():
         func = call.func

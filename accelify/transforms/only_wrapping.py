@@ -1,4 +1,4 @@
-"""Statements that do nothing but wrap a model, which go with the wrapper."""
+"""Statements that do nothing but wrap a model, which are removed with the wrapper."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def without_statement(
         context.claim(target)
         return [Delete(target)], deleted
     if stmt in branch.body and branch.orelse:
-        # What tells of several devices goes with them, and the other branch is what is left.
+        # Tests for several devices are removed with them, and the other branch is what is left.
         context.claim(*branch.body)
         return [Delete(s) for s in branch.body], deleted
     context.claim(stmt)
@@ -69,7 +69,7 @@ def without_statement(
 
 
 def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:
-    """Whether a value is the wrapper itself, or that with a move behind it that prepare makes: `.cuda()`."""
+    """Whether a value is the wrapper itself, or the wrapper with a move that prepare makes: `.cuda()`."""
     moves = (ast.Attribute, ast.Call)
     moved = False
     while value is not call and isinstance(value, moves):
@@ -101,7 +101,7 @@ def _unmoved(context: Context, inner: ast.expr) -> ast.expr:
 
 
 def _only_reports(branch: ast.If, only_wrapping: set[ast.stmt]) -> bool:
-    """Whether a branch does nothing beside the wrapping but print."""
+    """Whether a branch does nothing besides the wrapping but print."""
     return all(
         s in only_wrapping
         or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and dotted(s.value.func) == "print")

@@ -1,4 +1,4 @@
-"""HDF5 files that are opened to write and only read: the file is locked, and one process alone gets it.
+"""HDF5 files that are opened to write and only read: the file is locked, and only one process gets it.
 
 file = h5py.File(path, "r+")     ->  file = h5py.File(path, "r")
 data = Scans("scans.h5")         ->  (a finding, where its class in a module that is not converted does so)
@@ -24,7 +24,7 @@ _READING = frozenset("close keys values items get filename visit visititems".spl
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the mode of each such file, or a finding at the call that comes to one."""
+    """Yield the mode of each such file, or a finding at the call that reaches one."""
     script, tree = context.script, context.tree
     found = list(script.calls()) if any(m.tree.mentions(_WORD) for m in script.modules) else []
     for call in found:
@@ -62,7 +62,7 @@ def _writing_mode(call: ast.Call) -> ast.Constant | None:
 
 
 def _is_only_read(call: ast.Call, scope: Scope, parent: Callable[[Node], Node | None]) -> bool:
-    """Whether a file goes by one name of a function, which reads entries of it and closes it, and does no more."""
+    """Whether a file has one name in a function, which reads entries of it and closes it, and does no more."""
     around = parent(call)
     if isinstance(around, ast.Assign) and len(around.targets) == 1:
         target: ast.expr | None = around.targets[0]

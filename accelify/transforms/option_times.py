@@ -1,4 +1,4 @@
-"""Options whose default is a name made from the clock: the processes agree on it behind the Accelerator.
+"""Options whose default is a name made from the clock: the processes agree on it after the Accelerator is made.
 
 parser.add_argument("--name", default=strftime("%H-%M"))    (becomes part of a path that the script looks into)
 args = parser.parse_args()
@@ -30,7 +30,7 @@ def transform(context: Context) -> Iterator[Change]:
         return
     for call in context.script.calls():
         default = call_keyword(call, "default") if getattr(call.func, "attr", "") == "add_argument" else None
-        # What a name of the clock is the default of is told where the name is given.
+        # The default's name from the clock is reported where the name is set.
         if default is None or isinstance(default, (ast.Name, ast.Attribute)) or context.is_claimed(default):
             continue
         option = option_name(call)
@@ -46,8 +46,8 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _agreed(context: Context, option: str) -> list[Edit]:
-    """Edits that make the processes agree on an option as soon as there is an Accelerator; none where it is read by
-    then, or where it cannot be told under which name the options are there."""
+    """Edits that make the processes agree on an option as soon as there is an Accelerator; none where it is read
+    before that, or where it is not known under which name the options are there."""
     script, tree, anchor = context.script, context.tree, context.plan.anchor
     place = anchor.before if anchor is not None else None
     parsed = [

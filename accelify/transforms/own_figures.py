@@ -1,4 +1,4 @@
-"""Figures of one process's share of the data that nobody put together: named where they decide or are shown.
+"""Figures of one process's share of the data that are not reduced: reported where they decide or are shown.
 
 hits += count(output, target)    (a finding: each of several processes counts what it has seen itself)
 ...
@@ -6,7 +6,7 @@ print(hits)
 
 model.weight.data[least] = 0     (a finding: each process cuts something else out of the model)
 
-if hits > best:                  (a finding: the processes can come to different answers)
+if hits > best:                  (a finding: the test can differ between processes)
     break
 """
 
@@ -36,7 +36,7 @@ DECISION = Rule(
 )
 _SAVING = re.compile(r"^save|_save$|save_|checkpoint", re.I)
 _RATE = re.compile(r"(^|_)lr($|_)|learning_?rate", re.I)
-# What figures are handed to, and holds none, unless it gives them back.
+# Names of objects that receive figures (loggers, writers) and are no figures, unless their calls return one.
 _WRITER = re.compile(r"(writer|logger|board|visdom|viz|vis)$", re.I)
 _STEERING = re.compile(
     r"adjust_?l|adjust_?opt|(set|update|decay|decrease|lower|reduce|change)_?(lr|learn)", re.I
@@ -224,7 +224,7 @@ def _home(context: Context, origin: ast.stmt, name: str) -> object:
 
 
 def _too_small(context: Context, followed: OwnShare, origin: ast.stmt) -> str:
-    """What is to be said of lists in a dictionary, `found[name].append(...)`, that are divided by all batches."""
+    """The message for lists in a dictionary, `found[name].append(...)`, that are divided by all batches."""
     call = origin.value if isinstance(origin, ast.Expr) else None
     if (
         not isinstance(call, ast.Call)

@@ -1,10 +1,10 @@
-"""Noise that NumPy draws for the batch at hand: each process draws its own.
+"""Noise that NumPy draws for the current batch: each process draws different noise.
 
 z = np.random.normal(0, 1, (x.shape[0], 100))    ->  z = accelerator.numpy_random.normal(0, 1, (x.shape[0], 100))
 
-NumPy's numbers are the same on every process, so that what a script decides by them is decided alike. Noise that is the
-same for the batches of all processes is N times the noise of one: its gradient is averaged over equal samples. What a
-function of a module draws that is not converted is named.
+NumPy's numbers are the same on every process, so that what a script decides by them is equal on all. Noise that is the
+same for the batches of all processes is N times the noise of one: its gradient is averaged over equal samples. Noise
+that a function of a module draws which is not converted is a finding.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DRAWS = frozenset(
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the edits that draw with the process's own stream, in the training on shared data."""
+    """Yield the edits that draw from the process's stream, in the training on shared data."""
     if not context.plan.shares_training_data:
         return
     yield from _elsewhere(context)
@@ -95,7 +95,7 @@ def _elsewhere(context: Context) -> Iterator[Change]:
 
 
 def _drawn_for_batch(context: Context, call: ast.Call, callee: Scope, module: Module) -> ast.Call | None:
-    """What a function that a call runs draws for each sample of the batch that it is told the size of."""
+    """What a called function draws for each sample of the batch whose size is its argument."""
     handed = handed_to(call, callee)
     sizes = {n for a, n in handed if size_of(a) is not None or _is_size(context, a)}
     others = {n for a, n in handed if not context.script.things(a, v.BATCH, v.OUTPUT, v.TENSOR)}
@@ -103,7 +103,7 @@ def _drawn_for_batch(context: Context, call: ast.Call, callee: Scope, module: Mo
         if isinstance(stmt, ast.Assign) and (sized := size_of(stmt.value)) is not None:
             counted = isinstance(stmt.value, ast.Call) and getattr(stmt.value.func, "id", "") == "len"
             if counted and sized in others:
-                continue  # the entries of a dictionary, say
+                continue  # the entries of a dictionary, for example
             sizes.update(name for target in stmt.targets for name in target_names(target))
     for node in callee.nodes:
         if isinstance(node, ast.Call) and _is_draw(context.effects.qualname(module, callee, node.func)):
@@ -139,7 +139,7 @@ def _has_size_of_batch(call: ast.Call, is_size: Callable[[ast.expr], bool]) -> b
 
 
 def _is_size(context: Context, node: ast.expr) -> bool:
-    """Whether a name was made the size of a batch, `n = x.size(0)`, or is a parameter that is given it."""
+    """Whether a name was assigned the size of a batch, `n = x.size(0)`, or is a parameter that gets it."""
     if not isinstance(node, ast.Name):
         return False
     scope = context.script.scope_of(node).resolve(node.id)

@@ -8,13 +8,13 @@ self.cnn.module.fc                ->  self.cnn.fc    (a part of a model, which i
 model.load_state_dict(torch.load(path))
 ->  model.load_state_dict({name.removeprefix("module."): weight for name, weight in torch.load(path).items()})
 
-Scripts of the same folder that load what is saved here into a DataParallel, or take a model that was saved as a whole
-out of one, are a finding; what this run has saved itself is read without. So is a DataParallel that is made in a
-module which stays as it is: of several processes on several GPUs only the first can run it. Functions of other
-modules that take the model out of it (`net = net.module` under a flag) are told that it is in none, or named, as is
-`.module` of what cannot be followed. What a function of another module gives the model from the host, or makes for it
-there, is a finding: DataParallel moved it to the GPU. Batch norm that meets the other copies (SynchronizedBatchNorm2d)
-is one, too: it is each process's own then.
+Scripts of the same folder that load the saved files into a DataParallel, or take a model that was saved as a whole
+out of one, are a finding; files that this run saves are read without the wrapper. A DataParallel in a module that is
+not converted is a finding, too: of several processes on several GPUs only the first can run it. Functions of other
+modules that take the model out of its wrapper (`net = net.module` under a flag) get a flag that says there is none, or
+are reported, as is `.module` of what cannot be followed. An input on the host that a function of another module passes
+to the model, or makes for it, is a finding: DataParallel moved it to the GPU. Batch norm that communicates between
+the replicas (SynchronizedBatchNorm2d) is one, too: it sees one process's batch then.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _unread(context: Context) -> Iterator[Change]:
-    """A DataParallel of a library, or of a module that is not read, with options of its own: it stays, and is named."""
+    """A DataParallel of a library, or of a module that is not read, with more options: it stays, and is reported."""
     for call in context.script.calls_named(lambda name: name.endswith(".DataParallel")):
         if any(
             thing.site is call and is_unread_and_stays(context.script, thing)
@@ -140,7 +140,7 @@ def _made_elsewhere(context: Context) -> Iterator[Change]:
 
 
 def _unwrapped_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
-    """`.module` of other modules, which on one process there is none of: told by the script's own flag, or named."""
+    """`.module` in other modules, which does not exist on one process: replaced by the script's flag, or reported."""
     done: set[ast.Call] = set()
     for one in unwrapped_elsewhere(context.script, set(wrapped)):
         models = context.script.models_of(one.model)
@@ -194,7 +194,7 @@ def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
 
 
 def left(context: Context) -> Iterator[Change]:
-    """Yield a finding for what DataParallel had moved to the GPU and no edit moves, in other modules say."""
+    """Yield a finding for what DataParallel had moved to the GPU and no edit moves, in other modules for example."""
     script = context.script
     wraps = wrapping_calls(script)
     models = {thing for call in wraps for thing in script.things(call)} & context.plan.prepared
@@ -238,13 +238,13 @@ def _model_and_device(run: ast.Call) -> tuple[str, str]:
 
 
 def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
-    """Files of the script as it was have `module.` before the names of weights that a wrapped model is given."""
+    """Files that the script saved before have `module.` in front of the names of a wrapped model's weights."""
     script, tree = context.script, context.tree
     calls = list(script.calls()) if wrapped and tree.mentions("load_state_dict") else []
     read = {c for c in calls if script.qualname(c.func) == "torch.load"}
     loads = with_callers(script, read | loads_elsewhere(script)) if calls else set()
     given = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "load_state_dict"]
-    # Where a script tells the wrapped model from the bare one, it knows about the names.
+    # Where a script distinguishes the wrapped model from the bare one, it knows about the names.
     minded = {
         script.scope_of(c)
         for c in given
@@ -253,7 +253,7 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
     parts = _wrapped_parts(context, wrapped) if loads else {}
     for call in given if loads else ():
         assert isinstance(call.func, ast.Attribute)
-        # What is loaded behind the training is what it has saved, without a prefix.
+        # What is loaded after the training was saved by it, without a prefix.
         if script.scope_of(call) in minded or trained_before(script, call):
             continue
         state = call_argument(call, 0, "state_dict")
@@ -293,7 +293,7 @@ def _wrapped_parts(
 
 
 def _weights_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
-    """Name the functions of other modules that load such files into the model, which has no `module.` any more."""
+    """Report the functions of other modules that load such files into the model, which has no `module.` any more."""
     for one in weights_elsewhere(context.script, wrapped.keys()):
         wraps = [wrap for model in context.script.models_of(one.model) for wrap in wrapped.get(model, ())]
         behind = any(is_behind(context.script, one.call, wrap) for wrap in wraps)
@@ -310,7 +310,7 @@ def _weights_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -
 
 
 def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
-    """Name the scripts beside this one that want files of a DataParallel: for its weights, or for itself."""
+    """Report the scripts in this folder that expect files of a DataParallel: for its weights, or for itself."""
     script = context.script
     call = next((c for c in script.calls() if wrapped and saves_weights(context.effects, c, wrapped)), None)
     asked = (
@@ -362,7 +362,7 @@ def _read_again(context: Context, keys: set[str | None]) -> Iterator[Change]:
 
 
 def _asked_for(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
-    """Functions that insist on a DataParallel: what only changes how that copies its model goes with it."""
+    """Functions that require a DataParallel: code that only changes how it copies its model is removed with it."""
     script, tree = context.script, context.tree
     for call in script.calls() if wrapped else ():
         for callee in script.callees(call):
@@ -398,7 +398,7 @@ def _asks_for_wrapper(context: Context, callee: Scope) -> str | None:
 
 
 def _only_patches(callee: Scope, name: str) -> bool:
-    """Whether a function does nothing but replace methods of the wrapper that it is given."""
+    """Whether a function does nothing but replace methods of the wrapper that is its argument."""
     for stmt in getattr(callee.node, "body", []):
         if isinstance(stmt, ast.Assign):
             target = stmt.targets[0]

@@ -1,4 +1,4 @@
-"""GradScaler and autocast, which become the Accelerator's own.
+"""GradScaler and autocast, replaced by the Accelerator's.
 
 with autocast():          ->  with accelerator.autocast():
 scaler.step(optimizer)    ->  optimizer.step()
@@ -7,7 +7,7 @@ scaler.unscale_(optimizer)  ->  accelerator.unscale_gradients(optimizer)    (bef
 
 The Accelerator casts every forward of a prepared model, and scales the loss in fp16. A script that casts only some of
 its forwards (an evaluation outside of `autocast`, say) or parts of one (in its model, also that of another module), or
-that trains in fp16 without a GradScaler, keeps its own casts and scaler, and with them its figures.
+that trains in fp16 without a GradScaler, keeps its casts and scaler, and with them its figures.
 
 After a step that is left out because gradients overflow in fp16, a prepared scheduler does not advance, as with
 Accelerate. A script that called `scheduler.step()` all the same has its learning rate that many steps later.
@@ -78,7 +78,7 @@ def _opened(
 
 
 def _kept(context: Context) -> Iterator[Change]:
-    """What stays the script's own works as it does, if the Accelerator does not do the same once more."""
+    """Casts and scalers that stay in the script work as before, if the Accelerator does not add its own."""
     for call in context.script.calls_to(k.SCALER_CLASSES):
         message = "the script keeps its own mixed precision: leave the Accelerator's at `no`"
         yield context.change(SCALER, call, message, severity=Severity.INFO)
@@ -133,7 +133,7 @@ def _scalers(context: Context) -> Iterator[Change]:
         if kept or _read_elsewhere(context, stmt):
             own = f"{accelerator}.scaler"
             if context.for_accelerate:
-                # It is None in full precision, where the script's own methods still have to work.
+                # It is None in full precision, where the script's methods still have to work.
                 own += f" or {tree.segment(call.func)}(enabled=False)"
             edit: Edit = verbs.replace(stmt.value, own)
         else:
@@ -143,7 +143,7 @@ def _scalers(context: Context) -> Iterator[Change]:
 
 
 def _schedules_that_wait(context: Context) -> Iterator[Change]:
-    """A prepared scheduler does not advance for a step that was left out; the script's own may have done so."""
+    """A prepared scheduler does not advance for a skipped optimizer step; the script's may have advanced."""
     tree, script = context.tree, context.script
     asking: list[ast.AST] = [*tree.named("get_scale")]
     for node in list(asking):
@@ -183,7 +183,7 @@ def _read_unscaled(context: Context, statement: ast.AST | None) -> bool:
 
 
 def _read_elsewhere(context: Context, stmt: ast.Assign) -> bool:
-    """Whether the scaler is handed on or kept, so that its name has to stay."""
+    """Whether the scaler is passed on or stored, so that its name has to stay."""
     for target in stmt.targets:
         if isinstance(target, ast.Attribute):
             reads = [

@@ -1,15 +1,15 @@
 """Prints: once, on the main process.
 
-print(loss)       ->  accelerator.print(loss)     (in functions too that get one parameter for this)
+print(loss)       ->  accelerator.print(loss)     (in functions, too, which get a parameter for this)
 print(loss, file=sys.stderr)    ->  accelerator.print(loss, file=sys.stderr)
-print(loss)       ->  agent.accelerator.print(loss)     (where only an object at hand keeps the Accelerator)
+print(loss)       ->  agent.accelerator.print(loss)     (where only an object has the Accelerator)
 tqdm.write(text)  ->  if accelerator.is_main_process:
                           tqdm.write(text)
 pprint(options)   ->  if accelerator.is_main_process:
                           pprint(options)     (the same for rich's console.print(table))
 
-What functions of modules print that are not converted is named where all processes have to call them, and so is what
-functions and classes print that are called by others than those which have the Accelerator.
+Prints in functions of modules that are not converted are a finding where all processes have to call these, and so are
+prints in functions and classes that are also called from places without the Accelerator.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
-# Those of other libraries hand their lines on to Python's own.
+# Other libraries log through Python's logging.
 _LOGGING = ("logging.", "absl.logging.", "glog.")
 _LOGURU = "loguru.logger."
 _STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
@@ -44,7 +44,7 @@ PRINT = Rule("ACC201", "print", "Every process would print the same line.", effo
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield accelerator.print for the script's own prints, and quiet loggers on the other processes."""
+    """Yield accelerator.print for the script's prints, and quiet loggers on the other processes."""
     yield from _logging(context)
     yield from _by_loguru(context)
     yield from _log_files(context)
@@ -89,7 +89,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _printed_beyond(context: Context, calls: list[ast.Call]) -> Change:
-    """One finding for all lines of functions that the Accelerator is not handed to for the sake of a line."""
+    """One finding for all printed lines of functions that do not get the Accelerator only to print."""
     lines: dict[str, set[int]] = {}
     for call in calls:
         path, line, _ = context.tree.place(call)
@@ -160,7 +160,7 @@ def _beside_bars(context: Context) -> Iterator[Change]:
 
 
 def _is_body_of_lambda(context: Context, call: ast.Call) -> bool:
-    """`lambda text: bar.write(text)`, which hands on how to print beside the bar."""
+    """`lambda text: bar.write(text)`, which passes on how to print above the bar."""
     around = context.tree.parent(call)
     return isinstance(around, ast.Lambda) and around.body is call
 
@@ -207,7 +207,7 @@ def _makes_bar(context: Context, value: ast.expr) -> bool:
 
 
 def _logging(context: Context) -> Iterator[Change]:
-    """One line behind the Accelerator keeps the loggers of the other processes to warnings."""
+    """One line after the Accelerator limits the loggers of the other processes to warnings."""
     script, anchor = context.script, context.plan.anchor
     given = [stmt for stmt in context.tree.nodes(ast.Assign) if _is_log_method(context, stmt.value)]
     calls = [c for c in script.calls() if _logs(context, c, given)]
@@ -246,7 +246,7 @@ def _logging(context: Context) -> Iterator[Change]:
 
 
 def _loaded_again(context: Context, place: ast.stmt) -> ast.stmt | None:
-    """Where `reload(logging)` loads it anew behind the Accelerator, and takes back what was switched off."""
+    """Where `reload(logging)` loads it again after the Accelerator, and undoes the switch."""
     script, tree = context.script, context.tree
     scope = script.scope_of(place)
     found = [
@@ -261,7 +261,7 @@ def _loaded_again(context: Context, place: ast.stmt) -> ast.stmt | None:
 
 
 def _by_loguru(context: Context) -> Iterator[Change]:
-    """One finding for what is logged by loguru, whose lines Python's own switch does not reach."""
+    """One finding for what is logged by loguru, which Python's logging switch does not reach."""
     for call in context.script.calls() if context.tree.mentions("loguru") else ():
         method = (context.script.qualname(call.func) or "").rpartition(_LOGURU)[2]
         if method in ("info", "debug", "success", "trace", "log") and not _is_by_main_only(context, call):
@@ -275,7 +275,7 @@ def _is_by_main_only(context: Context, call: ast.Call) -> bool:
 
 
 def _log_files(context: Context) -> Iterator[Change]:
-    """A log file that is begun anew: the main process does that, the others would empty it again."""
+    """A log file that is opened again: the main process does that, the others would empty it again."""
     for call in context.script.calls():
         mode = begins_log(call, context.script.qualname(call.func))
         if mode is None:
@@ -291,12 +291,12 @@ def _log_files(context: Context) -> Iterator[Change]:
 
 
 def _logs(context: Context, call: ast.Call, given: list[ast.Assign]) -> bool:
-    """Whether a call logs a line: `logger.info(...)`, or by a name that was given the method: `say = logger.info`.
+    """Whether a call logs a line: `logger.info(...)`, or by a name bound to the method: `say = logger.info`.
 
     Args:
         context: of the script.
-        call: which is asked about.
-        given: the assignments that give a name the method.
+        call: the call in question.
+        given: the assignments that bind a name to the method.
     """
     func, script = call.func, context.script
     if _is_log_method(context, func):

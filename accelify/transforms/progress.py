@@ -1,4 +1,4 @@
-"""Progress bars: one a machine.
+"""Progress bars: one for each machine.
 
 for batch in tqdm(loader):    ->  for batch in tqdm(loader, disable=not accelerator.is_local_main_process):
 for batch in tqdm(loader, disable=quiet):
@@ -10,11 +10,12 @@ bar = tqdm(total=n)           ->  bar = tqdm(total=n, file=None if accelerator.i
 print(total / bar.n)                         else open(os.devnull, "w"))
                                   print(total / bar.n)
 
-A bar that ends at what counts the data of all processes ends where those of one do:
+A bar that ends at a number over the data of all processes ends where those of one do:
 
 bar = tqdm(total=len(data))   ->  bar = tqdm(total=math.ceil(len(data) / accelerator.num_processes), ...)
 
-Bars of the library `progress` have no such switch, and are written there. Those of other modules are named.
+Bars of the library `progress` have no such switch, and each writes to os.devnull on the other processes. Bars of other
+modules are a finding.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _own_total(context: Context, call: ast.Call, accelerator: str) -> list[Edit]:
-    """The edits after which a bar that goes along with a process's own share of the data ends with it."""
+    """The edits after which a bar over one process's share of the data ends with it."""
     tree, total = context.tree, call_keyword(call, "total")
     if total is None or context.for_accelerate or not is_set(context.script, total):
         return []
@@ -119,7 +120,7 @@ def _own_total(context: Context, call: ast.Call, accelerator: str) -> list[Edit]
 
 
 def _steps(context: Context, call: ast.Call) -> Iterator[ast.Call]:
-    """The calls by which a bar goes on, where it is kept under one name: `bar.update(n)`."""
+    """The calls that advance a bar that is stored under one name: `bar.update(n)`."""
     script, parent = context.script, context.tree.parent(call)
     target = parent.optional_vars if isinstance(parent, ast.withitem) else None
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
@@ -131,14 +132,14 @@ def _steps(context: Context, call: ast.Call) -> Iterator[ast.Call]:
         method = context.tree.parent(read)
         step = context.tree.parent(method) if isinstance(method, ast.Attribute) else None
         if isinstance(step, ast.Call) and isinstance(method, ast.Attribute) and method.attr == "update":
-            # Of several bars under one name, each is gone on with in its own block.
+            # Of several bars under one name, each advances in its block.
             block = context.tree.parent(parent) if isinstance(parent, ast.withitem) else None
             if block is None or any(a is block for a in context.tree.ancestors(read)):
                 yield step
 
 
 def _is_near(context: Context, call: ast.Call) -> bool:
-    """Whether the Accelerator is at hand, or one parameter more brings it."""
+    """Whether the Accelerator is available, or becomes so with one parameter more."""
     home = node_of(context.script, context.script.scope_of(call))
     return context.reaches_cheaply(call) or (
         home.kind == "function" and is_called_within_reach(context, home)
@@ -151,7 +152,7 @@ def _is_off_elsewhere(context: Context, told: ast.expr) -> bool:
 
 
 def _written_options(context: Context, options: ast.expr) -> dict[str, ast.expr] | None:
-    """The options of `**options`, where they are written out in one dictionary for bars alone that can be edited."""
+    """The options of `**options`, where they are written out in one dictionary for bars only that can be edited."""
     value = _made_for_bars(context, options) if isinstance(options, ast.Name) else options
     found: dict[str, ast.expr] = {}
     if isinstance(value, ast.Dict) and all(isinstance(key, ast.Constant) for key in value.keys):
@@ -231,7 +232,7 @@ def _count_read(context: Context, call: ast.Call) -> ast.Attribute | None:
 
 
 def _read_of(context: Context, name: str, owner: Scope, far: int = 0) -> ast.Attribute | None:
-    """The same for a variable, and for the parameters that it is handed to."""
+    """The same for a variable, and for the parameters that it is passed to."""
     script, tree = context.script, context.tree
     for read in script.reads(name, owner):
         parent = tree.parent(read)

@@ -1,4 +1,4 @@
-"""What is read, listed or asked for around statements that write: the processes that do not write wait for it."""
+"""Reads, listings and tests of files around statements that write: the processes that do not write wait for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOG_FILES = frozenset({"logging.FileHandler", "logging.basicConfig", "logging.h
 
 
 def needs_at_once(context: Context, run: list[ast.stmt]) -> bool:
-    """Whether what some statements write or make is asked for, imported or read by its name behind them."""
+    """Whether what some statements write or make is asked for, imported or read by its name after them."""
     paths = {text_of(path) for stmt in run for path in written_paths(context, stmt)}
     made = [call for call in calls_done(run) if makes_folder(call)]
     folders = {text_of(call.args[0]) for call in made if call.args}
@@ -40,7 +40,7 @@ def needs_at_once(context: Context, run: list[ast.stmt]) -> bool:
 
 
 def read_back(context: Context, written: list[ast.stmt], until: ast.stmt | None = None) -> bool:
-    """Whether a file that some statements write is read behind them, here or in a function that is told where it is."""
+    """Whether a file that some statements write is read after them, here or in a function that gets its path."""
     tree, script = context.tree, context.script
     paths = {text_of(path) for stmt in written for path in written_paths(context, stmt)}
     calls = calls_done(written)
@@ -99,8 +99,8 @@ def read_before(context: Context, run: list[ast.stmt]) -> bool:
 
 
 def rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
-    """The statement behind which all have to wait where files are moved or removed before the training: what goes
-    through the folders next must not find them half done."""
+    """The statement after which all have to wait where files are moved or removed before the training: the next
+    statement that reads the folders must not find them half done."""
     tree, script = context.tree, context.script
     if not any((script.qualname(call.func) or "").startswith(_REARRANGING) for call in calls_done(run)):
         return None
@@ -115,7 +115,7 @@ def rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
 
 
 def is_listed(context: Context, run: list[ast.stmt]) -> bool:
-    """Whether the folder of what some statements write is listed beside them."""
+    """Whether the folder of what some statements write is listed next to them."""
     paths = [path for stmt in run for path in written_paths(context, stmt)]
     return is_listed_beside(context.script, run[-1], paths)
 

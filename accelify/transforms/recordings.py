@@ -1,4 +1,4 @@
-"""Environments of reinforcement learning that record videos of their episodes: on the main process alone.
+"""Environments of reinforcement learning that record videos of their episodes: on the main process only.
 
 env = RecordVideo(env, folder)    ->  if accelerator.is_main_process:
                                           env = RecordVideo(env, folder)
@@ -7,7 +7,7 @@ env = RecordVideo(gym.make(name), folder)
         if accelerator.is_main_process:
             env = RecordVideo(env, folder)
 
-The wrapper plays the episodes that the environment plays. Where it cannot be left away, it is said.
+The wrapper records the episodes that the environment plays. Where it cannot be left out, it is a finding.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORD = re.compile(rb"\b(RecordVideo|Monitor|VecVideoRecorder)\b")
 _RECORDER = re.compile(
     r"(gym|gymnasium)\.wrappers\.(\w+\.)*(RecordVideo|Monitor)$|stable_baselines3\.(\w+\.)*VecVideoRecorder$"
 )
-# What runs its environments in processes of their own, to which the Accelerator cannot be handed.
+# Wrappers that run environments in separate processes, to which the Accelerator cannot be passed.
 _STARTING = re.compile(rb"\b(AsyncVectorEnv|SubprocVecEnv|make_vec|multiprocessing)\b|\bvector\.make\b")
 # What only the wrapper has.
 _ASKED = frozenset(

@@ -1,4 +1,4 @@
-"""What a training loop records of its batches, made whole before it is read: lists of losses and predictions, meters.
+"""What a training loop records of its batches, reduced before it is read: lists of losses and predictions, meters.
 
 for data, target in loader:
     ...
@@ -8,10 +8,10 @@ print(np.mean(losses))
 
 Where their sum is divided by the batches of all processes (`len(dataset) // batch_size`), they are summed instead.
 
-Where an epoch ends with fewer samples than processes, one without takes a sample again. It weighs nothing in the
-gradient, but what is recorded of it stands among the others: at most one sample too many for each process but one, each
-epoch. Where such figures choose the best checkpoint, evaluate on a loader of its own, whose repeated samples
-`gather_for_metrics` leaves out, or give the training loader `drop_last=True`.
+Where an epoch ends with fewer samples than processes, a process without one takes a sample again. That sample has no
+weight in the gradient, but it is recorded like the others: at most one sample too many for each process but one, each
+epoch. Where such figures choose the best checkpoint, evaluate on a separate loader, whose repeated samples
+`gather_for_metrics` leaves out, or set `drop_last=True` on the training loader.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def transform(context: Context) -> Iterator[Change]:
         yield from _meters(context, loop)
     for loop in context.ungathered_loops():
         if context.accelerator(loop) is not None:
-            # Lists of samples are in an order that counts; what to gather is said where the loop stands.
+            # Lists of samples depend on the order; what to gather is reported at the loop.
             yield from _lists(context, loop, samples=False)
             yield from _meters(context, loop)
 
@@ -105,7 +105,7 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
         elif found != {"other"}:
             unclear.append(place)
     for place in [p for p in numbers["sum"] if _is_divided_by(context, loop, p, unclear)]:
-        # What it is divided by stays this process's own.
+        # Its divisor stays local to this process.
         numbers["sum"].remove(place)
         numbers["mean"].append(place)
     recorded = RecordedSums(context.script, loop)
@@ -146,7 +146,7 @@ def _too_small(context: Context, place: Place, sums: Sums) -> Iterator[Change]:
 
 
 def _is_divided_by(context: Context, loop: BatchLoop, place: Place, others: list[Place]) -> bool:
-    """Whether a list is divided by another one behind the loop: `sum(losses) / sum(counts)`."""
+    """Whether a list is divided by another one after the loop: `sum(losses) / sum(counts)`."""
     texts = {other.text for other in others}
     for node in context.script.divisions.get(context.script.scope_of(loop), ()) if texts else ():
         divided, by = (
@@ -221,7 +221,7 @@ def _kind_of_record(context: Context, figures: Figures, value: ast.expr, node: a
         return "mean"
     if figures.kind(value) == "sum":
         number = _ends_in(value, {"item"}) or isinstance(value, ast.BinOp)
-        if isinstance(value, ast.Name):  # one of several values that a call gives back
+        if isinstance(value, ast.Name):  # one of several values that a call returns
             number = figures.reductions.of(value) == SUM
         return "sum" if number else "unclear"
     if figures.kind(value) == "mean" and not _reaches_host(value, but={"item", "cpu", "numpy"}):
@@ -243,7 +243,7 @@ def _assigned(context: Context, value: ast.expr) -> ast.expr:
         if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name):
             break
         if "loss" in value.id.lower() and plain(stmt.value) is stmt.value:
-            break  # the loss itself, of whatever it is taken
+            break  # the loss itself, of any input
         value = stmt.value
     return value
 
@@ -291,7 +291,7 @@ def _gathered(
     for reduction, places in numbers.items():
         targets = [_target(context, loop, place) for place in places]
         if context.for_accelerate:
-            # Its reduce takes tensors alone. Numbers stay what they are when they are gathered as objects.
+            # Accelerate's reduce takes only tensors. Numbers keep their type when they are gathered as objects.
             parts = f" / {accelerator}.num_processes" if reduction == "mean" else ""
             for target, place in zip(targets, places, strict=True):
                 lines.append(f"{target} = [sum(n){parts} for n in zip(*gather_object([{place.text}]))]")
@@ -312,7 +312,7 @@ def _gathered(
 
 
 def _target(context: Context, loop: BatchLoop, place: Place) -> str:
-    """How the place is assigned: a list that somebody outside holds too is filled anew."""
+    """How the place is assigned: a list with another reference outside is filled in place."""
     scope = context.script.scope_of(loop)
     if place.text != place.root or "." in place.root:
         return place.text
@@ -330,7 +330,7 @@ def _import(context: Context, loop: BatchLoop) -> Edit:
 
 
 def _keyed(context: Context, loop: BatchLoop) -> Iterator[Change]:
-    """`results[image_id] = output`, here or in a function that is handed `results`: a process has its own samples."""
+    """`results[image_id] = output`, here or in a function that gets `results`: each process has only its samples."""
     figures = context.figures
     batch = figures.of_the_batch(loop)
     found: dict[Place, set[bool]] = {}

@@ -1,4 +1,4 @@
-"""DistributedDataParallel written by hand, which the Accelerator replaces on demand (`accelify convert --replace-ddp`).
+"""DistributedDataParallel in the script, replaced by the Accelerator on demand (`accelify convert --replace-ddp`).
 
 dist.init_process_group("nccl")                    ->  (gone: the Accelerator makes the process group)
 
@@ -13,8 +13,8 @@ if dist.get_rank() == 0:                           ->  if accelerator.is_main_pr
 
 mp.spawn(worker, args=(n, args), nprocs=n)         ->  worker(accelerator, accelerator.process_index, ...)
 
-Batch sizes, learning rates and schedules stay those of one process, as they were. What is not understood leaves the
-whole script alone, with its line.
+Batch sizes, learning rates and schedules stay those of one process, as they were. Code that is not understood leaves
+the whole script unchanged and is reported with its line.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REPLACE = Rule(
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the Accelerator for the placeholders that taking DistributedDataParallel out left behind."""
+    """Yield the Accelerator for the placeholders that taking DistributedDataParallel out has left."""
     known = context.plan.known
     if not known.distributed:
         return
@@ -52,7 +52,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def tests(context: Context) -> Iterator[Change]:
-    """Yield the Accelerator for tests of the rank, where it is at hand; asked when it is known who else needs it."""
+    """Yield the Accelerator for tests of the rank, where it is available; run when it is known who else needs it."""
     known = context.plan.known
     for node, test in known.main_tests(context.tree):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Call)) or any(
@@ -126,7 +126,7 @@ def _lengths(context: Context) -> Iterator[Change]:
         if not loaders or not (sampler or not plan.after_prepare(call)):
             continue
         if sampler and any(_compares_with_data(a) for a in context.tree.ancestors(call)):
-            continue  # prepared, the loader leaves no sample out, and the comparison says so
+            continue  # prepared, the loader leaves no sample out, and the comparison shows that
         what = "the samples of one process" if sampler else "the batches of one process before prepare"
         change = context.change(REPLACE, call, f"it counts {what}")
         yield Change(change.finding, (), True, f"line {plan.known.line_of(call.lineno)} counts {what}")

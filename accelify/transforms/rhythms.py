@@ -1,4 +1,4 @@
-"""Rhythms made of a loader's length by whole division, which can come to 0 where each process has 1/N of the batches.
+"""Intervals computed from a loader's length by `//`, which can be 0 where each process has 1/N of the batches.
 
 every = len(loader) // 100           ->  every = max(len(loader) // 100, 1)
 for i, (x, y) in enumerate(loader):      for i, (x, y) in enumerate(loader):
@@ -21,7 +21,7 @@ _FARTHEST = 4
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the bound for each such rhythm that is computed behind prepare and divides something by `%`."""
+    """Yield the bound for each such interval that is computed after prepare and is the divisor of a `%`."""
     plan = context.plan
     if plan.batch_size == "total" or plan.hand_cut is not None or plan.known.distributed:
         return
@@ -48,7 +48,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _whole_divisions(context: Context, divisor: ast.expr, far: int = 0) -> Iterator[ast.expr]:
-    """`len(loader) // 10`, `int(0.1 * len(loader))` as a divisor, or what the name holds that stands there."""
+    """`len(loader) // 10`, `int(0.1 * len(loader))` as a divisor, or the value of the name that is the divisor."""
     if isinstance(divisor, ast.BinOp) and isinstance(divisor.op, ast.FloorDiv):
         yield divisor
     elif isinstance(divisor, ast.Call):
@@ -90,7 +90,7 @@ def _is_guarded(context: Context, number: ast.expr) -> bool:
 
 
 def _is_of_one_process(context: Context, number: ast.expr) -> bool:
-    """Whether a number is computed from the length that a loader has behind prepare."""
+    """Whether a number is computed from the length that a loader has after prepare."""
     script, plan = context.script, context.plan
     for length in lengths_read_by(script, script.module_of(number), number):
         loaders = length.loaders(script)

@@ -1,4 +1,4 @@
-"""Means of batch means in an evaluation, whose last round counts as much as the others.
+"""Means of batch means in an evaluation, in which a smaller last round has the same weight as the others.
 
 for data, target in loader:
     total += criterion(model(data), target).item()      (a finding)
@@ -41,7 +41,7 @@ def transform(context: Context) -> Iterator[Change]:
         if found is not None and context.accelerator(evaluation.loop) is not None:
             name, node = found
             if evaluation.problem is not None and not _is_reduced(context, evaluation.loop, name):
-                continue  # it stays one process's own, as is said there
+                continue  # it stays local to one process, as is reported there
             message = (
                 f"`{name}` is averaged over rounds of all processes' batches, and a last, shorter round counts as much "
                 "as the others: the figure then differs a little from one process's; weigh each round by its number "
@@ -51,5 +51,5 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _is_reduced(context: Context, loop: ast.For | ast.AsyncFor, name: str) -> bool:
-    """Whether what an evaluation adds up or collects is put together behind its loop, which cannot be gathered."""
+    """Whether what an evaluation adds up or collects is combined after its loop, which cannot be gathered."""
     return (context.script.scope_of(loop), name.partition("[")[0]) in context.reduced

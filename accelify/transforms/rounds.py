@@ -1,4 +1,4 @@
-"""Loops that take a number of batches by hand, more than one process has.
+"""Loops over a fixed number of batches, more than one of several processes has.
 
 batches = iter(loader)                    batches = iter(loader)
 for i in range(len(data) // 8):    ->     for i in range(min(len(data) // 8, len(loader))):
@@ -69,7 +69,7 @@ def transform(context: Context) -> Iterator[Change]:
         around = _loops_behind(context, source, loop)
         counts = [n for n in map(_number, [loop, *around]) if n is not None]
         if around and not any(is_the_loaders_own(context, loader, n) for n in counts):
-            # The inner loop (accumulation) takes its batches as before, and the outer one comes to the end too soon.
+            # The inner loop (accumulation) takes its batches as before, and the outer one ends too early.
             if not done & set(around):
                 done.update(around)
                 text = context.tree.segment(loader)
@@ -281,7 +281,7 @@ def _made_outside(
 
 
 def _loops_behind(context: Context, source: ast.Name | ast.Attribute, loop: Loop) -> list[Loop]:
-    """The loops around a loop in whose rounds the same iterator goes on, inner ones first."""
+    """The loops around a loop in whose rounds the same iterator continues, inner ones first."""
     scope, name = context.script.scope_of(source), dotted(source) or ""
     made = [stmt for stmt in context.tree.assigns(name) if context.script.scope_of(stmt) is scope]
     return [

@@ -1,4 +1,4 @@
-"""Counts of the samples that were seen, by which a loop ends or something begins: those of all processes.
+"""Counts of the samples so far, by which a loop ends or a step starts: they count those of all processes.
 
 seen += batch_size          ->  seen += batch_size * accelerator.num_processes
 seen += x.size(0)           ->  seen += accelerator.reduce(x.size(0), reduction="sum")
@@ -57,7 +57,7 @@ def _whole(context: Context, count: SampleCount) -> Change:
     if count.nominal:
         product = verbs.replace(added, added, f" * {accelerator}.num_processes")
         return context.change(ROUNDS, added, message, [product], safety=Safety.REVIEW)
-    # Of a last batch that is smaller the processes have different parts. Added up they agree where it is asked.
+    # Of a last batch that is smaller the processes have different parts. Added up, they agree at the test.
     context.said |= {
         compare for limit in count.limits if isinstance(compare := tree.parent(limit), ast.Compare)
     }
@@ -68,7 +68,7 @@ def _whole(context: Context, count: SampleCount) -> Change:
 
 
 def _is_reached_by_all(context: Context, stmt: ast.stmt) -> bool:
-    """Whether all processes come to a statement in each round, so that they can meet there."""
+    """Whether all processes reach a statement in each round, so that it can contain a collective."""
     tree, loop = context.tree, context.script.enclosing_loops(stmt)[0]
     leaving = [n for s in loop.body for n in walk(s) if isinstance(n, ast.Continue)]
     before = [n for n in leaving if tree.is_before(n, stmt)]

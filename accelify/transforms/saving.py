@@ -1,4 +1,4 @@
-"""Saves: once, by one process, whole or not at all.
+"""Saves: once, by one process, complete or not at all.
 
 torch.save(model.state_dict(), path)    ->  accelerator.wait_for_everyone()
                                             accelerator.save(accelerator.unwrap_model(model).state_dict(), path)
@@ -37,7 +37,7 @@ def transform(context: Context) -> Iterator[Change]:
         if context.is_claimed(call):
             continue
         if context.effects.into_memory(call) or writes_own(context.plan, context.effects, call):
-            continue  # kept in memory, where every process may want it, or named by a sample that no other has
+            continue  # in memory, where every process may need it, or named by a sample that no other process has
         accelerator = context.accelerator(call)
         if accelerator is None:
             yield context.todo(SAVE, call, "every process would write this file", "let one process save this")
@@ -76,7 +76,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _tried_again(context: Context, stmt: ast.stmt) -> ast.stmt | None:
-    """The loop that tries a save until it does not fail: only the process whose save failed goes round once more."""
+    """The loop that tries a save until it does not fail: only the process whose save failed runs another round."""
     tree = context.tree
     attempt = tree.parent(stmt)
     loop = tree.parent(attempt) if isinstance(attempt, ast.Try) and attempt.handlers else None
@@ -96,7 +96,7 @@ def _path_itself(context: Context, call: ast.Call) -> list[Edit]:
 
 
 def _appends(call: ast.Call) -> bool:
-    """Whether a file is opened to be written behind what it holds, which the path itself would replace."""
+    """Whether a file is opened for appending, which a write to the path itself would replace."""
     mode = call_argument(call, 0, "mode")
     return isinstance(mode, ast.Constant) and "a" in str(mode.value)
 
@@ -122,7 +122,7 @@ def _by_own_figure(context: Context, stmt: ast.stmt, seen: frozenset[Scope] = fr
 
 
 def _comes_from(context: Context, test: ast.expr, scopes: set[Scope]) -> bool:
-    """Whether a test reads what some functions give back, through other names of its function."""
+    """Whether a test reads the results of some functions, through other names of its function."""
     names, values, before = names_in(test), [test], -1
     while len(names) > before:
         before = len(names)
@@ -174,14 +174,14 @@ def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Ed
     if saved is None:
         return edits
     if isinstance(saved, ast.Name):
-        # `state = {"net": net}` on a line of its own.
+        # `state = {"net": net}` on a separate line.
         assigned = [
             stmt.value
             for stmt in context.tree.nodes(ast.Assign)
             if any(isinstance(t, ast.Name) and t.id == saved.id for t in stmt.targets)
             and context.script.scope_of(stmt) is context.script.scope_of(saved)
         ]
-        # What the name held before, out of a file, is another thing.
+        # What was read from a file into the name before is another value.
         made = [w for w in assigned if context.tree.is_before(w, call)]
         for value in made:
             edits += _contained_models(context, value, accelerator)
@@ -207,7 +207,7 @@ def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Ed
 def _holds_wrapper(context: Context, call: ast.Call) -> bool:
     """Whether a prepared model is in the dictionary or list that is saved, or a copy of one is saved.
 
-    The wrapper of accelify's own runtime is written as its module.
+    The wrapper of accelify's runtime is written as its module.
     """
     saved = call_argument(call, 0, "obj")
     made = (

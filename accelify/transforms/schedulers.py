@@ -97,7 +97,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _is_told_the_epoch(context: Context, call: ast.Call) -> bool:
-    """Whether a step is given nothing but the number of a loop around that over the batches: `step(epoch - 1)`."""
+    """Whether a step gets nothing but the number of a loop around that over the batches: `step(epoch - 1)`."""
     around = [loop for loop in context.script.enclosing_loops(call)[1:] if isinstance(loop, ast.For)]
     numbers = {loop.target.id for loop in around if isinstance(loop.target, ast.Name)}
     names = {name for argument in call.args for name in names_in(argument)}
@@ -111,8 +111,8 @@ def _is_told_own_steps(context: Context, scheduler: ast.expr) -> bool:
 
 
 def _is_alike(context: Context, value: ast.expr) -> bool:
-    """Whether a number is the same on every process: it was put together, or is worked out by the script's functions
-    of what an evaluation kept that every process makes of all the data."""
+    """Whether a number is the same on every process: it was reduced, or the script's functions compute it from the
+    results of an evaluation that every process makes of all the data."""
     if context.gathered(value):
         return True
     script, followed = context.script, context.followed
@@ -132,7 +132,7 @@ def _derives(cls: Class) -> bool:
 
 
 def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
-    """Rates and parts of the loss that go by a count of steps, schedulers that are named already left out."""
+    """Rates and parts of the loss that depend on a count of steps, without schedulers that are reported already."""
     script, plan = context.script, context.plan
     if plan.batch_size == "total" or plan.known.distributed:
         return  # as many steps as before, or counted by one process's already
@@ -143,7 +143,7 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
         for t in plan.prepared
         if t.kind == v.SCHEDULER and not (t.qualname or "").endswith("ReduceLROnPlateau")
     }
-    # One of the script's own follows the total that it was told, which is looked at where it is made.
+    # A scheduler of the script follows its total, which is looked at where it is made.
     of_torch = {t for t in schedulers if t.cls is None or _derives(t.cls)}
     for loop, loaders in script.loader_loops:
         if not plan.is_sharded(loaders) or not any(script.trains(s) for s in loop.body):
@@ -211,7 +211,7 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
 
 
 def _by_samples(context: Context, rate: StepRate) -> Change:
-    """A rate that follows a count of samples or tokens, of which each process counts its own share."""
+    """A rate that follows a count of samples or tokens, of which each process counts only its share."""
     message = (
         f"this learning rate is set from `{rate.counter}`, a count of one process's own samples: of N processes each "
         "has 1/N of those of an epoch, so that the rate follows its course N times slower, and it parts between "
@@ -222,7 +222,7 @@ def _by_samples(context: Context, rate: StepRate) -> Change:
 
 
 def _of_models(context: Context, done: set[ast.AST]) -> Iterator[Change]:
-    """What models make of the number of their own forwards."""
+    """Rates that models compute from the number of their forwards."""
     script = context.script
     for count in forward_counts(script) if any(t.kind == v.MODEL for t in context.plan.prepared) else ():
         if count.place in done:
@@ -241,7 +241,7 @@ def _of_models(context: Context, done: set[ast.AST]) -> Iterator[Change]:
 
 
 def _is_custom(context: Context, node: ast.expr) -> bool:
-    """Whether something is named like a scheduler but is an object of the program's own."""
+    """Whether a call is named like a scheduler but makes an object that the program defines."""
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
     return (
         bool(k.SCHEDULER_NAME.search(name))

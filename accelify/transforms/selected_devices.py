@@ -1,4 +1,4 @@
-"""Selections of a GPU, which go: the Accelerator selects that of each process.
+"""Selections of a GPU, which are removed: the Accelerator selects that of each process.
 
 torch.cuda.set_device(args.gpu)     ->  (nothing)
 """
@@ -85,12 +85,12 @@ def _is_behind_accelerator(context: Context, stmt: ast.stmt) -> bool:
         return not anchor.is_after(context.tree, stmt)
     if script.module_of(stmt).scopes.module is anchor.root:
         return bool(script.callers(scope)) and reach.runs_behind_anchor(stmt)
-    # What every caller can hand the Accelerator runs when it is made.
+    # A function that every caller can pass the Accelerator to runs when it is made.
     return scope.kind == "function" and context.accelerator(stmt) is not None
 
 
 def _hidden_by_functions(context: Context) -> Iterator[Change]:
-    """Name the calls of functions of modules that stay as they are, and that choose the GPUs that are seen."""
+    """Report the calls of functions of modules that are not converted, and that choose the visible GPUs."""
     script = context.script
     for call in script.calls():
         callee = hiding(script, call)
@@ -107,14 +107,14 @@ def _hidden_by_functions(context: Context) -> Iterator[Change]:
 
 
 def _selected_by_functions(context: Context) -> Iterator[Change]:
-    """Name the calls of functions that stay as they are, and that select one GPU for all behind the Accelerator."""
+    """Report the calls of functions that are not converted and select one GPU for all after the Accelerator."""
     selected = SelectedDevices(context.script, context.effects.qualname)
     for call in context.script.calls() if selected.any else ():
         found = selected.by(call)
         if found is None or context.is_claimed(call) or not context.reaches_cheaply(call):
             continue
         if context.accelerator(call) is None:
-            continue  # above the Accelerator, which selects each process's own behind it
+            continue  # above the Accelerator, which selects each process's GPU after it
         callee, (path, line) = found
         file = path.replace("\\", "/").rsplit("/", 1)[-1]
         yield context.todo(
@@ -144,7 +144,7 @@ def _is_told(context: Context, device: ast.expr, far: int = 3) -> bool:
 
 
 def _tries_out(context: Context, loop: ast.For, devices: ast.List | ast.Tuple) -> bool:
-    """Whether a loop goes through devices and moves a model or a batch to each."""
+    """Whether a loop iterates over devices and moves a model or a batch to each."""
     if not devices.elts or not all(
         isinstance(one, ast.Constant) and k.DEVICE_TEXT.match(str(one.value)) for one in devices.elts
     ):

@@ -1,4 +1,4 @@
-"""What keeps several processes from sharing the work, said where it stands."""
+"""Reasons why several processes would not share the work, reported where they are found."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _unsharded(context: Context) -> Iterator[Change]:
         yield context.change(UNSHARDED, backward, message)
         return
     elif loaders and only_from_lists(context.script, loaders):
-        # What a loader filled before: tensors, or a list of tasks that names no data at all.
+        # What a loader was filled with before: tensors, or a list of tasks that names no data at all.
         why, loaders = "no training loop is seen to read a DataLoader itself", set()
     elif any(is_shardable(loader) for loader in loaders):
         why = "its training data comes from a loader that is kept where prepare cannot reach it"
@@ -121,7 +121,7 @@ def _unsharded(context: Context) -> Iterator[Change]:
         return
     else:
         why = "its training data is not seen to come from a DataLoader"
-    # An environment or a generator that seeds itself gives each process data of its own, and episodes of other lengths.
+    # An environment or a generator that seeds itself gives each process different data, and episodes of other lengths.
     drawn = "" if loaders else " (where what is drawn at random is seeded alike)"
     message = f"{why}: every process works on the same data{drawn}, {_cost(context)}"
     if not loaders and context.script.fixed_batch_size is None and not context.for_accelerate:
@@ -141,7 +141,7 @@ def _cost(context: Context) -> str:
 
 
 def _handed_to_a_library(context: Context) -> tuple[str, str] | None:
-    """A DataLoader that a call of a library's is given, and what is called: `trainer.run(loader)`."""
+    """A DataLoader that a library's function gets, and what is called: `trainer.run(loader)`."""
     modules = context.script.modules
     for call in context.script.calls():
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -166,7 +166,7 @@ def _shapes(context: Context) -> Iterator[Change]:
         if not viewed and name not in _SHAPES and name not in _TYPES and method not in _HIDDEN_STATES:
             continue
         if _fills_buffer(context, call):
-            continue  # of the configured size, whatever the batch's is
+            continue  # of the configured size, not the batch's
         together = call.args[0] if viewed and len(call.args) == 1 else None
         arguments = together.elts if isinstance(together, ast.Tuple) else call.args
         shaped = viewed and not any(text_of(a) == "-1" for a in arguments)
@@ -268,7 +268,7 @@ def _takes_whole_batches(context: Context, loops: Collection[ast.AST]) -> bool:
 
 
 def _is_of_whole_data(context: Context, call: ast.Call) -> bool:
-    """Whether what a call makes is read only where every process goes through all of some data: a validation."""
+    """Whether what a call makes is read only where every process iterates over all of some data: a validation."""
     stmt, script = context.tree.parent(call), context.script
     if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name):
         return False
@@ -292,13 +292,13 @@ def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:
 
 
 def _is_called_for_each_batch(context: Context, node: ast.AST) -> bool:
-    """Whether a function is called in a loop over batches that are shared out, by itself or through others."""
+    """Whether a function is called in a loop over batches that are sharded, by itself or through others."""
     loops = {loop for loop, loaders in context.script.loader_loops if loaders & context.plan.prepared}
     return runs_in(context.script, loops, node)
 
 
 def _sizes_of_loaders(context: Context) -> set[tuple[str, Scope | None]]:
-    """The variables that loaders are told as the size of their batches, whatever they are called.
+    """The variables that loaders get as their batch size, under any name.
 
     One without a scope comes by `from settings import *`.
     """
@@ -329,7 +329,7 @@ def _fills_buffer(context: Context, call: ast.Call) -> bool:
 
 
 def _carried_into_batches(context: Context, call: ast.Call) -> bool:
-    """Whether what a call makes is read by a loop over batches behind it: a state that goes from batch to batch."""
+    """Whether the result of a call is read by a loop over batches after it: a state that goes from batch to batch."""
     made: ast.AST = call
     stmt = context.tree.parent(call)
     while isinstance(stmt, ast.Attribute) or (
@@ -358,7 +358,7 @@ def _keeps_size(context: Context, call: ast.Call, inner: ast.AST) -> bool:
 
 
 def _is_resized(scope: Scope, name: str) -> bool:
-    """`label.resize_(n)`: it gets the size of the batch at hand."""
+    """`label.resize_(n)`: it gets the size of the current batch."""
     return any(
         isinstance(n, ast.Attribute)
         and n.attr.startswith("resize_")
@@ -368,7 +368,7 @@ def _is_resized(scope: Scope, name: str) -> bool:
 
 
 def _meets_batch(context: Context, loop: ast.For | ast.AsyncFor, names: set[str]) -> bool:
-    """Whether one of some names, whole, is handed to a call together with the batch, or is filled with it."""
+    """Whether one of some names, whole, is passed to a call together with the batch, or is filled with it."""
     batch, tree = set(target_names(loop.target)), context.tree
     for node in walk(loop):
         if isinstance(node, ast.Call):
@@ -403,7 +403,7 @@ def _configured_size(
 
 
 def _own_size(context: Context, node: ast.AST) -> bool:
-    """Whether a name was assigned the size of the batch at hand."""
+    """Whether a name was assigned the size of the current batch."""
     if not isinstance(node, ast.Name):
         return False
     script = context.script

@@ -1,4 +1,4 @@
-"""Samples that a training loop picks out of its batch by their number, which a smaller share may not have.
+"""Samples that a training loop picks from its batch by index, which a smaller share of the batch may not have.
 
 for images, labels in loader:
     writer.add_image("images", images[1, 0:1])      (a finding: a share of the last batch may hold one sample)

@@ -1,9 +1,9 @@
-"""Runs of a model that a script spreads over the GPUs itself, beside any wrapper.
+"""Runs of a model that a script splits over the GPUs itself, without a wrapper.
 
 out = nn.parallel.data_parallel(model, x, range(n))    ->  out = model(x)
 out = nn.parallel.data_parallel(model, pair, ids)      ->  out = model(*pair)    (pair = (x, y))
 
-What copies a model to all GPUs in steps of its own (replicate, scatter, parallel_apply, gather) is a finding.
+Code that copies a model to all GPUs itself (replicate, scatter, parallel_apply, gather) is a finding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _split_runs(context: Context) -> Iterator[Change]:
-    """`nn.parallel.data_parallel(model, x)` runs the model on parts of the batch: here, on all of its own."""
+    """`nn.parallel.data_parallel(model, x)` splits the batch: here, the model gets the whole batch."""
     for call in context.script.calls_to(k.SPLIT_RUNS):
         if context.is_claimed(call):
             continue
@@ -43,7 +43,7 @@ def _split_runs(context: Context) -> Iterator[Change]:
 
 
 def _plain_run(context: Context, call: ast.Call) -> list[Edit]:
-    """The edits that leave a call of the model; none where its arguments cannot be told apart."""
+    """The edits that leave a call of the model; none where its arguments cannot be distinguished."""
     model, inputs = call_argument(call, 0, "module"), call_argument(call, 1, "inputs")
     options = call_argument(call, 4, "module_kwargs")
     plain = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
@@ -97,7 +97,7 @@ def _copied_runs(context: Context) -> Iterator[Change]:
 
 
 def _copies(context: Context, callee: Scope) -> bool:
-    """Whether a function of another module runs copies of a model, itself or in methods of its own object."""
+    """Whether a function of another module runs copies of a model, itself or in methods of the same object."""
     scopes = [callee, *in_order({s for n in callee.nodes for s in _own_methods(context, callee, n)})]
     return any(_is_copied_run(context, scope, node) for scope in scopes for node in calls_in(scope.node))
 
@@ -111,7 +111,7 @@ def _is_copied_run(context: Context, scope: Scope, call: ast.Call) -> bool:
 
 
 def _own_methods(context: Context, scope: Scope, node: ast.AST) -> Set[Scope]:
-    """The methods of its own object that a method calls at a node: `self.replicate(module, ids)`."""
+    """The methods of the same object that a method calls at a node: `self.replicate(module, ids)`."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return set()
     own = scope.self_name() is not None and dotted(node.func.value) == scope.self_name()

@@ -1,9 +1,9 @@
-"""Programs that a script starts and whose process or answer it keeps: one server for each process, on the same port.
+"""Programs that a script starts and whose process or output it uses: one server for each process, on the same port.
 
 board = subprocess.Popen(["tensorboard", "--logdir", "runs"])    ->  if accelerator.is_main_process:
                                                                          board = subprocess.Popen([...])
 
-Where the name is read again, it is said.
+Where the name is read again, it is a finding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelify.writer.edits import PutUnder
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield a guard where nobody reads what is kept, else a finding."""
+    """Yield a guard where the result is not read, else a finding."""
     tree, script = context.tree, context.script
     if not tree.mentions("subprocess") and not tree.mentions("os.system"):
         return

@@ -1,6 +1,6 @@
-"""A training that ends after a number of steps, which is worked out from the batches of all processes.
+"""Trainings that end after a number of steps, which is computed from the batches of all processes.
 
-per_epoch = len(data) / batch_size         (a finding: each of N processes comes to 1/N of that in an epoch)
+per_epoch = len(data) / batch_size         (a finding: each of N processes takes 1/N of that in an epoch)
 total = int(per_epoch * epochs)
 while step < total:
     for x, y in loader:
@@ -20,7 +20,7 @@ from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import LENGTH, counts_samples, is_batch_size, is_divided
 
 _ROUNDING = frozenset("int ceil floor round max min float".split())
-# How many names stand between the division and the end of the loop at most.
+# How many names there are at most between the division and the end of the loop.
 _DEEPEST = 3
 
 
@@ -50,7 +50,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _ends(context: Context) -> dict[ast.AST, ast.expr]:
-    """What training loops over shared out batches are ended by: each part of such a test, with the test."""
+    """What training loops over sharded batches are ended by: each part of such a test, with the test."""
     script, found = context.script, dict[ast.AST, ast.expr]()
     for loop in _shared_loops(context):
         steps: CountedSteps | None = None
@@ -94,7 +94,7 @@ def _shared_loops(context: Context) -> Iterator[Loop]:
 def _end_reached(
     context: Context, number: ast.expr, ends: dict[ast.AST, ast.expr], far: int = 0
 ) -> ast.expr | None:
-    """The test that ends a loop and that a number comes to, as it is or multiplied; None where it comes to none."""
+    """The test of a number, as it is or multiplied, that ends a loop; None where there is none."""
     tree, script = context.tree, context.script
     if not ends or far > _DEEPEST:
         return None

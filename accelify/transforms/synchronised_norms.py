@@ -1,4 +1,4 @@
-"""Batch norm that talks to the other copies of a DataParallel: where there are none, it is each process's own.
+"""Batch norm that communicates between the replicas of a DataParallel: without replicas, it sees one process's batch.
 
 self.norm = SynchronizedBatchNorm2d(64)    (a finding, where DataParallel goes)
 """
@@ -28,7 +28,7 @@ _WORDS = (b"SynchronizedBatchNorm", b"patch_replication_callback", b"DataParalle
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield one finding for the script, at its own use of them or at its DataParallel."""
+    """Yield one finding for the script, where it uses them or at its DataParallel."""
     script = context.script
     modules = list(dict.fromkeys([*script.modules, *script.program.modules.values()]))
     if not any(module.tree.mentions(word) for module in modules for word in _WORDS):
@@ -52,7 +52,7 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _run(context: Context, module: Module) -> Iterator[ast.Call]:
-    """The calls of a module in what the script can come to."""
+    """The calls of a module in code that the script can reach."""
     script = context.script
     for scope in module.used_scopes():
         top = scope.kind == "function" and scope.parent is module.scopes.module

@@ -1,4 +1,4 @@
-"""Tables of counts that a loop fills by index, and the largest or smallest of a figure, made whole behind it.
+"""Tables of counts that a loop fills by index, and the largest or smallest of a figure, reduced after the loop.
 
 for images, labels in loader:
     ...
@@ -30,7 +30,7 @@ _ROOMS = frozenset({"zeros", "zeros_like"})
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the reduction of tables and extremes behind the loops over sharded loaders that fill them."""
+    """Yield the reduction of tables and extremes after the loops over sharded loaders that fill them."""
     for loop in [*context.shared_loops(), *context.ungathered_loops()]:
         accelerator = context.accelerator(loop)
         if accelerator is None:
@@ -160,7 +160,7 @@ def _lines(context: Context, accelerator: str, found: _Found) -> list[str]:
     for reduction in dict.fromkeys(found.places.values()):
         places = [place for place, kind in found.places.items() if kind == reduction]
         if context.for_accelerate:
-            # Its reduce takes tensors alone, and knows no largest.
+            # Accelerate's reduce takes only tensors, and has no maximum.
             for place in places:
                 parts = f"gather_object([{place.text}])"
                 value = (

@@ -20,7 +20,7 @@ _LIBRARY = ("progress.bar.", "progress.counter.", "progress.spinner.")
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the place that such a bar is written to."""
-    # A package that is not converted may hand the class on: `from utils import Bar`.
+    # A package that is not converted may re-export the class: `from utils import Bar`.
     if not any(module.tree.mentions("progress") for module in context.script.program.modules.values()):
         return
     for call in context.script.calls_named(lambda name: name.startswith(_LIBRARY)):

@@ -45,8 +45,8 @@ def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
     """Yield one change for every function that gets the parameter.
 
     Args:
-        context: asked last, when it is known which functions may need it.
-        changes: what all the others yield: a function that was only asked about takes no parameter for it.
+        context: run last, when it is known which functions may need it.
+        changes: what all the others yield: a function that was only considered takes no parameter for it.
     """
     reach = context.plan.reach
     assert reach is not None
@@ -74,11 +74,11 @@ def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
 
 
 def _needed(context: Context, written: list[Edit], places: _Places) -> set[Scope]:
-    """The functions and classes in which an edit writes the Accelerator, with those that hand it to them."""
+    """The functions and classes in which an edit writes the Accelerator, with those that pass it to them."""
     reach = context.plan.reach
     assert reach is not None
     classes = [scope for scope in reach.threaded if scope.kind == "class"]
-    # `agent.accelerator` outside of the agent's class, which then has to keep it.
+    # `agent.accelerator` outside of the agent's class, which then has to store it.
     if classes and any(
         holder != "self" for edit in written for holder in _HOLDER.findall(verbs.text_of(edit))
     ):
@@ -98,13 +98,13 @@ def _needed(context: Context, written: list[Edit], places: _Places) -> set[Scope
 
 
 def _places(tree: Tree, written: list[Edit]) -> _Places:
-    """In which nodes edits write the Accelerator, or tell a person to do so, and how many of them."""
+    """In which nodes edits write the Accelerator, or ask a person to do so, and how many of them."""
     nodes = map(verbs.node_of, written)
     return Counter(around for node in nodes for around in (node, *tree.ancestors(node)))
 
 
 def _has_in_objects(cls: Scope, places: _Places) -> bool:
-    """Whether one lies in a class where its objects are known: static methods and the class's own have none."""
+    """Whether a place is in a class and outside of methods that have no object: static methods and the class body."""
     bare = [s for s in cls.children.values() if s.is_method and not s.has_object]
     return places[cls.node] > sum(places[s.node] for s in bare)
 
@@ -118,7 +118,7 @@ def _kept_for(context: Context, scope: Scope) -> list[Scope]:
 def _hands_to_base(context: Context, call: ast.AST, places: _Places) -> bool:
     """Whether a call is the first line of a derived class's `__init__`, whose base then keeps the Accelerator.
 
-    Nothing else in that line may ask for it: `self` has none before.
+    Nothing else in that line may use it: `self` does not have it before.
     """
     script, reach, tree = context.script, context.plan.reach, context.tree
     stmt = tree.parent(call)
@@ -146,7 +146,7 @@ def _hands_to_base(context: Context, call: ast.AST, places: _Places) -> bool:
 
 
 def _first(function: Scope) -> ast.stmt:
-    """The first statement of a function behind its docstring."""
+    """The first statement of a function after its docstring."""
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
     body = function.node.body
     told = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and len(body) > 1
@@ -154,7 +154,7 @@ def _first(function: Scope) -> ast.stmt:
 
 
 def _begins_module(context: Context, scope: Scope, first: ast.stmt) -> bool:
-    """Whether a statement is the `super().__init__()` of a torch module: what the object keeps is set behind it."""
+    """Whether a statement is the `super().__init__()` of a torch module, after which attributes are set."""
     call = first.value if isinstance(first, ast.Expr) else None
     if (
         not isinstance(call, ast.Call)
@@ -191,7 +191,7 @@ def _scope_edits(context: Context, scope: Scope, places: _Places) -> list[Edit]:
         if accelerator is None:
             raise verbs.EditError(f"the Accelerator cannot be handed over in line {tree.line_of(call)}")
         if not optional and _is_unbound(context, call) and call.args:
-            # `Base.__init__(self, lr)`: behind the object.
+            # `Base.__init__(self, lr)`: after the object.
             edits.append(verbs.AddArgument(call, accelerator, after=call.args[0]))
         else:
             edits.append(_argument(call, accelerator, optional))
@@ -208,7 +208,7 @@ def _made_where_left_out(context: Context, function: Scope) -> list[Edit]:
     """The lines in which a function makes the Accelerator that a call has left out.
 
     Raises:
-        EditError: when no line can stand before its first one.
+        EditError: when no line can be added before its first one.
     """
     first, script = _first(function), context.script
     if not context.tree.own_line(first):
@@ -216,7 +216,7 @@ def _made_where_left_out(context: Context, function: Scope) -> list[Edit]:
         raise verbs.EditError(
             f"{where}, which other files call, has its body in the line of its head: give it one"
         )
-    # As the script makes it, as far as that is no question of the script's own options.
+    # As the script makes it, as far as it does not depend on the script's options.
     arguments = [f"{name}={value}" for name, value in context.plan.arguments.items() if _is_literal(value)]
     made = f"{NAME} = Accelerator({', '.join(arguments)})"
     lines = (f"if {NAME} is None:", f"{context.tree.indent_unit()}{made}")
@@ -242,7 +242,7 @@ def _made_in_the_body(context: Context, call: ast.Call, default: Default, option
     """`def f(loss=Mean()):` as `def f(loss=None):`, with the default in its first lines, which know the Accelerator.
 
     Raises:
-        EditError: the Accelerator is not known there either, or the text does not fit into a line of its own.
+        EditError: the Accelerator is not known there either, or the text does not fit on a separate line.
     """
     tree, first = context.tree, _first(default.function)
     accelerator = NAME if _name(default.function) == "__init__" else context.accelerator(first)

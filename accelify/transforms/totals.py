@@ -1,4 +1,4 @@
-"""Running totals of a training loop, made whole before they are used.
+"""Running totals of a training loop, reduced over processes before they are used.
 
 for data, target in loader:
     ...
@@ -6,11 +6,11 @@ for data, target in loader:
                                     ->  running_loss = accelerator.reduce(running_loss, reduction="mean")
 print(running_loss / len(loader))
 
-A sum that goes on over several passes is put together once, behind the loop around them.
-Where an epoch ends with fewer samples than processes, one without takes a sample again. It weighs nothing in the
-gradient, but sums over samples count it: at most one for each process but one, each epoch. A mean over batches counts
-a last round that is cut over the processes as much as the others. Where such figures choose the best checkpoint,
-evaluate on a loader of its own, whose repeated samples `gather_for_metrics` leaves out.
+A sum that goes on over several passes is reduced once, after the loop around them.
+Where an epoch ends with fewer samples than processes, a process without one takes a sample again. That sample has no
+weight in the gradient, but sums over samples count it: at most one for each process but one, each epoch. A mean over
+batches gives a last round that is split between the processes the same weight as the others. Where such figures choose
+the best checkpoint, evaluate on a separate loader, whose repeated samples `gather_for_metrics` leaves out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TENSOR_METHODS = frozenset("sum mean eq ne gt lt ge le add mul div pow sqrt abs
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the reduction of running totals behind the loops that train on sharded loaders."""
+    """Yield the reduction of running totals after the loops that train on sharded loaders."""
     for loop in [*context.shared_loops(), *context.ungathered_loops()]:
         sums = _Totals(context, loop)
         totals = sums.found()
@@ -97,7 +97,7 @@ def _reductions(
     for reduction in ("sum", "mean"):
         places = [place for place, kind in totals.items() if kind == reduction]
         if context.for_accelerate:
-            # Its reduce takes tensors alone. Numbers stay what they are when they are gathered as objects.
+            # Accelerate's reduce takes only tensors. Numbers keep their type when they are gathered as objects.
             parts = f" / {accelerator}.num_processes" if reduction == "mean" else ""
             lines += [f"{p.text} = sum(gather_object([{p.text}])){parts}" for p in places if p not in tensors]
             places = [p for p in places if p in tensors]
@@ -109,7 +109,7 @@ def _reductions(
 
 
 class _Totals:
-    """What adds something up over a loop and is read behind it, with how its parts are put together."""
+    """What adds a value up over a loop and is read after it, with how its parts are combined."""
 
     def __init__(self, context: Context, loop: BatchLoop) -> None:
         self.context, self.loop = context, loop
@@ -161,7 +161,7 @@ class _Totals:
         for counter in [p for p in found if self._only_counts(p)]:
             divided = self._divided_by(counter, found)
             if not divided <= {p.text for p in found}:
-                # It divides something that stays this process's own.
+                # It divides a number that stays local to this process.
                 del found[counter]
                 found.update({p: "mean" for p in found if p.text in divided})
         counters = {p.text for p, kind in found.items() if kind == "sum"}
@@ -169,7 +169,7 @@ class _Totals:
         unclear = {place.text for place in self.unclear}
         for place in [p for p, kind in found.items() if kind == "sum"] if unclear else ():
             if any(text_of(d) in unclear for d in divisors(self.script, self.loop, place.text)):
-                # What it is divided by stays this process's own.
+                # Its divisor stays local to this process.
                 found[place] = "mean"
         return found if self.splits_batches else self._by_batches(found)
 
@@ -184,10 +184,10 @@ class _Totals:
         }
 
     def home(self, place: Place) -> BatchLoop | None:
-        """The loop behind which a total can be summed, as it starts anew before that: this one, or one around it.
+        """The loop after which a total can be summed, as it starts again before it: this loop, or one around it.
 
-        One around it where a variable is neither set nor read there but in this loop: summed behind each pass of
-        several, the sum of the first would be counted again by each process.
+        One around it where a variable is neither set nor read there but in this loop: summed after each of several
+        passes, the sum of the first would be counted again by each process.
         """
         if self.figures.starts_over(self.loop, place):
             return self.loop
@@ -206,7 +206,7 @@ class _Totals:
 
     @property
     def splits_batches(self) -> bool:
-        """Whether every process has its part of each batch, and with it as many batches as one process alone."""
+        """Whether every process has its part of each batch, and so as many batches as one process alone."""
         return self.context.plan.batch_size == "total" or self.context.plan.hand_cut is not None
 
     def _by_batches(self, found: dict[Place, str]) -> dict[Place, str]:
@@ -232,7 +232,7 @@ class _Totals:
         return found
 
     def _is_read_besides(self, place: Place, divisions: int) -> bool:
-        """Whether a variable is read behind the loop in other places than so many divisions."""
+        """Whether a variable is read after the loop in other places than so many divisions."""
         scope = self.script.scope_of(self.loop).resolve(place.root)
         reads = self.script.reads(place.root, scope) if scope is not None else []
         own = [n for n in reads if is_behind(self.tree, n, self.loop)]
@@ -258,7 +258,7 @@ class _Totals:
         whole = bool(by) and all(counts_all(self.script, d) or text_of(d) in counters for d in by)
         whole = whole or self.set_divisors.divide(place.text, added)
         undivided = not by and shown_undivided(self.script, self.loop, place.text)
-        # A process's window of a step has as many batches as the script's alone.
+        # A process's accumulation window has as many batches as the script's.
         undivided = undivided and not is_over_window(self.script, self.loop)
         if not (whole or undivided):
             return kind
@@ -294,7 +294,7 @@ class _Totals:
         )
 
     def _divided_by(self, counter: Place, found: dict[Place, str]) -> set[str]:
-        """What a counter divides behind the loop, as it is written."""
+        """What a counter divides after the loop, as it is written."""
         scope = self.script.scope_of(self.loop)
         stores = [
             n

@@ -1,4 +1,4 @@
-"""The text of the first GPU, `"cuda:0"`, from which the number can be taken: `"cuda"` is each process's own GPU."""
+"""The text of the first GPU, `"cuda:0"`, whose number can be removed: `"cuda"` is each process's GPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_first_gpu(node: ast.AST) -> bool:
 
 
 def can_go(context: Context, module: Module, text: ast.expr) -> bool:
-    """Whether a text is written out, and nothing of the program asks for it: `if device == "cuda:0":`."""
+    """Whether a text is written out, and the program does not test for it: `if device == "cuda:0":`."""
     if not is_first_gpu(text) or isinstance(module.tree.parent(text), ast.JoinedStr):
         return False  # a part of a longer text is none that a device is made of
     modules = dict.fromkeys(context.script.program.modules.values())
@@ -43,5 +43,5 @@ def can_go(context: Context, module: Module, text: ast.expr) -> bool:
 
 
 def without_number(segment: str) -> str:
-    """The source of such a text as that of the process's own GPU."""
+    """The source of such a text without the number, which then means the process's GPU."""
     return segment.replace(FIRST, "cuda")

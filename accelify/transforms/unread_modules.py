@@ -1,4 +1,4 @@
-"""Modules of the project that do not parse: what the script takes from them is not known.
+"""Modules of the project that do not parse: what the script imports from them is not known.
 
 from old_loss import Weighted    (a finding, where old_loss.py has a `print x`)
 """

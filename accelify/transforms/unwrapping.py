@@ -37,14 +37,14 @@ from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
 
-# What a wrapper hands on to the model, or is asked of it by other rules.
+# Attributes that a wrapper forwards to the model, or that other rules handle.
 _THROUGH_WRAPPER = frozenset({"forward", "state_dict", "load_state_dict", "to", "cuda", "cpu", "zero_grad"})
-# Of torch's own: what looks at the parts of a module, and would find those of the wrapper.
+# Functions of torch that look at the parts of a module, and would find those of the wrapper.
 _LOOKS_INSIDE = frozenset(
     """state_dict load_state_dict children named_children modules named_modules get_submodule get_parameter get_buffer
     add_module register_module register_buffer register_parameter""".split()
 )
-# Around a model, what counts its parts, takes them or asks for its class.
+# Around a model, what counts its parts, takes them or tests its class.
 _TAKING_PARTS = frozenset({ast.Subscript, ast.For, ast.comprehension, ast.Starred, ast.Call})
 _LOWER = "`{}` lies one level down once the model is wrapped"
 UNWRAP = Rule(
@@ -87,7 +87,7 @@ def transform(context: Context) -> Iterator[Change]:
             overridden = node.attr in k.MODULE_API and _is_overridden(context, node)
             if (node.attr in k.MODULE_API and not overridden) or not _after_prepare(context, base):
                 continue
-            # What one process runs alone is never the wrapper's: it would wait there for the others.
+            # What only one process runs never uses the wrapper: it would wait there for the others.
             if not overridden and not context.is_guarded(node) and _routed(context, node):
                 if not context.for_accelerate:
                     continue
@@ -141,7 +141,7 @@ def _of_copies(context: Context) -> Iterator[Change]:
 
 
 def _behind_a_move(context: Context) -> Iterator[Change]:
-    """`model.cpu().module`: what moves a model or sets its mode gives it back as it is, wrapped or not."""
+    """`model.cpu().module`: what moves a model or sets its mode returns it as it is, wrapped or not."""
     tree = context.tree
     for node in tree.nodes(ast.Attribute) if tree.mentions(").module") else ():
         model: ast.expr = node.value
@@ -169,7 +169,7 @@ def _behind_a_move(context: Context) -> Iterator[Change]:
 
 
 def _out_of_reach(context: Context, node: ast.Attribute) -> Change:
-    """What keeps a script from being converted: a `.module` that there is no Accelerator to take away."""
+    """Why a script cannot be converted: a `.module` that cannot be removed without an Accelerator."""
     finding = context.change(UNWRAP, node, "`.module` is there only while it is wrapped").finding
     line = context.tree.line_of(node)
     reason = f"`.module` in line {line} is read where the Accelerator cannot be had"
@@ -187,7 +187,7 @@ def _without(arm: ast.expr, read: ast.Attribute) -> str:
 
 
 def _either_way(context: Context) -> Iterator[Change]:
-    """`model.module if several else model` is one thing, whether the model is wrapped or not."""
+    """`model.module if several else model` is the same model, wrapped or not."""
     tree = context.tree
     for choice in tree.nodes(ast.IfExp) if tree.mentions(".module") else ():
         if context.is_claimed(choice):
@@ -231,16 +231,16 @@ def _is_unwrapped(context: Context, node: ast.expr) -> bool:
 
 
 def _rebinds(context: Context, node: ast.Attribute) -> bool:
-    """Whether a method gives the model back to its own name, which has to go on being the prepared one."""
+    """Whether a method returns the model to the same name, which must still be the prepared model."""
     call = context.tree.parent(node)
     stmt = context.tree.parent(call) if isinstance(call, ast.Call) and call.func is node else None
     return isinstance(stmt, ast.Assign) and any(dotted(t) == dotted(node.value) for t in stmt.targets)
 
 
 def _is_overridden(context: Context, node: ast.Attribute) -> bool:
-    """Whether a method of `nn.Module` is one of the model's own here, which a wrapper does not call, or not so.
+    """Whether the model defines a method of `nn.Module` itself, which a wrapper does not call, or calls differently.
 
-    `def train(self, x, y): ...` with its own training in it; any wrapper calls `def train(self, mode=True)`.
+    `def train(self, x, y): ...` that trains; any wrapper calls `def train(self, mode=True)`.
     """
     if node.attr in _THROUGH_WRAPPER:
         return False
@@ -252,7 +252,7 @@ def _is_overridden(context: Context, node: ast.Attribute) -> bool:
 
 
 def _is_torchs_train(context: Context, method: Scope, node: ast.Attribute) -> bool:
-    """Whether a model's own `train` takes what torch's does, a mode, and is called here with no more than that."""
+    """Whether a model's `train` takes what torch's does, a mode, and is called here with no more than that."""
     call, arguments = context.tree.parent(node), getattr(method.node, "args", None)
     if isinstance(call, ast.Call) and call.func is node:
         if len(call.args) > 1 or any(kw.arg != "mode" for kw in call.keywords):
@@ -268,7 +268,7 @@ def _is_torchs_train(context: Context, method: Scope, node: ast.Attribute) -> bo
 
 
 def _has_part_of_that_name(context: Context, node: ast.expr) -> bool:
-    """Whether `module` is an attribute of the model's own class, and not what a wrapper calls what it wraps."""
+    """Whether `module` is an attribute that the model's class defines, and not the wrapper's name for the model."""
     models = context.script.models_of(node)
     return any(
         "module" in c.attributes for t in models if t.cls is not None for c in t.cls.ancestry()
@@ -341,12 +341,12 @@ def _bare_uses(context: Context) -> Iterator[Change]:
 
 
 def _asked_elsewhere(context: Context) -> Iterator[Change]:
-    """Models whose class functions of other modules ask for: handed over bare where they do nothing else with them."""
+    """Models whose class is tested by functions of other modules: unwrapped if the functions only do that."""
     for one in asked_elsewhere(context.script, context.plan.prepared):
         if context.is_claimed(one.model):
             continue
         if context.is_guarded(one.model):
-            continue  # what one process runs alone is handed the bare model anyway
+            continue  # what only one process runs gets the bare model anyway
         if not _can_be_wrapped(context, one.model) or not _after_prepare(context, one.model):
             continue
         context.claim(one.model)
@@ -410,7 +410,7 @@ def _handed(call: ast.Call, wanted: dict[Scope, set[str]]) -> list[ast.expr]:
 
 
 def _keeps_bare_module(context: Context, node: ast.Attribute) -> bool:
-    """Whether `model.module` stands for itself (`net = model.module`) and not as part of a longer chain."""
+    """Whether `model.module` is used as a value (`net = model.module`) and not as part of a longer chain."""
     return not isinstance(context.tree.parent(node), ast.Attribute) and context.plan.is_prepared(
         node.value, v.MODEL
     )
@@ -438,7 +438,7 @@ def _routed(context: Context, node: ast.Attribute) -> bool:
     if not (isinstance(parent, ast.Call) and parent.func is node) or node.attr in _LOOKS_INSIDE:
         return False
     if context.is_guarded(node) or context.plan.on_main_only(node):
-        return False  # one process runs it alone, and the wrapper would wait there for the others
+        return False  # only one process runs it, and the wrapper would wait there for the others
     callees = context.script.callees(parent)
     if callees & context.script.training_scopes or callees & context.script.backward_elsewhere:
         return False  # it trains itself: its backward would run inside the wrapper's forward

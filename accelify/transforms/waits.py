@@ -1,4 +1,4 @@
-"""Where all processes wait for what one of them writes and what functions read that run behind it."""
+"""Where all processes wait for files that one of them writes and that functions which run later read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _IMAGE_WRITERS = frozenset("imwrite imsave write_png write_jpeg save".split())
 def read_in_functions(
     context: Context, later: ReadLater, written: list[ast.expr], last: ast.stmt
 ) -> ast.stmt | None:
-    """The statement behind which all wait for files that are read by functions, or by another spelling of the path.
+    """The statement after which all wait for files that are read by functions, or by another spelling of the path.
 
-    Behind a question to which all come once, a read of what may be the file is enough. None where nothing reads them,
-    where not all come, and where all wait already.
+    After a question that all reach once, a read of what may be the file is enough. None where nothing reads them,
+    where not all reach it, and where all wait already.
 
     Args:
         context: of the script.
-        later: what tells who reads files.
+        later: the analysis that knows who reads files.
         written: the paths of the files.
         last: the statement with which their writing ends.
     """
@@ -47,9 +47,9 @@ def read_in_functions(
 
 
 def made_one_by_one(context: Context, run: list[ast.stmt], files: list[ast.expr]) -> ast.stmt | None:
-    """The statement behind which all wait for the files of a data set, which a loop makes before the training.
+    """The statement after which all wait for the files of a data set, which a loop makes before the training.
 
-    None where that loop trains or stands behind prepare, where nothing is trained behind it, and where not all come.
+    None where that loop trains or comes after prepare, where nothing is trained after it, and where not all reach it.
 
     Args:
         context: of the script.
@@ -81,7 +81,7 @@ def _saves_pictures(context: Context, run: list[ast.stmt]) -> bool:
 
 
 def _in_plain_loop(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether a statement, or every call of its function, stands in a loop, none of which trains."""
+    """Whether a statement, or every call of its function, is in a loop, none of which trains."""
     loops = script.enclosing_loops(stmt)
     if loops:
         return not script.trains_around(stmt)
@@ -91,7 +91,7 @@ def _in_plain_loop(script: ScriptModel, stmt: ast.stmt) -> bool:
 
 
 def _trains_behind(script: ScriptModel, stmt: ast.stmt, seen: frozenset[Scope]) -> bool:
-    """Whether something is trained behind a statement, in its function or in one that calls it."""
+    """Whether a model is trained after a statement, in its function or in one that calls it."""
     scope = script.scope_of(stmt)
     later = (n for n in scope.nodes if isinstance(n, ast.stmt) and script.tree.is_after(n, stmt))
     if any(map(script.trains, later)):
@@ -101,7 +101,7 @@ def _trains_behind(script: ScriptModel, stmt: ast.stmt, seen: frozenset[Scope]) 
 
 
 def all_wait_next(context: Context, stmt: ast.stmt) -> bool:
-    """Whether all wait at once behind a statement, or behind the `if` that it ends: for who reads a file there."""
+    """Whether all wait right after a statement, or after the `if` that it ends, before a file is read there."""
     tree = context.tree
     while True:
         owner, _, block = tree.block_of(stmt)

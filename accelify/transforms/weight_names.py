@@ -1,4 +1,4 @@
-"""Names of weights without DataParallel, which put `module.` before them.
+"""Names of weights without DataParallel, which puts `module.` before them.
 
 for name, p in net.named_parameters():        ->  for name, p in net.named_parameters(prefix="module"):
     if name.startswith("module.head"): ...            if name.startswith("module.head"): ...
@@ -7,8 +7,8 @@ net.get_submodule("module.head")              ->  net.get_submodule("head")
 
 keep = chosen(net.state_dict())               (a finding, where `chosen` asks its keys for `module.head`)
 
-What reads the names stays as it is, be it a comparison, a dictionary or a function: they are given the names that
-they know. Functions of modules that are not converted are a finding.
+Code that reads the names stays as it is, be it a comparison, a dictionary or a function: it gets the names with their
+prefix. Functions of modules that are not converted are a finding.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BY_NAME = (b"get_parameter", b"get_submodule", b"get_buffer")
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the prefix that the names had, and findings where it cannot be given."""
+    """Yield the prefix that the names had, and findings where it cannot be added."""
     modules = [context.script.module, *context.script.program.modules.values()]
     if not any(
         m.tree.mentions(word) and context.tree.mentions("DataParallel") for m in modules for word in WORDS
@@ -61,7 +61,7 @@ class _Names:
         self.wrapped = wrapped_models(context.script)
 
     def wraps_of(self, model: ast.expr, at: ast.expr) -> list[ast.Call]:
-        """The wrappers in which a model was where it is asked for its names; none where it may be in none."""
+        """The wrappers in which a model was where its names are read; none where it may be in none."""
         held = self.context.script.models_of(model)
         if not held or not held <= self.wrapped.keys():
             return []
@@ -71,7 +71,7 @@ class _Names:
         return [wrap for wrap in wraps if is_behind(self.context.script, at, wrap)]
 
     def read_here(self) -> Iterator[Change]:
-        """`net.named_parameters()` of the script, whose names are given their prefix."""
+        """`net.named_parameters()` of the script, whose names get their prefix."""
         context, tree = self.context, self.context.tree
         for source in sources_of(context.script.calls()):
             assert isinstance(source.func, ast.Attribute)
@@ -86,7 +86,7 @@ class _Names:
             if reading is None or not (reading.told or self._are_sure(wraps)):
                 continue
             after = context.plan.after_prepare(source, context.script.models_of(source.func.value))
-            # Torch's own wrapper gives them a prefix of its own; unwrapped, or in accelify's, they have none.
+            # Torch's wrapper adds a prefix; unwrapped, or in accelify's, the names have none.
             modules = source.func.attr == "named_modules"
             again = context.accelerator(source) is None if modules else context.for_accelerate
             if again and after:
@@ -119,7 +119,7 @@ class _Names:
             yield context.change(PARALLEL, name, message, [gone], core=True)
 
     def read_elsewhere(self) -> Iterator[Change]:
-        """Functions of modules that are not converted which are handed the model and read such names."""
+        """Functions of modules that are not converted which get the model and read such names."""
         context, script = self.context, self.context.script
         own = set(script.modules)
         done: set[ast.Call] = set()
@@ -144,7 +144,7 @@ class _Names:
         for scope, source in sources_in(script, callee, name):
             module = script.interpreter.module_of(scope)
             if module in script.modules:
-                continue  # which are given the prefix there
+                continue  # which get the prefix there
             reading = reading_of(script, source, scope, module.tree.parent)
             if reading is not None and (reading.told or sure):
                 file = module.path.name if module.path is not None else "another module"

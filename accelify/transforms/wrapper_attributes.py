@@ -1,4 +1,4 @@
-"""What only a DataParallel has and no model: its devices, of which a process has one.
+"""Attributes that only a DataParallel has and no model: its devices, of which a process has one.
 
 n = len(model.device_ids)           ->  n = 1
 mask = mask.to(model.device_ids[0]) ->  mask = mask.to(accelerator.device)
@@ -19,7 +19,7 @@ _OF_WRAPPER = frozenset({"device_ids", "output_device", "src_device_obj"})
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield what stands for the devices of a DataParallel that is taken out."""
+    """Yield a replacement for the devices of a DataParallel that is taken out."""
     tree, script = context.tree, context.script
     if not any(tree.mentions(name) for name in _OF_WRAPPER):
         return

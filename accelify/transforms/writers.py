@@ -1,4 +1,4 @@
-"""Experiment writers: one of them, on the main process.
+"""Experiment writers: only one, on the main process.
 
 writer = SummaryWriter(path)        ->  writer = SummaryWriter(path) if accelerator.is_main_process else None
 writer.add_scalar("loss", x, i)     ->  if accelerator.is_main_process:
@@ -144,12 +144,12 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
             continue
         target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
         if dotted(target) in _SCREENS:
-            # The other processes keep theirs: all that is shown goes through it.
+            # The other processes keep theirs: everything shown goes through it.
             context.guarded.add(stmt)
             edit = PutUnder(stmt, stmt, f"if {accelerator}.is_main_process:")
         edits = [edit]
         if needs_folder_of(script, call) is not None and context.runs_everywhere(stmt):
-            # The writer makes the folder that the log files of all processes lie in.
+            # The writer makes the folder that the log files of all processes are in.
             edits.append(InsertAfter(stmt, (f"{accelerator}.wait_for_everyone()",)))
         yield context.change(WRITER, call, "every process would open a log of its own", edits)
     yield from _guards(context, [*[tree.statement(c) for c in uses], *screens])
@@ -195,7 +195,7 @@ def _is_appended(context: Context, call: ast.expr) -> bool:
 
 
 def _hidden_use(context: Context, made: list[ast.Call], held: set[Thing]) -> bool:
-    """Whether a writer's name is read where it is not known to be the writer (a global, a helper's own variable)."""
+    """Whether a writer's name is read where it is not known to be the writer (a global, a variable of a helper)."""
     names = {
         n
         for call in made
@@ -214,7 +214,7 @@ def _hidden_use(context: Context, made: list[ast.Call], held: set[Thing]) -> boo
 
 
 def _taken_by_name(context: Context, made: list[ast.Call]) -> bool:
-    """Whether attributes are read by names that are put together: `getattr(self, mode + "_writer")`."""
+    """Whether attributes are read by names that are built at run time: `getattr(self, mode + "_writer")`."""
     script = context.script
     homes = {script.scope_of(call).owner_class for call in made} - {None}
     return bool(homes) and any(
@@ -248,7 +248,7 @@ def _needed_by_all(context: Context, held: set[Thing]) -> bool:
 
 
 def _handed_away(context: Context, held: set[Thing]) -> bool:
-    """Whether a writer is handed to a function that is not converted with this script and uses it there."""
+    """Whether a writer is passed to a function that is not converted with this script and uses it there."""
     script = context.script
     for call in script.calls():
         callees = script.callees(call)
@@ -263,7 +263,7 @@ def _handed_away(context: Context, held: set[Thing]) -> bool:
 
 
 def _is_told(context: Context, function: ast.expr) -> bool:
-    """Whether a function is one that its caller was given, of which nothing is known: `train(..., summary_fn)`."""
+    """Whether a function is a parameter of its caller, of which nothing is known: `train(..., summary_fn)`."""
     scope = context.script.scope_of(function)
     if isinstance(function, ast.Attribute):
         own = scope.self_name()

@@ -1,4 +1,4 @@
-"""Which statements write files or show pictures, where to, and whether the main process may run them alone."""
+"""Which statements write files or show pictures, where to, and whether only the main process may run them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ SHOWING = frozenset("matplotlib.pyplot.show pylab.show cv2.imshow".split())
 
 
 def writing_statements(context: Context) -> Iterator[ast.stmt]:
-    """The statements of the script that write and that the main process may run alone, in source order.
+    """The statements of the script that write and that only the main process may run, in source order.
 
-    Functions that only other scripts come to stay as those scripts know them.
+    Functions that only other scripts call do not change.
     """
     found = [*context.tree.nodes(ast.Expr), *context.tree.nodes(ast.With)]
     if dormant := context.script.dormant:
@@ -37,7 +37,7 @@ def writing_statements(context: Context) -> Iterator[ast.stmt]:
 
 
 def writes(context: Context, stmt: ast.stmt) -> bool:
-    """Whether a statement writes, nothing of it is each process's own, and the main process may run it alone."""
+    """Whether a statement writes, nothing of it is local to one process, and the main process may run it alone."""
     if isinstance(stmt, ast.Expr):
         written = [call for call in calls_done([stmt]) if is_writing(context, call)]
         return (
@@ -78,7 +78,7 @@ def _opens_window(context: Context, call: ast.Call) -> bool:
 
 
 def needs_all(context: Context, stmt: ast.Expr) -> str:
-    """Why every process has to come to a call that writes; "" where one may do it alone."""
+    """Why every process has to make a call that writes; "" where one may make it alone."""
     kept = context.effects.kept_by(stmt)
     return context.needs_all(stmt) or (f"it sets `{kept}`, which is read elsewhere" if kept else "")
 
@@ -91,12 +91,12 @@ def is_writing(context: Context, call: ast.Call) -> bool:
 
 
 def _may_write(context: Context, call: ast.Call) -> bool:
-    """Whether a call writes to what it is told, wherever that lies."""
+    """Whether a call writes to a path or file that is its argument."""
     name = context.script.qualname(call.func)
     if gives_text(call, name or str(getattr(call.func, "attr", ""))):
         return False
     if name in WRITING and any(_takes_its_name(context, s) for s in context.script.callees(call)):
-        return False  # what the function writes stands in it
+        return False  # what the function writes is found in its body
     if name in WRITING or runs_command(context, call) or _opened_and_left(context, call):
         return True
     if not isinstance(call.func, ast.Attribute) or context.script.callees(call):
@@ -115,7 +115,7 @@ def _may_write(context: Context, call: ast.Call) -> bool:
 
 
 def _takes_its_name(context: Context, function: Scope) -> bool:
-    """Whether a function of the script is bound to its name whatever happens: one that was imported before is gone."""
+    """Whether a function of the script is bound to its name in any case, also over an import of that name."""
     module = function.parent
     if module is None or module.kind != "module" or function not in context.script.functions():
         return False
@@ -131,12 +131,12 @@ def _takes_its_name(context: Context, function: Scope) -> bool:
 
 
 def runs_command(context: Context, call: ast.Call) -> bool:
-    """Whether a call hands a command to the shell that one process runs for all, or one that writes."""
+    """Whether a call passes a command to the shell that one process runs for all, or one that writes."""
     name, scope = context.script.qualname(call.func), context.script.scope_of(call)
     if writes_by_shell(call, name, scope):
         return True
-    # Where there is no Accelerator yet, what is not known to write is not spoken of. (Asking for it hands it on to the
-    # function: only for what needs it.)
+    # Where there is no Accelerator yet, what is not known to write is not reported. (Asking for the Accelerator
+    # threads it to the function: only for what needs it.)
     return run_for_all(call, name, scope) and context.accelerator(call) is not None
 
 
@@ -178,7 +178,7 @@ def _keeps_to_itself(context: Context, stmt: ast.With) -> bool:
 
 
 def _bound_again(context: Context, read: ast.Name) -> bool:
-    """Whether a `with` or `for` around a read gives the name a value of its own first."""
+    """Whether a `with` or `for` around a read binds the name again first."""
     return any(
         isinstance(ancestor, (ast.With, ast.For))
         and any(

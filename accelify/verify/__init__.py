@@ -4,4 +4,4 @@ Nothing here imports torch but what runs inside the processes that are started (
 """
 
 NO_TORCH = "torch is not installed, and verify runs the script: pip install 'accelify[runtime]'."
-"""What is said where nothing can be run; here, since the rest needs the runtime, which needs torch."""
+"""The message where nothing can be run; here, since the other modules need the runtime, which needs torch."""

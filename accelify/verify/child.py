@@ -286,7 +286,7 @@ _ENTROPY = random.Random()
 def _make_deterministic() -> None:
     """Entropy of the system, where NumPy takes it for an unseeded generator, comes from the seed too.
 
-    Before NumPy is imported, which takes the function for its own.
+    Before NumPy is imported, which takes over the function.
     """
     import secrets
 

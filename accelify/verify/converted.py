@@ -42,7 +42,7 @@ class Converted:
         return found
 
     def lines(self) -> LineMap:
-        """Which lines of the converted files stand for which of the original ones."""
+        """Which lines of the converted files correspond to which of the original ones."""
         return LineMap(self.texts())
 
 

@@ -137,7 +137,7 @@ def _run(
 
 @contextlib.contextmanager
 def _in_folder(working: Path, line: dict[str, str], folder: Path) -> Iterator[None]:
-    """Be in the run's folder, with its modules that stand in for others found first."""
+    """Work in the run's folder, where modules that replace others are found first."""
     before, path = Path.cwd(), os.environ.get("PYTHONPATH")
     os.chdir(working)
     if stand_ins := line.get("stand_ins"):

@@ -1,4 +1,4 @@
-"""What a run leaves behind, one JSON line an event: written in the process, read by the one that compares."""
+"""The records of a run, one JSON line an event: written in the process, read by the one that compares."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Step:
 
 @dataclass
 class RankRecord:
-    """Everything that one rank left behind.
+    """All records of one rank.
 
     `weights` is a digest of the bytes of parameters at the end, None where the script has none, `buffers` one of their
-    modules' buffers, `states` one of what the `living` optimizers hold then. `deviation` says how far they are from
-    those of the reference run, `reasons` why ranks may differ by right, `error` how it failed. `ended` is "steps" for a
-    run cut short after enough of them and "finished" for one that came to its own end; `passes` counts the loaders that
-    ran out until then.
+    modules' buffers, `states` one of the state of the `living` optimizers then. `deviation` says how far they are from
+    those of the reference run, `reasons` why ranks may legitimately differ, `error` how it failed. `ended` is "steps"
+    for a run cut short after enough of them and "finished" for one that ended by itself; `passes` counts the loaders
+    that ran out until then.
     `events` has every event by its kind, in order, each with its position `n` among all of this rank's.
     """
 

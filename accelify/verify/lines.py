@@ -1,4 +1,4 @@
-"""Which line of the original a line of the converted script stands for, and back."""
+"""Which line of the original corresponds to a line of the converted script, and back."""
 
 from __future__ import annotations
 

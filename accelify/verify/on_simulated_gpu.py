@@ -1,7 +1,7 @@
 """The original and its copy as if on one GPU, on machines that have none: what differs there shows on no CPU.
 
-A precision that a flag asks for, the scaling of losses, a device that is handed over as text, a tensor left behind on
-the other device: each is decided by `torch.cuda.is_available()` or refused by a GPU alone. See `verify.simulated_gpu`.
+A precision that a flag asks for, the scaling of losses, a device that is passed as text, a tensor left on the other
+device: each is decided by `torch.cuda.is_available()` or refused by a GPU alone. See `verify.simulated_gpu`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OnGpu:
 
 
 def asked_for(texts: Iterable[str]) -> bool:
-    """Whether a script, given as the texts of its files before conversion, does anything about GPUs."""
+    """Whether a script, whose files before conversion are the texts, does anything about GPUs."""
     return any("cuda" in text for text in texts)
 
 
@@ -38,7 +38,7 @@ def compare(job: Job, copy: Job, lines: LineMap, nursery: Nursery) -> OnGpu:
     Args:
         job: the original's run on the CPU.
         copy: the copy's.
-        lines: which lines of the two stand for each other.
+        lines: which lines of the two correspond to each other.
         nursery: where processes come from; other threads may use it meanwhile.
 
     Raises:

@@ -36,10 +36,10 @@ class Job:
         steps: optimizer steps after which it ends.
         converted: whether it speaks to accelify's runtime.
         seed: of all generators, where the script sets none.
-        limit: seconds after which the run is given up.
+        limit: seconds after which the run is stopped.
         perturb: disturb gradients by as much as rounding.
         quiet: take chance out of the training step.
-        cuda_as_cpu: let the CPU stand in for CUDA devices that the script asks for outright.
+        cuda_as_cpu: use the CPU in place of CUDA devices that the script asks for outright.
         simulated_gpu: run as if on a GPU; see `verify.simulated_gpu`.
         environment: variables beside those of the runs.
         runtime: what a converted script imports, `accelify` or `accelerate`; empty for a plain one.
@@ -111,7 +111,7 @@ class Run:
 
     @property
     def notes(self) -> list[str]:
-        """What the sandbox held back, one sentence for each place and address."""
+        """What the sandbox has blocked, one sentence for each place and address."""
         found: dict[str, None] = {}
         for rank in self.ranks:
             for event in rank.events.get("network", []):
@@ -168,7 +168,7 @@ class Run:
         )
 
     def _shared_out(self) -> bool:
-        """Whether there are loaders, and each has given the processes different samples."""
+        """Whether there are loaders, and each has passed different samples to the processes."""
         found: dict[str, bool] = {}
         for events in zip(*(rank.events.get("batch", ()) for rank in self.ranks), strict=False):
             drawn = [event["indices"] for event in events]
@@ -188,9 +188,9 @@ class Run:
 
     @property
     def parted(self) -> bool:
-        """Whether the ranks end with different weights, or with different buffers at the script's own end.
+        """Whether the ranks end with different weights, or with different buffers at the end of the script.
 
-        Within a step each rank has the statistics of its own batch, and a run that is cut short ends within one.
+        Within a step each rank has the statistics of its batch, and a run that is cut short ends within one.
         """
         cut = self.ranks[0].ended == "steps"
         return len({(rank.weights, None if cut else rank.buffers) for rank in self.ranks}) > 1

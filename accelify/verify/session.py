@@ -1,4 +1,4 @@
-"""One verification from end to end: convert a copy, run the original and the copy, hold them against each other."""
+"""One verification from end to end: convert a copy, run the original and the copy, compare them."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from accelify.verify.progress import Progress, silent
 from accelify.verify.runs import Job, Run, execute
 
 NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: pip install accelerate."
-# What torch says where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
+# torch's errors where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
 _NEEDS_CUDA = re.compile(r"CUDA|cuda|NVIDIA|nvidia|accelerator device")
 _WANTS_ARGUMENTS = re.compile(
     r"arguments are required|^usage: |IndexError: list index out of range", re.MULTILINE
 )
-# Accelerate's own order of samples, which the converter says.
+# Accelerate's order of samples, which the converter reports.
 _ORDER = re.compile(r": ACC60[12] ")
 
 
 class VerifyError(Exception):
-    """A verification that cannot be made, told in one sentence."""
+    """A verification that cannot be made; the message is one sentence."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Report:
 
     @property
     def notes(self) -> list[str]:
-        """What the sandbox held back, and why nothing was compared on a simulated GPU; each sentence once."""
+        """What the sandbox has blocked, and why nothing was compared on a simulated GPU; each sentence once."""
         said = [note for run in self.runs for note in run.notes]
         return list(dict.fromkeys([*said, *filter(None, [self.on_gpu.note])]))
 
@@ -141,11 +141,11 @@ def verify(
     module: str = "",
     progress: Progress = silent,
 ) -> Report:
-    """Run `script` and its converted copy and compare them. Nothing outside the runs' own folders is changed.
+    """Run `script` and its converted copy and compare them. Nothing outside the runs' folders is changed.
 
     Args:
         script: path of the plain script.
-        arguments: its own command line.
+        arguments: the script's command line.
         converted: the copy; made by the converter when None.
         runtime: what the copy is written for, `accelify` or `accelerate`.
         batch_size: what the copy is converted with, `per-process` or `total`.
@@ -204,7 +204,7 @@ class Session:
         nursery: where processes come from.
         runtime: what the copy is written for.
         progress: see `verify`.
-        lines: which lines of the two scripts stand for each other.
+        lines: which lines of the two scripts correspond to each other.
         demands: what is not proved of the copy.
     """
 
@@ -238,7 +238,7 @@ class Session:
         self.references: dict[int, tuple[Job, Run]] = {}
 
     def run(self, processes: tuple[int, ...]) -> None:
-        """Make all runs and fill in the report; those on a simulated GPU beside the others, as most use one core."""
+        """Make all runs and fill in the report; those on a simulated GPU run in parallel, as most use one core."""
         with ThreadPoolExecutor(1) as beside:
             converted = self.report.converted
             before = [text for text, _ in converted.texts().values()]
@@ -304,7 +304,7 @@ class Session:
     def _compare(self, reference: Run, run: Run, job: Job) -> Comparison:
         """Compare a run with its reference, with further runs of the original where something differs.
 
-        Once more as it is: the original may not repeat its own numbers. And with its gradients disturbed as by
+        Once more without a change: the original may not repeat its numbers. And with its gradients disturbed as by
         rounding, which says how far rounding alone carries.
         """
         exact = run.processes == 1
@@ -320,7 +320,7 @@ class Session:
         return everything.compare(reference, run, self.lines, exact, again=again, control=control)
 
     def _settle(self, comparison: Comparison, job: Job, original: Run, one: Run) -> list[Settled]:
-        """Settle what is not proved; where only a value says that it is wrong, the original has to repeat its own."""
+        """Settle what is not proved; where only a value shows an error, the original has to repeat the value."""
         others = [original, *([one] if comparison.reference is original else [])]
         found = settle(self.demands.demands, comparison, others)
         if not any(settled.fails for settled in found):
@@ -328,7 +328,7 @@ class Session:
         return settle(self.demands.demands, comparison, others, self._again(job))
 
     def _again(self, job: Job) -> Run:
-        # Each job of the original has weights of its own.
+        # Each job of the original has different weights.
         if job.save_weights not in self.repeated:
             self.repeated[job.save_weights] = self._execute(
                 "the original once more", replace(job, save_weights=None)
@@ -347,8 +347,8 @@ class Session:
         if reference.failure or not reference.losses:
             return self._without_reference(original, reference, run), self.job
         if run.repeated and reference.losses != original.losses:
-            # Nothing is shared out: each process does what the original does, in batches of the original's size. Where
-            # larger ones change nothing in training, they are those of another loader, which is shared out.
+            # Nothing is sharded: each process does what the original does, in batches of the original's size. Where
+            # larger ones change nothing in training, they are those of another loader, which is sharded.
             job, reference = self.job, original
         if reference is not original and (
             schedule := self._schedule_by_data(original, reference, run, count)
@@ -375,7 +375,7 @@ class Session:
         return comparison, job
 
     def _without_reference(self, original: Run, larger: Run, run: Run) -> Comparison:
-        """What can be said of a run where the original cannot run in batches as large: whether it goes through."""
+        """What a run shows where the original cannot run in batches as large: whether it runs to its end."""
         why = (
             f"the original does not run with batches {run.processes} times as large, which is what {run.processes} "
             f"processes see ({larger.failure or 'it never calls backward'}): give --batch-size total to compare with "
@@ -409,7 +409,7 @@ class Session:
             while run.failure and (
                 apart := {tuple(e["key"]) for e in run.ranks[0].events.get("not_merged", ())}
             ):
-                # Samples that do not fit into one batch; such a loader goes on with its own batches.
+                # Samples that do not fit into one batch; such a loader goes on with its batches as they are.
                 job = replace(job, scaled=tuple(key for key in job.scaled if key not in apart))
                 run = self._execute(f"the original with {count} batches in one", job)
         self.references[count] = job, run
@@ -444,7 +444,7 @@ class Session:
             check.sentence += f". It parts here: {found[0]}"
 
     def _without_chance(self, comparison: Comparison, job: Job, copy: Job) -> None:
-        """Compare once more with dropout, noise and batch statistics taken out of both runs alike."""
+        """Compare again with dropout, noise and batch statistics taken out of both runs alike."""
         assert job.save_weights is not None
         weights = job.save_weights.with_name("quiet.pt")
         job = replace(job, quiet=True, save_weights=weights)

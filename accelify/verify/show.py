@@ -220,7 +220,7 @@ def _place(check: Check) -> str:
 
 
 def _file(path: str) -> str:
-    """A path from here where it lies below, else as it is."""
+    """A path from here where it is below, else as it is."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
 

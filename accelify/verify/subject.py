@@ -23,7 +23,7 @@ _CONVERTED = re.compile(rb"^\s*(?:from|import)\s+(?:accelify|accelerate)\b", re.
 
 @dataclass(frozen=True)
 class Subject:
-    """A script and what to hold its run against.
+    """A script and what to compare its run with.
 
     Args:
         script: the file that is run.
@@ -37,7 +37,7 @@ class Subject:
 
 
 def find_subject(script: Path, against: Path | None) -> Subject:
-    """The subject that a script, and perhaps a file to compare it with, stand for.
+    """The subject that a script, and perhaps a file to compare it with, represent.
 
     Raises:
         VerifyError: both are converted, or a converted script's plain version is not found.

@@ -1,7 +1,7 @@
 """Edits made: one copy of the paths from the nodes that they change up to the top of a file.
 
-Only the statements at the top of a file in which something changes are read by libcst; all other text is copied as it
-stands.
+Only the statements at the top of a file in which something changes are read by libcst; all other text is copied
+unchanged.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Application(Blocks):
         for node, rewrites in self.rewrites.items():
             self._settle(node, rewrites)
 
-    # -- what stands for a node
+    # -- what represents a node
 
     def original(self, node: ast.AST) -> Any:
-        """What stands for a node before it is changed."""
+        """What represents a node before it is changed."""
         found = self.known.get(node)
         if found is None:
             parent = self.tree.parent(node)
@@ -68,7 +68,7 @@ class Application(Blocks):
         return found
 
     def resolved(self, node: ast.AST) -> Any:
-        """What stands for an expression, or a part of a statement, once it is changed."""
+        """What represents an expression, or a part of a statement, once it is changed."""
         if node not in self.touched:
             return self.original(node)
         found = self._made.get(node)
@@ -93,7 +93,7 @@ class Application(Blocks):
             return self._keyword(node, base, rewrites)
         if not isinstance(base, cst.BaseExpression):
             raise EditError(f"what stands in line {self.line(node)} cannot be replaced")
-        # What stands in parentheses stays in them, but for those that make a tuple or a generator.
+        # What is in parentheses stays in them, but for those that make a tuple or a generator.
         inner = 1 if isinstance(node, (ast.Tuple, ast.GeneratorExp)) and base.lpar else 0
         outer = len(base.lpar) - inner
         left, right = base.lpar[:outer], base.rpar[inner:]
@@ -170,7 +170,7 @@ class Application(Blocks):
         return False
 
     def changed_inside(self, node: ast.AST, base: Any = None) -> Any:
-        """What stands for a node with what changes below it."""
+        """What represents a node with what changes below it."""
         base = self.original(node) if base is None else base
         for child in children(node):
             if child not in self.touched or isinstance(child, _IN_BLOCKS):

@@ -48,7 +48,7 @@ def with_first(call: cst.Call, text: str) -> cst.Call:
 
 
 def with_last(call: cst.Call, text: str) -> cst.Call:
-    """A call with an argument more at the end, after a comment that stands with the last one."""
+    """A call with an argument more at the end, after a comment that is with the last one."""
     new, rest = argument(text), _grouped(call.args)
     if not rest:
         return call.with_changes(args=[new])
@@ -152,7 +152,7 @@ def _grouped(args: Sequence[cst.Arg]) -> list[cst.Arg]:
 
 
 def _as_first(before: cst.BaseParenthesizableWhitespace) -> cst.Comma:
-    """The comma before what stands as the first one does: on a separate line where that has one."""
+    """The comma before an argument placed as the first one is: on a separate line where that has one."""
     return cst.Comma(whitespace_after=before) if _is_lined(before) else _COMMA
 
 

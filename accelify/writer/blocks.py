@@ -36,15 +36,15 @@ class Blocks(ABC):
 
     @abstractmethod
     def original(self, node: ast.AST) -> Any:
-        """What stands for a node before it is changed."""
+        """What represents a node before it is changed."""
 
     @abstractmethod
     def resolved(self, node: ast.AST) -> Any:
-        """What stands for an expression once it is changed."""
+        """What represents an expression once it is changed."""
 
     @abstractmethod
     def changed_inside(self, node: ast.AST, base: Any = None) -> Any:
-        """What stands for a node with what changes below it."""
+        """What represents a node with what changes below it."""
 
     def __init__(self, tree: Tree, edits: list[Edit]) -> None:
         self.tree = tree
@@ -98,17 +98,17 @@ class Blocks(ABC):
             raise EditError(f"line {self.line(stmt)} holds {_MORE}")
 
     def touch(self, nodes: Iterable[ast.AST]) -> None:
-        """Have nodes written anew, with those around them."""
+        """Have nodes written again, with those around them."""
         for node in nodes:
             current: ast.AST | None = node
             while current is not None and current not in self.touched:
                 self.touched.add(current)
                 current = self.tree.parent(current)
 
-    # -- where statements stand
+    # -- where statements are
 
     def read_block(self, owner: ast.AST, stmt: ast.AST) -> None:
-        """Find what stands for the statements (or handlers, or cases) that an owner has in the list of one of them."""
+        """Find what represents the statements (or handlers, or cases) that an owner has in the list of one of them."""
         around = self.original(owner)
         if isinstance(stmt, (ast.ExceptHandler, ast.match_case)):
             nodes = owner.handlers if isinstance(stmt, ast.ExceptHandler) else owner.cases  # type: ignore[attr-defined]
@@ -186,7 +186,7 @@ class Blocks(ABC):
             [] if index in removed else self._row(row) if row.statements else [row]
             for index, row in enumerate(rows)
         ]
-        # What goes before the first row under a header, or after the last one, stands outside of it.
+        # What goes before the first row under a header, or after the last one, is outside of it.
         for first, last, edit in reversed(self._nested(block, places)):
             inside = made[first]
             for index in range(first + 1, last + 1):
@@ -243,7 +243,7 @@ class Blocks(ABC):
         return [Row(node, new=True) for node in rows]
 
     def _removed(self, block: list[ast.stmt], places: dict[ast.stmt, int], rows: list[Row]) -> set[int]:
-        """The rows that go: statements with the comments that tell of nothing else, and blank lines around them."""
+        """The rows that go: statements with the comments that are only about them, and blank lines around them."""
         removed: set[int] = set()
         for run in self.emptied.runs.get(id(block), ()):
             here = [places[stmt] for stmt in run.statements if stmt in places]
@@ -301,7 +301,7 @@ class Blocks(ABC):
         return [row.with_node(node.with_changes(leading_lines=()))]
 
     def _unwrapped(self, stmt: Any) -> list[Row]:
-        """The rows of what stood under a header that goes."""
+        """The rows of what was under a header that goes."""
         self.done.update(id(e) for e in self.edits if isinstance(e, Unwrap) and e.statement is stmt)
         suite = _suite(self.original(stmt), "body")
         if isinstance(suite, cst.SimpleStatementSuite):
@@ -390,7 +390,7 @@ class Blocks(ABC):
         rows = templates.statements((text,), self.tree.indent(stmt))
         return [templates.fill(row, parts) for row in rows] if holes else rows
 
-    # -- what is asked of all that
+    # -- helpers
 
     def _mark_deleted(self, stmt: ast.stmt) -> None:
         self.done.update(id(e) for e in self.edits if isinstance(e, Delete) and e.statement is stmt)

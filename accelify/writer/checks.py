@@ -31,7 +31,7 @@ class _File:
 
     @cached_property
     def top(self) -> list[tuple[ast.stmt, str]]:
-        """The statements at the top of the file, each with the lines that it stands on."""
+        """The statements at the top of the file, each with the lines that it is on."""
         lines = _LINE_ENDS.split(self.text)
         found = []
         for stmt in self.tree.body:
@@ -41,7 +41,7 @@ class _File:
         return found
 
     def changed_since(self, old: _File) -> list[ast.stmt]:
-        """The statements at the top but for functions and classes that stand there as they stood."""
+        """The statements at the top but for functions and classes that are there as they were."""
         known = {text for stmt, text in old.top if isinstance(stmt, _DEFINITIONS)}
         return [s for s, text in self.top if not isinstance(s, _DEFINITIONS) or text not in known]
 
@@ -51,7 +51,7 @@ def check(tree: Tree, before: Sequence[str], after: Sequence[str], names: Sequen
 
     Args:
         tree: what was read of them.
-        before: their texts as they were; `async=` of old releases of torch may stand in them.
+        before: their texts as they were; `async=` of old releases of torch may be in them.
         after: their texts as they are to be written, in the same order.
         names: what they are called.
 
@@ -105,7 +105,7 @@ def unbound(text: str) -> frozenset[str]:
     }
     read: set[str] = set()
     for scope in _tables(table):
-        # Only of these a symbol is made, which takes long: of what functions have of their own none is asked for.
+        # A symbol, which is slow to make, is made only of these: local names of functions are not asked for.
         names = scope.get_globals() if isinstance(scope, symtable.Function) else scope.get_identifiers()
         for symbol in map(scope.lookup, {*names} - bound - _KNOWN):
             if symbol.is_declared_global() and symbol.is_assigned():
@@ -186,7 +186,7 @@ def _misfits(files: Sequence[_File], names: set[str]) -> Iterator[tuple[str, str
                 bound.add(node.arg)
             elif kind is ast.ImportFrom:
                 imported.update(alias.name for alias in node.names if alias.asname is None)
-        # A name that the file binds in another way may stand for something else.
+        # A name that the file binds in another way may represent something else.
         known = {
             name: everywhere[name] for name in names - bound if name in file.signatures or name in imported
         }

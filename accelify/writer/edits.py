@@ -2,7 +2,7 @@
 
 An edit names nodes of the tree that was read, never places in its text; its first field is the node that it is recorded
 at. Code comes in pieces, strings and nodes in
-turns; a node stands for what is there, with whatever other edits make of it:
+turns; a node represents what is there, with whatever other edits make of it:
 
     replace(call, "next(", call.func.value, ")")        loader.next()   ->  next(loader)
     replace(value, f"{accelerator}.reduce(", value, ")")   loss         ->  accelerator.reduce(loss)
@@ -65,7 +65,7 @@ class DropArgument:
 
 @dataclass(frozen=True)
 class NameArgument:
-    """Give an argument of a call a name, or another one."""
+    """Set or replace the name of an argument of a call."""
 
     call: ast.Call
     argument: ast.AST
@@ -96,14 +96,14 @@ class Delete:
 
 @dataclass(frozen=True)
 class DropElse:
-    """Take the `else` of an `if` out, with all that stands in it."""
+    """Take the `else` of an `if` out, with all that is in it."""
 
     statement: ast.If
 
 
 @dataclass(frozen=True)
 class Unwrap:
-    """Take a header away from around its block, which then stands in its place."""
+    """Take a header away from around its block, which then is in its place."""
 
     statement: ast.With
 
@@ -134,7 +134,7 @@ class InsertAfter:
 class PutUnder:
     """Put neighbouring statements of one block under a header line (`if ...:` or `with ...:`).
 
-    Calls that no line can stand above, as in `if x: f()`, are joined with the test: `if x: main and f()`.
+    Calls that no line can be above, as in `if x: f()`, are joined with the test: `if x: main and f()`.
     `otherwise` are lines for the `else` of that header.
     """
 
@@ -171,7 +171,7 @@ def keep_receiver(call: ast.Call) -> Replace:
 
 
 def say(tree: Tree, literal: ast.Constant, text: str) -> Replace | None:
-    """Have a string say something else, in the quotes that it has; None where it is no plain string."""
+    """Replace the text of a string, in its quotes; None where it is no plain string."""
     found = _PLAIN_STRING.fullmatch(tree.segment(literal))
     if found is None or found[3] != literal.value:
         return None

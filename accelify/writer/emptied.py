@@ -29,7 +29,7 @@ class Run:
 class Emptied:
     """What becomes of a script when some statements are taken out.
 
-    `gone` are all that go; `runs` those that share no line, by the block they stand in. `passes` leave a `pass`.
+    `gone` are all that go; `runs` those that share no line, by the block they are in. `passes` leave a `pass`.
     Of an `if`/`else` one branch can go: `without_else` leaves the first, `negated` the other under the opposite test,
     `opened` the other in the place of all.
     """
@@ -101,7 +101,7 @@ def _run(
     leads = all(s in deleted for s in block[: block.index(run[0])]) and not above.startswith(b"#")
     end = tree.line_end(tree.end(run[-1]))
     after = tree.data[end : tree.line_end(end)] if end < len(tree.data) else b""
-    # Between two blank lines one of them goes too, so that no hole shows where the statements stood.
+    # Between two blank lines one of them goes too, so that no hole shows where the statements were.
     closes = (leads or not above) and run[-1] not in followed and bool(after) and not after.strip()
     return Run(run, comments, closes)
 

@@ -14,7 +14,7 @@ from accelify.analysis.syntax import Tree, children, walk
 _NAME = "_accelify_part_"
 _AS_BLANK = " as _accelify_blank_"
 _NAMES = re.compile(rf"(?:{_NAME}|{_AS_BLANK})(\d+)_")
-# libcst 1.9 reads the blank of `except ValueError :` and does not give it back, unless an `as` stands there.
+# libcst 1.9 reads the blank of `except ValueError :` and does not return it , unless an `as` is there.
 _BLANK = re.compile(rb"(?:[^:#]|#[^\r\n]*)*?([ \t]+):")
 # Imports are not among them: those that are put in are joined with others.
 _STATEMENTS = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Raise, ast.Assert)

@@ -1,4 +1,4 @@
-"""Empty lines and comments after a block, as lines of the block that they stand in.
+"""Empty lines and comments after a block, as lines of the block that they are in.
 
 libcst gives an inner block every line up to the last one that is indented as far as it is, though that has nothing but
 blanks in it. What is put in after the inner block, or stays when it goes, would then be on the wrong side of them.
@@ -15,7 +15,7 @@ _PARTS = ("body", "handlers", "orelse", "finalbody")
 
 
 def with_footers_outside(module: cst.Module) -> cst.Module:
-    """A module in which no block ends in lines that stand further out, or in empty ones."""
+    """A module in which no block ends in lines that are further out, or in empty ones."""
     body, after = _statements(module.body, "", module.default_indent)
     if not after and body is module.body:
         return module

@@ -1,4 +1,4 @@
-"""How statements and the comments around them lie on the lines of a script that is edited."""
+"""How statements and the comments around them are on the lines of a script that is edited."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def heading(tree: Tree, start: int) -> int:
 
 
 def comment_above(tree: Tree, start: int) -> int:
-    """Where the comment begins that tells of nothing but the move below it: `# to the GPU`; `start` where none does."""
+    """Where the comment begins that is only about the move below it: `# to the GPU`; `start` where there is none."""
     line = tree.data[start : tree.line_end(start)]
     indent, above = len(line) - len(line.lstrip()), start
     for _ in range(2):

@@ -2,7 +2,7 @@
 
 Both trees are built by one grammar, so a node is found by its way down from the statement around it: `func` of a
 call here is `func` there, the third of its arguments is the third there. No place in the text is asked for, which
-`ast` does not know inside of f-strings before Python 3.12 and libcst has to work out for a whole file at a time.
+`ast` does not know inside of f-strings before Python 3.12 and libcst has to compute for a whole file at a time.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _UNREAD = (ast.pattern, ast.Global, ast.Nonlocal)
 
 
 def steps_to(parent: ast.AST, child: ast.AST, found: cst.CSTNode) -> list[Step]:
-    """The way from the node that stands for `parent` to the one that stands for `child`, which is right below it.
+    """The way from the node that represents `parent` to the one that represents `child`, which is right below it.
 
     Args:
         parent: the outer node; statements in its blocks are not meant.
         child: the inner one.
-        found: what stands for the outer one in libcst's tree.
+        found: what represents the outer one in libcst's tree.
 
     Raises:
-        EditError: where there is no node that stands for it alone.
+        EditError: where there is no node that represents it alone.
     """
     name, index = _field(parent, child)
     special = _SPECIAL.get(type(parent))

@@ -1,4 +1,4 @@
-"""Edits of one kind that lie side by side, as one."""
+"""Neighbouring edits of one kind, as one."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from accelify.writer.errors import EditError
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a statement without what stands above it, or a line with a comment or nothing in it.
+    """One row: a statement without what is above it, or a line with a comment or nothing in it.
 
     `statements` are those of the script that it is made of; `new` ones were put in.
     """
@@ -46,7 +46,7 @@ class Row:
 
 
 def rows_of(suite: Any, block: Sequence[ast.stmt]) -> list[Row]:
-    """The rows of a block of libcst's, with the statements of the script that they stand for."""
+    """The rows of a block of libcst's, with the statements of the script that they represent."""
     rows = [Row(line) for line in suite.header] if isinstance(suite, cst.Module) else []
     rest = iter(block)
     for node in suite.body:
@@ -84,7 +84,7 @@ def header_of(header: str, unit: str) -> Any:
 
 
 def reindented(node: Any, indent: str, unit: str) -> Any:
-    """A row that goes further in: its empty lines stay as they stand.
+    """A row that goes further in: its empty lines stay as they are.
 
     Args:
         node: the row.

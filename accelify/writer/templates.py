@@ -19,7 +19,7 @@ def expression(pieces: Sequence[Any], part: Callable[[ast.AST], cst.BaseExpressi
 
     Args:
         pieces: text, and nodes of the script.
-        part: what is to stand for such a node.
+        part: what is to represent such a node.
 
     Raises:
         EditError: when the pieces are no expression.
@@ -34,7 +34,7 @@ def expression(pieces: Sequence[Any], part: Callable[[ast.AST], cst.BaseExpressi
 
 
 def hole(number: int) -> str:
-    """The name that stands for a part until it is filled in."""
+    """The name that represents a part until it is filled in."""
     return f"{_HOLE}{number}_"
 
 
@@ -92,7 +92,7 @@ def _parsed(text: str) -> cst.BaseExpression:
 
 
 def statements(lines: Sequence[str], indent: str = "") -> list[Any]:
-    """The rows that some lines make: statements without what stands above them, and empty lines with comments.
+    """The rows that some lines make: statements without what is above them, and empty lines with comments.
 
     Args:
         lines: the code; one that holds several lines is the script's, which has the indentation of the place already.
@@ -172,7 +172,7 @@ def _binds(node: cst.BaseExpression) -> int:
 
 
 def _wanted(owner: cst.CSTNode, field: str) -> int:
-    """How tightly what stands in a field of a node has to be bound, so that it is read as one there."""
+    """How tightly what is in a field of a node has to be bound, so that it is read as one there."""
     match owner:
         case cst.Attribute() | cst.Subscript() | cst.Await():
             return 15 if field == "value" else _ATOM
@@ -221,7 +221,7 @@ def in_parens(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def is_atom(node: cst.BaseExpression) -> bool:
-    """Whether an expression needs no parentheses wherever it stands."""
+    """Whether an expression needs no parentheses wherever it is."""
     return _binds(node) == _ATOM
 
 

@@ -44,7 +44,7 @@ class Written:
     Args:
         tree: the script.
         edits: what is to be done.
-        copied: nodes that are written anew though nothing changes in them, to try the writer out.
+        copied: nodes that are written again though nothing changes in them, to try the writer out.
         folds: whether libcst is spared the code that nothing changes: of it `regions` do not tell then.
     """
 
@@ -81,7 +81,7 @@ class Written:
     def _region(
         self, body: list[ast.stmt], block: list[ast.stmt], start: int, stop: int
     ) -> tuple[cst.Module, bytes]:
-        """Some statements at the top of a file, with what stands above them, as they become: a tree and its text."""
+        """Some statements at the top of a file, with what is above them, as they become: a tree and its text."""
         # `async=` is recognised by the method that it is an argument of.
         folds = self._folds and not self.tree.mentions(OBSOLETE)
         nodes = untouched(block, self.work.touched, self._read) if folds else ()
@@ -132,7 +132,7 @@ class Written:
         return isinstance(stmt, ast.Match) or (body is not None and self.tree.own_line(body[0]))
 
     def _check(self) -> None:
-        """Complain of edits that could not be made beside the others."""
+        """Report edits that could not be made together with the others."""
         work = self.work
         for edit in work.edits:
             if id(edit) in work.done:
@@ -188,7 +188,7 @@ def _regions(
     for index, stmt in enumerate(body):
         if stmt not in touched:
             continue
-        # A blank line that goes with a statement may stand after it.
+        # A blank line that goes with a statement may be after it.
         start, stop = index, min(index + (stmt in gone), len(body) - 1)
         while start and not tree.own_line(body[start]):
             start -= 1

@@ -6,7 +6,7 @@ def __getitem__(self, index):
     sample = prepare(self.paths[index])
     np.savez_compressed(cache, **sample)
 
-Workers of one loader never take the same sample at a time. Processes that each go through all of the data do: one reads
+Workers of one loader never take the same sample at a time. Processes that each read all of the data do: one reads
 what another is still writing.
 """
 
@@ -40,13 +40,13 @@ class CachedSamples(NamedTuple):
 def cached_samples(
     script: ScriptModel, effects: SideEffects, shared: Set[Thing], alone: Callable[[ast.AST], bool]
 ) -> Iterator[CachedSamples]:
-    """The loaders of such data sets, by the calls of the script that make them or come to it.
+    """The loaders of such data sets, by the calls of the script that make or reach them.
 
     Args:
         script: its model, with the modules that are converted.
         effects: what functions do to the world.
-        shared: loaders that give each process its own part of the data.
-        alone: whether only one process comes to a node of the script.
+        shared: loaders that give each process a different part of the data.
+        alone: whether only one process reaches a node of the script.
     """
     if not any(module.tree.mentions(b"__getitem__") for module in script.program.modules.values()):
         return
@@ -68,7 +68,7 @@ def cached_samples(
 
 
 def _data_of(script: ScriptModel, loader: Thing) -> list[Class]:
-    """The classes of the program whose objects a loader goes through."""
+    """The classes of the program whose objects a loader iterates over."""
     data = call_argument(loader.site, 0, "dataset") if isinstance(loader.site, ast.Call) else None
     if data is None or loader.module is None or loader.site is None:
         return []
@@ -86,7 +86,7 @@ def _kept(effects: SideEffects, method: Scope) -> Site | None:
 
 
 def _seen_from(script: ScriptModel, loader: Thing) -> ast.Call | None:
-    """The call of the converted modules that makes a loader, or comes to the function of another one that does."""
+    """The call of the converted modules that makes a loader, or reaches the function of another module that does."""
     assert loader.module is not None
     assert loader.site is not None
     if loader.module in script.modules:

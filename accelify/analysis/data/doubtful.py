@@ -1,8 +1,8 @@
-"""Loaders that share their name with what is none: `get_loader()` gives a DataLoader, or an endless one of its own.
+"""Loaders that may not be one: `get_loader()` returns a DataLoader, or an endless loader that the script defines.
 
-`prepare` shares out and places what torch's DataLoader gives, and hands anything else back as it is. Which of the two a
-name holds shows only when the script runs, so that nobody may count on its batches lying on the device. The same holds
-of what comes, in another case, from a call that cannot be seen: `loader = lib.make_other_loader()`.
+`prepare` shards and places the batches of torch's DataLoader, and returns anything else as it is. Which of the two a
+name refers to is only known when the script runs, so nobody may count on its batches being on the device. The same
+applies to what comes, in another case, from a call that cannot be read: `loader = lib.make_other_loader()`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def unseen_beside(
     Args:
         script: its model.
         loaders: what is prepared.
-        evaluations: whose loaders are none of these, as they know by themselves what is shared out.
+        evaluations: whose loaders are none of these, as they know by themselves what is sharded.
     """
     found = {}
     evaluated = {t for evaluation in evaluations for t in evaluation.loaders}

@@ -1,4 +1,4 @@
-"""Samples that are drawn anew whenever one is taken: `data[0]` of a data set with noise or random crops."""
+"""Samples that are drawn again whenever one is taken: `data[0]` of a data set with noise or random crops."""
 
 from __future__ import annotations
 

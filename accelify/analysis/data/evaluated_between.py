@@ -86,7 +86,7 @@ def _draws(call: ast.Call) -> bool:
 
 
 def _stored(part: ast.stmt) -> Iterator[str | None]:
-    """The variables that a part gives something; None for an attribute, which anyone may read."""
+    """The variables that a part assigns; None for an attribute, which anyone may read."""
     for node in walk(part):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
             yield from _root(node)

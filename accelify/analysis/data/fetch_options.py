@@ -1,4 +1,4 @@
-"""Calls that are told to download by options: `make(root, **{"download": True})`, also by a name or from a table."""
+"""Calls that download because of options: `make(root, **{"download": True})`, also by a name or from a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEEPEST = 4
 
 
 def told_to_download(tree: Tree, scope_of: Callable[[Node], Scope], call: ast.Call) -> bool:
-    """Whether a call is told `download=True`, in so many words or by options that it is given.
+    """Whether a call has `download=True`, as a keyword or in a dictionary of options.
 
     Args:
         tree: the module's.

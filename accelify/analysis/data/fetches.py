@@ -1,4 +1,4 @@
-"""Calls that fetch something into a folder: data sets, word vectors, repositories, what an archive holds."""
+"""Calls that fetch data into a folder: data sets, word vectors, repositories, the content of archives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FETCHING = frozenset(
     torchvision.datasets.utils.download_and_extract_archive datasets.load_dataset gensim.downloader.load
     torchtext.vocab.GloVe torchtext.vocab.FastText torchtext.vocab.CharNGram""".split()
 )
-# What fetches a data set only where it is not handed one, at this place and by this name.
+# What fetches a data set only where the argument at this place and with this name is absent.
 _FETCHING_UNLESS_GIVEN = {"d4rl.qlearning_dataset": (1, "dataset")}
 # Data sets whose fifth argument is `download`.
 _TAKES_DOWNLOAD = re.compile(r"torchvision\.datasets\.(\w+\.)*(\w*MNIST|CIFAR10|CIFAR100)(\.__init__)?$")
@@ -32,7 +32,7 @@ _VECTORS = ("glove", "fasttext", "charngram")
 
 
 def is_download(call: ast.Call, name: str | None) -> bool:
-    """Whether a call fetches something into a folder, asked to or by what it is."""
+    """Whether a call fetches data into a folder, by an argument or by what it is."""
     if (
         _unpacks(call.func)
         or name in _FETCHING
@@ -72,7 +72,7 @@ def _unpacks(func: ast.expr) -> bool:
 
 
 def asked_to_download(call: ast.Call, name: str | None) -> ast.expr | None:
-    """What tells a data set of a library, or its base class, whether to download; None where it is told not to."""
+    """The argument of a library's data set, or its base class, that asks for a download; None where there is none."""
     func = call.func
     base = isinstance(func, ast.Attribute) and func.attr == "__init__" and is_super(func.value)
     if not name and not base:

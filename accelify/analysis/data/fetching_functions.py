@@ -1,7 +1,7 @@
 """Functions that fetch what is missing, and where processes can run them one after the other.
 
-def fetch(path):                       (they look by themselves, or their callers do: who asks late finds a file that
-    if os.path.exists(path):            the main process has begun, and comes to no place where the others wait)
+def fetch(path):                       (the function or its callers test for the file: a process that is late finds a
+    if os.path.exists(path):            file that the main process has begun, and reaches no wait)
         return path
     urlretrieve(url, path)
 """
@@ -19,16 +19,16 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import calls_in, dotted, text_of, walk
 
-# Calls that functions are followed through to where somebody looks.
+# Calls through which functions are followed to a test for the file.
 _FARTHEST = 3
-# What brings something that is written to a file by hand.
+# Calls whose result a script writes to a file itself.
 _ANSWERING = frozenset({"requests.get", "urllib.request.urlopen"})
 _MAKING = frozenset("extractall extract unpack_archive copyfileobj rename move replace copy copyfile".split())
 
 
 @dataclass
 class Turns:
-    """How processes come to what some functions fetch.
+    """How processes reach what some functions fetch.
 
     `places` are the statements to be run one after the other, each with the call in it and whether it fetches each
     time, whatever is there. `scopes` are the functions that are run so.
@@ -69,7 +69,7 @@ def turns_of(script: ScriptModel, fetching: ast.stmt, seen: Set[Scope] = frozens
 
 
 def _looks_early(script: ScriptModel, function: ast.FunctionDef, fetching: ast.stmt) -> bool:
-    """Whether `if os.path.exists(path): return` stands before a statement, where what follows writes there."""
+    """Whether `if os.path.exists(path): return` is before a statement, where what follows writes there."""
     around = {fetching, *script.tree.ancestors(fetching)}
     end = next((i for i, stmt in enumerate(function.body) if stmt in around), 0)
     for i, stmt in enumerate(function.body[:end]):
@@ -83,7 +83,7 @@ def _looks_early(script: ScriptModel, function: ast.FunctionDef, fetching: ast.s
 
 
 def _told(script: ScriptModel, fetching: ast.stmt, behind: Iterable[ast.stmt]) -> Iterator[str]:
-    """What a statement that fetches is told, and what is by those behind a look that make files of it."""
+    """The arguments of a statement that fetches, and of calls after a test for the file that make files of it."""
     for stmt in behind:
         for call in calls_in(stmt):
             last = dotted(call.func) or str(getattr(call.func, "attr", ""))

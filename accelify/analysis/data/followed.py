@@ -31,9 +31,9 @@ def follow(
 
     Args:
         plan: of its conversion.
-        settled: by name what is put together behind which loop, as it is written there.
+        settled: by name what is reduced after which loop, as it is written there.
         bindings: the statements that can have bound a name where it is read.
-        agreed: expressions that are put together where they stand.
+        agreed: expressions that are put together where they are.
     """
     script = plan.script
     loops: list[ast.For | ast.AsyncFor | ast.While] = [
@@ -81,7 +81,7 @@ def follow_reordered(
 ) -> OwnShare | None:
     """Follow the batches of shuffled data that every process evaluates whole in the midst of a training pass.
 
-    There the random streams stand apart, and each process draws an order of its own; behind the pass they are together
+    In such a loop the random streams of the processes differ, and each draws another order; after it they are equal
     again. The figures differ where the loop ends early or its last batch is smaller. None where there are none.
     """
     script = plan.script
@@ -104,7 +104,7 @@ def follow_reordered(
 
 
 def runs_in(script: ScriptModel, loops: Set[ast.AST], node: ast.AST, far: int = 0) -> bool:
-    """Whether a node stands in one of some loops, or in a function that is called there."""
+    """Whether a node is in one of some loops, or in a function that is called there."""
     if any(ancestor in loops for ancestor in script.tree.ancestors(node)):
         return True
     scope = script.scope_of(node)
@@ -113,10 +113,10 @@ def runs_in(script: ScriptModel, loops: Set[ast.AST], node: ast.AST, far: int = 
 
 
 def _is_reduced(script: ScriptModel, settled: Settled, slot: Slot, node: ast.expr) -> bool:
-    """Whether a read is of what is put together behind a loop that it does not stand in."""
+    """Whether a read is of a value that is reduced after a loop, and is outside of that loop."""
     for loop, texts in settled.get(slot.root, ()):
         if slot.text in texts or slot.text.removesuffix(slot.entry) in texts:
-            # What stands in its `else` comes behind it.
+            # The loop's `else` comes after it.
             if script.tree.is_after(node, loop.body[-1]):
                 return True
             if not any(a is loop for a in script.tree.ancestors(node)):

@@ -32,7 +32,7 @@ _DRAWING = frozenset(
     "random.sample numpy.random.choices".split()
 )
 _MAKING = frozenset("zeros ones randn rand empty full arange normal eye".split())
-# Layers that take the batch second unless they are told otherwise.
+# Layers whose second dimension is the batch unless an argument says otherwise.
 _TIME_FIRST = frozenset(
     "RNN LSTM GRU RNNCell LSTMCell GRUCell Transformer TransformerEncoder TransformerDecoder TransformerEncoderLayer "
     "TransformerDecoderLayer MultiheadAttention".split()
@@ -46,7 +46,7 @@ _RECKONING = (ast.BinOp, ast.Name, ast.Constant, ast.Attribute, ast.operator, as
 
 @dataclass(eq=False)
 class HandCut:
-    """A training loop whose batches are cut by hand: `names` hold the batch behind the statement `after`."""
+    """A training loop whose batches are cut by hand: `names` refer to the batch after the statement `after`."""
 
     loop: Loop
     after: ast.stmt
@@ -123,7 +123,7 @@ class _Search:
         return names if self._is_drawn_batch(stmt.value, len(names)) else []
 
     def _indexes(self, name: str) -> bool:
-        """Whether a name is what something is indexed with in the loop: it holds no samples itself."""
+        """Whether a name is an index in the loop: it has no samples itself."""
         return any(
             isinstance(n, ast.Subscript) and isinstance(n.slice, ast.Name) and n.slice.id == name
             for s in self.loop.body
@@ -261,7 +261,7 @@ class _Search:
         return False
 
     def _counters(self) -> set[str]:
-        """The loop's counter, and names that are reckoned from it (`start = i * batch_size`)."""
+        """The loop's counter, and names that are computed from it (`start = i * batch_size`)."""
         if not isinstance(self.loop, ast.For):
             return set()
         found = set(target_names(self.loop.target))
@@ -367,7 +367,7 @@ def _takes_time_first(script: ScriptModel) -> bool:
 
 
 def _models_know_the_batch(script: ScriptModel) -> bool:
-    """Whether a model's own code reads a configured batch size."""
+    """Whether the code of a model reads a configured batch size."""
     for value in script.interpreter.things.values():
         if not isinstance(value, Class) or script.interpreter.kind_of_class(value) != v.MODEL:
             continue

@@ -1,4 +1,4 @@
-"""The loaders whose batches are handed on by what a loop goes through: a generator, an enumerate, a list of batches."""
+"""Loaders whose batches reach a loop through an iterable: a generator, an enumerate, a list of batches."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from accelify.analysis.values import Mapping, Sequence, Thing, Value, Values
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
 
-# What hands on the items of what it is given, counted or paired.
+# Functions that yield the items of their argument, counted or paired.
 _HANDING = frozenset({"enumerate", "zip", "list", "tuple", "reversed"})
 
 
 def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[Thing]:
-    """The loaders among some values, and those whose batches they hand on.
+    """The loaders among some values, and those whose batches they pass on.
 
     Args:
-        held: what an expression can be.
+        held: what an expression can evaluate to.
         holds_results: whether a list holds what an evaluation found, whose rows are no batches.
     """
     found: set[Thing] = set()
@@ -32,7 +32,7 @@ def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[T
         if isinstance(value, Sequence) and not isinstance(value, Mapping):
             if holds_results(value) or _holds_parts(value):
                 continue
-            # A generator, an enumerate or a zip that hands on the batches of loaders.
+            # A generator, an enumerate or a zip that passes on the batches of loaders.
             handed = set(value.rest)
             for pair in value.rest:
                 if isinstance(pair, Sequence):
@@ -53,7 +53,7 @@ def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[T
 
 
 def _holds_parts(made: Sequence) -> bool:
-    """Whether a comprehension goes through one batch: `[view.to(device) for view in views]` holds its parts."""
+    """Whether a comprehension iterates over one batch: `[view.to(device) for view in views]` holds its parts."""
     queue: list[Value] = [made]
     seen: Values = set()
     while queue:
@@ -79,7 +79,7 @@ def puts_part_in(script: ScriptModel, call: ast.Call) -> bool:
 
 
 def gone_through(target: ast.expr, source: ast.expr, part: ast.expr) -> list[ast.expr]:
-    """What a loop goes through to come to a part: both of `zip(a, b)`, and `a` where the part is one of `a[k]`."""
+    """What a loop iterates over to get a part: both of `zip(a, b)`, and `a` where the part is one of `a[k]`."""
     counted = set(target_names(target))
     found = [n.value for n in walk(part) if isinstance(n, ast.Subscript) and names_in(n.slice) & counted]
     queue = [source]
@@ -136,7 +136,7 @@ def only_from_lists(script: ScriptModel, loaders: set[Thing]) -> bool:
 
 
 def _goes_through_lists(script: ScriptModel, node: ast.expr) -> bool:
-    """Whether what a loop goes through is filled call by call: `held` of `for x, y in zip(held["x"], held["y"])`."""
+    """Whether what a loop iterates over is filled call by call: `held` of `for x, y in zip(held["x"], held["y"])`."""
     held = [w for n in walk(node) if isinstance(n, ast.expr) for w in script.values(n)]
     if any(isinstance(w, Thing) and w.kind in (v.LOADER, v.ITERATOR) for w in held):
         return False

@@ -1,4 +1,4 @@
-"""Loaders that are kept in no variable, and prepared where they are made: `for batch in DataLoader(data)`."""
+"""Loaders without a variable, which are prepared where they are made: `for batch in DataLoader(data)`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelify.analysis.values import Thing
 
 
 def loader_sites(script: ScriptModel, loader: Thing) -> list[ast.Call]:
-    """The calls that are wrapped to prepare a loader which is kept in a dictionary, say, or used where it is made."""
+    """The calls to wrap in prepare for a loader that is put into a dictionary, say, or used where it is made."""
     if not isinstance(loader.site, ast.Call):
         return []
     sites = [loader.site] if loader.module in script.modules else handed_on_at_once(script, loader)
@@ -20,7 +20,7 @@ def loader_sites(script: ScriptModel, loader: Thing) -> list[ast.Call]:
 
 
 def handed_on_at_once(script: ScriptModel, loader: Thing) -> list[ast.Call]:
-    """The calls by which other modules make a loader that the script keeps nowhere: `train(get_loader())`."""
+    """The calls by which other modules make a loader that the script stores nowhere: `train(get_loader())`."""
     return [
         call
         for call in script.calls()
@@ -33,7 +33,7 @@ def handed_on_at_once(script: ScriptModel, loader: Thing) -> list[ast.Call]:
 def loops_over_sites(
     script: ScriptModel, evaluations: Iterable[EvaluationLoop], sites: Set[ast.Call]
 ) -> set[ast.AST]:
-    """The evaluation loops that share out loaders made at some places, and that nothing trains with.
+    """The evaluation loops that shard loaders made at some places, and that nothing trains with.
 
     Args:
         script: its model.

@@ -1,4 +1,4 @@
-"""Which loaders are torch's own: they can be shared out from outside, and their batches come on the host."""
+"""Which loaders are torch's: they can be sharded from outside, and their batches are on the host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_shardable(thing: Thing) -> bool:
 
 
 def is_shuffled(script: ScriptModel, thing: Thing) -> bool:
-    """Whether torch's loader is sure to go through its data in an order that is drawn anew for each pass."""
+    """Whether torch's loader is sure to iterate over its data in an order that is drawn again for each pass."""
     if not is_shardable(thing) or not isinstance(thing.site, ast.Call):
         return False
     if call_keyword(thing.site, "generator") is not None:
@@ -46,7 +46,7 @@ def drops_last(script: ScriptModel, thing: Thing) -> bool:
     """Whether torch's loader is sure to leave out a last batch that is not full, by itself or by its batch sampler."""
     if not is_shardable(thing) or not isinstance(thing.site, ast.Call):
         return False
-    own = thing.cls is not None  # a class of the script's, with arguments in an order of its own
+    own = thing.cls is not None  # a class of the script, with arguments in another order
     asked = call_argument(thing.site, -1 if own else 8, "drop_last")
     sampler = call_argument(thing.site, -1 if own else 4, "batch_sampler")
     if isinstance(sampler, ast.Name) and thing.module in script.modules:
@@ -59,7 +59,7 @@ def drops_last(script: ScriptModel, thing: Thing) -> bool:
 
 
 def has_length(script: ScriptModel, thing: Thing) -> bool:
-    """Whether nothing says that a loader goes through a stream, which has no length to ask for."""
+    """Whether nothing shows that a loader iterates over a stream, which has no length."""
     data = call_argument(thing.site, 0, "dataset") if isinstance(thing.site, ast.Call) else None
     if data is None or thing.module is None:
         return True
@@ -84,7 +84,7 @@ def trains_on_whole_batches(script: ScriptModel) -> bool:
 
 
 def _is_true_as_told(script: ScriptModel, thing: Thing, test: ast.Compare) -> bool:
-    """Whether `phase == "train"` is so, whatever can be told for what stands on its left."""
+    """Whether `phase == "train"` is true for every value that its left side is known to have."""
     other = test.comparators[0]
     if len(test.ops) != 1 or not isinstance(test.left, ast.Name) or not isinstance(other, ast.Constant):
         return False
@@ -119,7 +119,7 @@ def collating(script: ScriptModel, loader: Thing) -> list[ast.AST]:
 
 
 def _bound_to(script: ScriptModel, loader: Thing, name: ast.expr) -> list[ast.expr]:
-    """What makes the function that a loader is given by name: `collate = partial(pad_batch, value=0)`."""
+    """The call that makes the function which a loader gets by name: `collate = partial(pad_batch, value=0)`."""
     if not isinstance(name, ast.Name):
         return []
     owner = _scope_of(script, loader).resolve(name.id)
@@ -129,9 +129,9 @@ def _bound_to(script: ScriptModel, loader: Thing, name: ast.expr) -> list[ast.ex
 
 
 def gives_host_tensors(script: ScriptModel, loader: Thing) -> bool:
-    """Whether the batches of a loader lie on the host, as torch makes them of a data set that moves nothing itself.
+    """Whether the batches of a loader are on the host, as torch makes them of a data set that moves nothing itself.
 
-    Of a loader that is not torch's nobody knows where they lie.
+    Of a loader that is not torch's nobody knows where they are.
     """
     if not is_shardable(loader) or (loader.cls is not None and loader.cls.method("__iter__") is not None):
         return False
@@ -150,7 +150,7 @@ def gives_host_tensors(script: ScriptModel, loader: Thing) -> bool:
 
 
 def _held_by(module: Module, made: ast.Call) -> list[Node]:
-    """The call that makes a data set, and what its function has assigned before to the names that it is given."""
+    """The call that makes a data set, and what its function has assigned before to the names in its arguments."""
     scope = module.scopes.of(made)
     names = {a.id for a in made.args if isinstance(a, ast.Name)}
     if scope.kind != "function" or not names:

@@ -1,4 +1,4 @@
-"""Batches that cannot be put together by their first dimension: it is time, or each is padded to its own length."""
+"""Batches that cannot be concatenated by their first dimension: it is time, or each is padded to another length."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _collate_of(loader: Thing) -> ast.expr | None:
 
 
 def results_of(body: ast.AST) -> tuple[list[ast.expr], dict[str, ast.expr]]:
-    """What a function gives back, and what the names in it are set to, the last of each."""
+    """What a function returns, and what the names in it are set to, the last of each."""
     made: dict[str, ast.expr] = {}
     for stmt in walk(body):
         for target in stmt.targets if isinstance(stmt, ast.Assign) else ():

@@ -19,7 +19,7 @@ from accelify.analysis.metrics.undivided import shown_undivided
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, is_constant, names_in, target_names, text_of, walk
 
-# What tensors say of themselves; any other attribute is an entry of an object that holds tensors.
+# Properties of tensors; any other attribute is an entry of an object that holds tensors.
 _OF_TENSORS = frozenset(
     "data shape T mT H mH dtype device grad ndim is_cuda real imag requires_grad grad_fn layout is_sparse".split()
 )
@@ -31,14 +31,14 @@ _LOSS = re.compile(r"loss|nll|perplex", re.I)
 
 @dataclass(eq=False)
 class Pick:
-    """An entry that is read behind the last call of the model.
+    """An entry that is read after the last call of the model.
 
     Args:
         text: how it is written.
         reads: the places where it is.
         number: it is a mean over the local batch, and no tensor of its samples.
         name: a new variable for what is gathered; "" where it is gathered at its only read.
-        measured: only its size is asked, and that of `name`, which is gathered anyway, is the same.
+        measured: only its size is read, and that of `name`, which is gathered anyway, is the same.
     """
 
     text: str
@@ -135,7 +135,7 @@ class PickedEntries:
         return problem or picked
 
     def entry_of_call(self, call: ast.Call) -> ast.expr | None:
-        """The entry that is read of what a call of the model gives back: `model(**batch).logits`."""
+        """The entry that is read of what a call of the model returns: `model(**batch).logits`."""
         parent = self.tree.parent(call)
         if isinstance(parent, ast.Attribute):
             called = self.tree.parent(parent)
@@ -223,7 +223,7 @@ class PickedEntries:
         return known or any(self.is_number(entry) for entry in entries)
 
     def _speaks(self) -> bool:
-        """Whether the model takes arguments of language models, which give back an object or a tuple."""
+        """Whether the model takes arguments of language models, which return an object or a tuple."""
         return any(kw.arg is None or kw.arg in _OF_LANGUAGE for c in self.forwards for kw in c.keywords)
 
     def _is_batch_object(self, name: str) -> bool:
@@ -245,7 +245,7 @@ class PickedEntries:
     # -- what is read of them
 
     def _behind(self, name: str) -> list[ast.Name]:
-        """The reads of a variable behind the last call of the model."""
+        """The reads of a variable after the last call of the model."""
         end = self.tree.end(self.statements[self.last])
         return [n for n in self._names.get(name, ()) if self.tree.start(n) > end]
 
@@ -338,7 +338,7 @@ class PickedEntries:
         return False
 
     def _sums_up(self) -> bool:
-        """Whether some loss of the script is a sum, which the model's own may be."""
+        """Whether some loss of the script is a sum, which a loss that the model returns may be, too."""
         return any(
             is_constant(call_keyword(call, "reduction"), "sum")
             or is_constant(call_keyword(call, "size_average"), False)
@@ -346,7 +346,7 @@ class PickedEntries:
         )
 
     def _repeats(self, read: ast.expr, stmt: ast.stmt) -> bool:
-        """Whether a read stands in a part of a statement that can run several times, or not at all."""
+        """Whether a read is in a part of a statement that can run several times, or not at all."""
         for ancestor in self.tree.ancestors(read):
             if ancestor is stmt:
                 return not isinstance(stmt, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr))
@@ -361,7 +361,7 @@ class PickedEntries:
     # -- names
 
     def _name_them(self, picked: Picked) -> str | None:
-        """Give what is read several times or in inner blocks a variable of its own."""
+        """Assign what is read several times or in inner blocks to a separate variable."""
         scope = self.script.scope_of(self.loop)
         taken: set[str] = set()
         for pick in picked.picks:

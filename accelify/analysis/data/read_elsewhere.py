@@ -1,4 +1,4 @@
-"""Loaders that functions of modules which are not converted go through: they see what they are handed, and no more."""
+"""Loaders that functions of modules which are not converted iterate over: these see only the loader they get."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _WRAPPING = frozenset({"enumerate", "zip", "iter", "list", "reversed"})
 
 
 class ReadElsewhere:
-    """Asks what becomes of loaders that are handed to functions of other modules.
+    """Finds out how loaders are used that are passed to functions of other modules.
 
     Args:
-        script: the script; its own modules are those that are converted.
+        script: the script; its modules are those that are converted.
     """
 
     def __init__(self, script: ScriptModel) -> None:
@@ -54,7 +54,7 @@ class ReadElsewhere:
         return found
 
     def only_elsewhere(self, item: Item) -> set[ast.Call]:
-        """The calls that hand a name's loader to such functions, where nothing of the script itself reads it."""
+        """The calls that pass a name's loader to such functions, where nothing of the script itself reads it."""
         reads = self._reads(item)
         calls: set[ast.Call] = set()
         seen: set[tuple[Scope, str]] = set()
@@ -88,7 +88,7 @@ class ReadElsewhere:
         ]
 
     def _loops_over(self, scope: Scope, name: str) -> bool:
-        """Whether a function goes through what a parameter holds, itself or through what it calls."""
+        """Whether a function iterates over what a parameter holds, itself or through what it calls."""
         found = self._known.get((scope, name))
         if found is None:
             self._known[scope, name] = False
@@ -117,7 +117,7 @@ class ReadElsewhere:
         )
 
     def _method_loops(self, scope: Scope, target: ast.expr) -> bool:
-        """Whether a method of the class goes through what is kept in an attribute."""
+        """Whether a method of the class iterates over what an attribute refers to."""
         owner, name = class_of(scope), own_attribute(scope, target)
         for method in owner.children.values() if owner is not None else ():
             loops = method.of_type(ast.For, ast.AsyncFor, ast.comprehension)
@@ -131,7 +131,7 @@ class ReadElsewhere:
 
 
 def _hands_on(scope: Scope) -> bool:
-    """Whether a function gives what it goes through to whoever called it."""
+    """Whether a function passes what it iterates over to its callers."""
     return bool(scope.of_type(ast.Yield, ast.YieldFrom))
 
 
@@ -153,7 +153,7 @@ def _wrapped(node: ast.expr, names: set[str]) -> bool:
 def kept_whole(items: list[Item], elsewhere: ReadElsewhere) -> dict[Item, set[ast.Call]]:
     """The names of loaders that only such functions read, with the calls, where the training reads others of a making.
 
-    Every process then goes through all of that data, and comes to the figures of the original.
+    Every process then iterates over all of that data, and gets the figures of the original.
     """
     found: dict[Item, set[ast.Call]] = {}
     loaders = [item for item in items if item.kind == v.LOADER and item.container is None]

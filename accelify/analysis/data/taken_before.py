@@ -1,4 +1,4 @@
-"""What an evaluation loop keeps of its batches before it calls the model: it goes together with what it keeps behind.
+"""What an evaluation loop stores of its batches before it calls the model: it belongs to what it stores after it.
 
 for x, y in loader:
     labels.append(y)
@@ -18,16 +18,16 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, names_in, target_names, text_of, walk
 
 _COLLECTING = frozenset("append extend appendleft insert add update".split())
-# Of these a bar of progress has one too, which is told a size.
+# A progress bar has one of these, too, with a size as its argument.
 _COUNTING = frozenset({"add", "update"})
 _JOINING = frozenset("cat concat concatenate vstack hstack append".split())
-# What stands inside is not sure to be evaluated once for each batch.
+# What is inside is not sure to be evaluated once for each batch.
 _UNSURE = (ast.Lambda, ast.IfExp, ast.BoolOp)
 
 
 @dataclass(eq=False)
 class TakenBefore:
-    """The statements that keep something, the tensors that they read of the batch and the names of these."""
+    """The statements that store values, the tensors that they read of the batch and the names of these."""
 
     statements: list[ast.stmt] = field(default_factory=list)
     nodes: list[ast.expr] = field(default_factory=list)
@@ -42,13 +42,13 @@ def taken_before(
     entries: PickedEntries,
     batch_names: Callable[[int], Collection[str]],
 ) -> TakenBefore | str:
-    """What has to be gathered where it is kept; a sentence where that cannot be.
+    """What has to be gathered where it is stored; a sentence where that is impossible.
 
     Args:
         script: its model.
         loop: over the batches.
         statements: of its body, those under a plain `with` as well.
-        last: the index of the one behind which, or in which, the outputs of the model are gathered.
+        last: the index of the statement after which, or in which, the outputs of the model are gathered.
         entries: what is read of objects that hold tensors.
         batch_names: the variables that hold tensors with a row for every sample, as bound up to a statement.
     """
@@ -71,7 +71,7 @@ def taken_before(
                 and not _is_grown(node)
                 and _is_read(statements[: last + 1], container)
             ):
-                continue  # the model's own input, put together in what was made once
+                continue  # the model's input, assembled in a tensor that was made once
             if node is not stmt or names_in(container) & made:
                 return f"`{text}` is filled from the local batch before the last call of the model"
             if _is_read(statements[: last + 1], container):
@@ -106,7 +106,7 @@ def _made_inside(stmt: ast.stmt, made: set[str]) -> set[str]:
 
 
 def _binds(script: ScriptModel, node: ast.AST) -> bool:
-    """Whether a node binds a name anew for each batch: what it fills then does not outlast it."""
+    """Whether a node binds a name again for each batch: what it fills then does not outlast it."""
     if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Store):
         return False
     stmt = script.tree.statement(node)
@@ -175,7 +175,7 @@ def _is_read(statements: Sequence[ast.stmt], container: ast.expr) -> bool:
 def _gathered_there(
     script: ScriptModel, stmt: ast.stmt, names: set[str], tensors: set[str], entries: PickedEntries
 ) -> list[ast.expr] | str:
-    """The expressions of a statement that are gathered where they stand, or why they cannot be."""
+    """The expressions of a statement that are gathered where they are, or why they cannot be."""
     found: list[ast.expr] = []
     for name in sorted(names - tensors)[:1]:
         return f"`{name}` is made from the local batch and used with what would be gathered"

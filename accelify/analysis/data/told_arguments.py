@@ -1,4 +1,4 @@
-"""What a loader is told where it is made, by those who call the functions around that, in whatever module they stand.
+"""The arguments of a loader, also those that callers of the functions around it pass, in any module.
 
 def loader_of(data, last=True):
     return DataLoader(data, batch_size=8, drop_last=last)
@@ -23,11 +23,11 @@ _DEEPEST = 3
 
 
 def told(script: ScriptModel, loader: Thing, argument: ast.expr | None) -> list[ast.expr | None]:
-    """Everything that an argument of a loader's making can be: names, and None, stand for what is not seen.
+    """Everything that an argument of a loader's making can be: names, and None, represent what is not seen.
 
     Args:
         script: its model.
-        loader: that is made in the function in which the argument stands.
+        loader: that is made in the function with the argument.
         argument: of the call that makes it, or of another one there.
     """
     if loader.module is None:
@@ -38,7 +38,7 @@ def told(script: ScriptModel, loader: Thing, argument: ast.expr | None) -> list[
 def _told(
     script: ScriptModel, module: Module, argument: ast.expr | None, made_by: tuple[ast.Call, ...], left: int
 ) -> Iterator[ast.expr | None]:
-    """`made_by` are the calls that lead to it, of the function in which the argument stands outwards."""
+    """`made_by` are the calls that lead to it, from the function with the argument outwards."""
     if not isinstance(argument, ast.Name) or not left:
         yield argument
         return

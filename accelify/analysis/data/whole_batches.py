@@ -1,6 +1,6 @@
-"""Objects that are handed a batch of data which every process sees whole, and then tell what they made of it.
+"""Objects that receive a batch which every process sees whole, and later return what they computed from it.
 
-for x, y in val_loader:           (not shared out)
+for x, y in val_loader:           (not sharded)
     net.set_input(x, y)
     net.forward()
     total += net.get_loss()       (of this batch, and the same on every process)
@@ -55,7 +55,7 @@ def _made_of_batch(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> set[str
 
 
 def _keeps(script: ScriptModel, call: ast.Call, names: set[str]) -> bool:
-    """Whether a method keeps what a call hands it of some variables."""
+    """Whether a method stores what a call passes it of some variables."""
     handed = [a for a in (*call.args, *call.keywords) if names_in(a) & names]
     callees = script.callees(call) if handed else set()
     return bool(callees) and all(

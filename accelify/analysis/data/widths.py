@@ -1,4 +1,4 @@
-"""Widths that a function takes of the samples it is handed: of their longest, or their shortest.
+"""Widths that a function computes from its samples: from the longest, or the shortest.
 
 n = max(x.size(0) for x in samples)       samples.sort(key=len)        if len(x) > n:
 rows = torch.zeros(len(samples), n)       n = len(samples[0])              n = len(x)
@@ -20,7 +20,7 @@ _DEEPEST = 3
 
 
 def width_of_samples(body: ast.AST) -> ast.AST | None:
-    """The node that takes the width of the longest, or shortest, of the samples that a function is handed."""
+    """The node that computes the width of the longest, or shortest, of the samples that a function gets."""
     samples = _Samples(body)
     for node in walk(body):
         if isinstance(node, ast.Call) and (samples.is_extreme(node) or samples.are_ordered(node)):

@@ -1,1 +1,1 @@
-"""Where tensors and models lie: what chooses a device, what moves there, and what stays on the host."""
+"""Where tensors and models are: what chooses a device, what moves there, and what stays on the host."""

@@ -16,7 +16,7 @@ from accelify.analysis.syntax import dotted
 
 
 def choice_of(script: ScriptModel, call: ast.Call) -> tuple[Scope, ast.IfExp] | None:
-    """The one choice that the function which a call runs gives back, and that function."""
+    """The one choice that the function which a call runs returns, and that function."""
     callees = script.callees(call)
     if len(callees) != 1:
         return None
@@ -34,7 +34,7 @@ def choice_of(script: ScriptModel, call: ast.Call) -> tuple[Scope, ast.IfExp] | 
 
 
 def _of_branches(callee: Scope) -> ast.IfExp | None:
-    """The choice of a function that is one `if` with a device returned from each branch, or from it and behind it."""
+    """The choice of a function that is one `if` with a device returned from each branch, or from it and after it."""
     if not isinstance(callee.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return None
     body = callee.node.body[1:] if ast.get_docstring(callee.node) is not None else callee.node.body
@@ -49,7 +49,7 @@ def _of_branches(callee: Scope) -> ast.IfExp | None:
 
 
 def _is_shared(script: ScriptModel, test: ast.Attribute, callee: Scope, call: ast.Call) -> bool:
-    """Whether what a function asks is the same where the call stands: `args.cuda` of a global, `self.args.cuda`."""
+    """Whether what a function asks is the same where the call is: `args.cuda` of a global, `self.args.cuda`."""
     root = (dotted(test) or "").partition(".")[0]
     if not root or script.interpreter.module_of(callee) is not script.module_of(call):
         return False
@@ -60,7 +60,7 @@ def _is_shared(script: ScriptModel, test: ast.Attribute, callee: Scope, call: as
 
 
 def as_given(script: ScriptModel, test: ast.expr, callee: Scope, call: ast.Call) -> ast.expr | None:
-    """A test of a function by what a call hands to its parameters, or by a global option; else None.
+    """A test of a function by what a call passes to its parameters, or by a global option; else None.
 
     What asks the machine is taken for true.
     """

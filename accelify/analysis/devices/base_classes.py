@@ -1,4 +1,4 @@
-"""The wish for the CPU by which a base class of another module chooses a device in its constructor."""
+"""The setting for the CPU by which a base class of another module chooses a device in its constructor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelify.analysis.syntax import call_argument, dotted
 
 
 def wish_of_base_class(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
-    """The wish for the CPU that a base class reads off what its subclass hands to its constructor.
+    """The setting for the CPU that a base class reads off what its subclass passes to its constructor.
 
     `self.device = "cuda:0" if config.use_GPU else "cpu"` there is `not config.use_GPU` here.
     """

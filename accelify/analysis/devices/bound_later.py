@@ -1,4 +1,4 @@
-"""Objects of the project's own classes that keep a device, and the statements that make them.
+"""Objects of the project's classes that store a device, and the statements that make them.
 
 if args.train:
     conf = Config(args)          # keeps `self.device = torch.device(args.device)`
@@ -22,7 +22,7 @@ from accelify.analysis.values import Class, Thing
 
 @dataclass(frozen=True, eq=False)
 class BoundLater:
-    """A device that an object keeps.
+    """A device that an object stores.
 
     Args:
         stmt: the statement that makes the object.
@@ -63,7 +63,7 @@ def bound_later(script: ScriptModel) -> Iterator[BoundLater]:
 
 
 def _makes_one(stmt: ast.Assign) -> bool:
-    """Whether a statement gives a name what a call makes."""
+    """Whether a statement assigns the result of a call to a name."""
     return (
         len(stmt.targets) == 1 and isinstance(stmt.targets[0], ast.Name) and isinstance(stmt.value, ast.Call)
     )

@@ -28,7 +28,7 @@ def binds_device(script: ScriptModel, stmt: ast.stmt) -> bool:
 def settles_device(script: ScriptModel, block: list[ast.stmt], index: int, needed: frozenset[str]) -> bool:
     """Whether the device is chosen at a place of a block by options that are all known there.
 
-    What is given to the options further down no longer matters to it.
+    What is assigned to the options further down does not change it any more.
 
     Args:
         script: its model.

@@ -27,7 +27,7 @@ class DeviceConstant:
     # The tests of the branches in which it is bound.
     tests: list[ast.expr] = field(default_factory=list)
     reads: list[ast.Name | ast.Attribute] = field(default_factory=list)
-    # The modules beside the script's own that read it.
+    # The other modules that read it.
     readers: list[Module] = field(default_factory=list)
 
     @property
@@ -116,7 +116,7 @@ def constant_of(script: ScriptModel, node: ast.Name | ast.Attribute, known: _Kno
 def _origin(
     program: Program, module: Module, name: str, known: _Known[_T], seen: set[tuple[Module, str]]
 ) -> _T | None:
-    """The constant that a module's global name stands for, followed through `from other import name` and `*`."""
+    """The constant that a module's global name represents, followed through `from other import name` and `*`."""
     if (module, name) in known:
         return known[module, name]
     if (module, name) in seen:

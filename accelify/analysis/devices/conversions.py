@@ -19,7 +19,7 @@ _LIBRARIES = frozenset({"torch", "np", "numpy", "Variable", "autograd"})
 
 
 def converts_itself(stmt: ast.AST | None) -> bool:
-    """Whether a statement assigns nothing but what stood there before, in another type or on another device."""
+    """Whether a statement assigns nothing but what was there before, in another type or on another device."""
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
         return False
     pairs = assigned_pairs(stmt.targets[0], stmt.value)

@@ -39,7 +39,7 @@ class DeviceCounts:
 
     @cached_property
     def device_lists(self) -> list[ast.expr]:
-        """The lists of GPUs that DataParallel is given, where they have a name."""
+        """The lists of GPUs that DataParallel gets, where they have a name."""
         wraps = self.script.calls_to(k.PARALLEL_WRAPPERS)
         given = [call_argument(call, 1, "device_ids") for call in wraps]
         return [ids for ids in given if isinstance(ids, (ast.Name, ast.Attribute))]
@@ -76,7 +76,7 @@ class DeviceCounts:
         return counts[0] if len(counts) == 1 else None
 
     def told(self, number: ast.expr) -> tuple[ast.BinOp, str] | None:
-        """The product with a number of GPUs that a number is, where an option or a setting tells it by its name."""
+        """The product with a number of GPUs for a number, where an option or setting is known to be one by name."""
         makes = [number]
         if isinstance(number, (ast.Name, ast.Attribute)):
             makes += sources(self.script, number)
@@ -107,7 +107,7 @@ class DeviceCounts:
                     yield from (Product(stmt, inner) for stmt in self._times(inner))
 
     def given(self, call: ast.Call, index: int, name: str) -> Iterator[ast.expr]:
-        """What a call is given as an argument: by itself, or in a dictionary, as in `DataLoader(data, **given)`."""
+        """The values of a call's argument: passed directly, or in a dictionary, as in `DataLoader(data, **given)`."""
         value = call_argument(call, index, name)
         if value is not None:
             yield value

@@ -90,7 +90,7 @@ def option_name(node: ast.expr) -> str | None:
 
 
 def is_option_for_gpu(test: ast.expr) -> bool:
-    """`args.mode == "gpu"`, `opt.where != "cpu"`: an option that is asked for the kind of device."""
+    """`args.mode == "gpu"`, `opt.where != "cpu"`: an option that is tested for the kind of device."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or dotted(test.left) is None:
         return False
     text = getattr(test.comparators[0], "value", None)

@@ -10,9 +10,9 @@ from accelify.analysis.syntax import is_constant
 
 
 def named_before(script: ScriptModel, stmt: ast.stmt) -> ast.Name | None:
-    """The name that `if not torch.cuda.is_available(): device = "cpu"` puts the CPU into, in the place of a told one.
+    """The name that `if not torch.cuda.is_available(): device = "cpu"` sets to the CPU, in place of a chosen device.
 
-    It was told by an option, `device = args.device`, or is a parameter: all of it is the Accelerator's to choose.
+    It is set from an option, `device = args.device`, or is a parameter: the Accelerator makes the whole choice.
     """
     if (
         not isinstance(stmt, ast.If)

@@ -1,8 +1,8 @@
 """Batches whose entries are replaced by moved ones: `for key, value in batch.items(): batch[key] = value.to(device)`.
 
-The batch keeps its name and changes its place: what is read of it behind the loop lies where the loop has moved it,
-also for who has handed the batch to the function in which the loop stands. `batch["x"] = batch["x"].to(device)` does
-so with one entry, and `sample[0] = sample[0].to(device)`, which no row of a tensor would be written for.
+The batch has the same name but another device: what is read of it after the loop is where the loop has moved it, also
+in the caller that passed the batch to the function with the loop. `batch["x"] = batch["x"].to(device)` does so with one
+entry, and `sample[0] = sample[0].to(device)`, which nobody would write for a row of a tensor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from accelify.analysis.syntax import statements_in, target_names, text_of
 _MOVING = frozenset({"to", "cuda", "cpu"})
 # `batch[key] = ....to(`, looked for before anything is looked at.
 _MOVED_ENTRY = re.compile(rb"\]\s*=[^=][^=]{0,200}?\.(?:to|cuda|cpu)\s*\(")
-# By the text of a name or an entry: the statement behind which it holds other things, and one of those.
+# By the text of a name or an entry: the statement after which it is on the device, and one of those.
 _Filled = dict[str, list[tuple[ast.stmt, ast.expr]]]
 
 
@@ -52,7 +52,7 @@ class FilledBatches:
         return [value for _, value in before], any(tree.parent(s) in around for s, _ in before)
 
     def _filled_in(self, scope: Scope) -> _Filled:
-        """What a function moves entry by entry, itself or by a function that it hands the batch to."""
+        """What a function moves entry by entry, itself or by a function that it passes the batch to."""
         found = {text: list(values) for text, values in self._filled_by(scope).items()}
         for call in scope.nodes:
             if not isinstance(call, ast.Call) or not any(isinstance(a, ast.Name) for a in call.args):
@@ -121,7 +121,7 @@ def _is_fixed(key: ast.expr) -> bool:
 
 
 def _gone_through(loop: ast.For) -> tuple[str, str]:
-    """The name of what a loop goes through by its keys, and the name of the key; "" for other loops."""
+    """The name of what a loop iterates over by its keys, and the name of the key; "" for other loops."""
     node = loop.iter
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
         node = node.args[0]  # list(batch)

@@ -19,7 +19,7 @@ from accelify.analysis.values import Thing
 
 _MOVING = frozenset({"to", "cuda", "cpu"})
 _WORDS = (b".to(", b".cuda(", b".cpu(", b"device")
-# Where a batch lies that a prepared loader takes from the host to the device.
+# Where a batch is that a prepared loader takes from the host to the device.
 _PARTING = (frozenset({HOST}), frozenset({DEVICE}))
 
 
@@ -29,7 +29,7 @@ def before_and_after(
     is_cpu: Callable[[ast.expr], bool],
     loops: Iterable[ast.For | ast.AsyncFor],
 ) -> tuple[Locations, Locations]:
-    """Where tensors lie in the script as it is, and once prepare places its batches and such models follow them.
+    """Where tensors are in the script as it is, and once prepare places its batches and such models follow them.
 
     Args:
         script: its model.

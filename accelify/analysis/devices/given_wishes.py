@@ -1,4 +1,4 @@
-"""A wish for the CPU that a parameter tells, where all callers say the same: `Net(sizes, use_cuda=False)`."""
+"""A setting for the CPU in a parameter for which all callers pass the same: `Net(sizes, use_cuda=False)`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from accelify.analysis.syntax import call_argument, hides_arguments
 def given_wish(
     script: ScriptModel, wish: str, names: frozenset[str], assignments: Iterable[DeviceAssignment]
 ) -> bool | None:
-    """What a wish is in every run, by what callers write for the parameter that it reads.
+    """What a setting is in every run, by what callers write for the parameter that it reads.
 
     Args:
         script: its model.
-        wish: the text of the wish, a name or the opposite of one.
+        wish: the text of the setting, a name or the opposite of one.
         names: what it reads.
-        assignments: the choices of devices, among them those that the wish was read off.
+        assignments: the choices of devices, among them those that the setting was read off.
 
     Returns:
         None where it is not seen, or differs.
@@ -38,7 +38,7 @@ def given_wish(
 
 
 def _given(script: ScriptModel, scope: Scope, name: str) -> set[object]:
-    """The constants that a function is given for a parameter, None for what is none."""
+    """The constants that calls pass for a parameter of a function; None represents an argument that is no constant."""
     names = scope.positional()
     callers = script.callers(scope) if name in names else []
     bound = any(isinstance(n.ctx, ast.Store) for n in scope.of_type(ast.Name) if n.id == name)

@@ -1,4 +1,4 @@
-"""Functions that give back what they are handed, moved to a device at most: `to_var(x)`, `cuda(x)`."""
+"""Functions that return their argument, at most moved to a device: `to_var(x)`, `cuda(x)`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HANDING_BACK = k.SELF_RETURNING | {"cuda", "to", "cpu"}
 
 
 def handed_back(function: Scope) -> str | None:
-    """The one parameter that every `return` of a function gives back, through moves and `Variable` at most."""
+    """The one parameter that every `return` of a function returns, through moves and `Variable` at most."""
     if not isinstance(function.node, ast.FunctionDef):
         return None
     found: set[str | None] = set()

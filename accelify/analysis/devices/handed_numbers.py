@@ -1,4 +1,4 @@
-"""GPUs that a function or class of another module is handed by their numbers, and puts tensors on: `Head([0, 1])`."""
+"""GPU numbers passed to a function or class of another module, which puts tensors on them: `Head([0, 1])`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _THROUGH = frozenset({"zip", "enumerate"})
 
 @dataclass(frozen=True, eq=False)
 class HandedNumber:
-    """A call of the script that hands over the number of a GPU, or a list of them, and the place that goes by it."""
+    """A call of the script that passes the number of a GPU, or a list of them, and the place that goes by it."""
 
     call: ast.Call
     argument: ast.expr
@@ -32,7 +32,7 @@ class HandedNumber:
 
 
 def handed_numbers(script: ScriptModel) -> Iterator[HandedNumber]:
-    """The calls of a script that hand functions of modules which stay as they are such numbers."""
+    """The calls of a script that pass functions of modules which stay as they are such numbers."""
     others = {
         m
         for m in script.program.modules.values()
@@ -73,7 +73,7 @@ def _counts(node: ast.expr) -> bool:
 
 
 def _place(module: Module, callee: Scope, name: str) -> tuple[ast.Call, bool] | None:
-    """Where a function, or a method of the class that it makes, goes by what it is handed; whether it is a list."""
+    """Where a function, or a method of the class that it makes, uses its argument as a device; whether it is a list."""
     found = _in(callee, name)
     owner = callee.owner_class
     if found is not None or owner is None or callee.name.rpartition(".")[2] != "__init__":

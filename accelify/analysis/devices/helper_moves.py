@@ -12,7 +12,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, call_argument, calls_in, dotted, names_in, target_names, walk
 
 _PLACED = (v.MODEL, v.BATCH, v.OUTPUT, v.TENSOR, v.LOADER)
-# How many calls lie between the script and a move at most.
+# How many calls are between the script and a move at most.
 _DEEPEST = 3
 
 
@@ -46,7 +46,7 @@ def _uses_gpu(script: ScriptModel, callee: Scope, asking: dict[Module, set[str]]
 
 
 def _goes_along(module: Module, callee: Scope, node: Node) -> bool:
-    """Whether a move only takes something to where a tensor lies already: `if x.is_cuda: c = c.cuda()`."""
+    """Whether a move only takes something to where a tensor is already: `if x.is_cuda: c = c.cuda()`."""
     if not isinstance(node, ast.Call) or not _is_use(node):
         return False
     inner: ast.AST = node
@@ -87,7 +87,7 @@ def _is_use(node: Node) -> bool:
 
 
 def flags_of_helpers(script: ScriptModel) -> list[ast.expr]:
-    """What the script hands to flags of functions that decide on their moves: `cuda(x, args.cuda)`."""
+    """What the script passes to flags of functions that decide on their moves: `cuda(x, args.cuda)`."""
     found = []
     for call in script.calls():
         for callee in script.callees(call):
@@ -105,7 +105,7 @@ def flags_of_helpers(script: ScriptModel) -> list[ast.expr]:
 
 
 def _deciding_parameters(module: Module, callee: Scope) -> set[str]:
-    """The parameters of a function that its moves stand under."""
+    """The parameters of a function whose tests decide about its moves."""
     parameters = {argument.arg for argument in callee.parameters()}
     found: set[str] = set()
     for call in walk(callee.node):

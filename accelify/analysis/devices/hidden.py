@@ -21,7 +21,7 @@ _ASKING = frozenset({"device", "cuda", "to", "is_available", "device_count", "se
 
 
 def hides_devices(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether a statement does nothing but choose the GPUs that are seen, so that it can stand before all devices."""
+    """Whether a statement does nothing but choose the GPUs that are seen, so that it can be before all devices."""
     if isinstance(stmt, ast.Assign):
         return _is_choice(stmt) and not (hides_all(stmt) and _follows_devices(script, stmt))
     if isinstance(stmt, ast.Expr):
@@ -45,8 +45,8 @@ def hiding(script: ScriptModel, call: ast.Call) -> Scope | None:
 
 
 def hidden_on_import(script: ScriptModel) -> Iterator[tuple[ast.stmt, str]]:
-    """The imports that choose the GPUs that are seen, each with the module that does; of the converted ones, their own
-    statement is looked at."""
+    """The imports that set which GPUs are visible, each with the module that does; of converted modules, the statement
+    itself is looked at."""
     told: set[str] = set()
     seen: set[Module] = set()
     for module in script.modules:
@@ -96,12 +96,12 @@ def _is_chosen_at_once(module: Module) -> Callable[[ast.AST], bool]:
 
 
 def hides_all(stmt: ast.Assign) -> bool:
-    """Whether it names no GPU: for a run on the CPU, or for a program that is started behind it."""
+    """Whether it names no GPU: for a run on the CPU, or for a program that is started after it."""
     return is_constant(stmt.value, "", "-1")
 
 
 def _follows_devices(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether the script has asked for its device by then, so that only programs that it starts see the choice."""
+    """Whether the script has read its device by then, so that only programs that it starts see the choice."""
     scope, start = script.scope_of(stmt), script.tree.start(stmt)
     return any(
         isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING and script.tree.start(call) < start

@@ -1,8 +1,8 @@
-"""Where tensors lie: on the host or on the device, in the script as it is written and once prepare places its batches.
+"""Where tensors are: on the host or on the device, in the script as it is written and once prepare places its batches.
 
-A prepared loader puts a batch on the device at the head of the loop, which can be earlier than the script did. What the
-script made on the host to go with the batch until its own move has to follow. Asked twice, with `placed` and without,
-this tells where the two worlds part.
+A prepared loader puts a batch on the device at the head of the loop, which can be earlier than the script did. Tensors
+that the script made on the host to use with the batch until its move have to follow. Called twice, with `placed` and
+without, this finds where the devices before and after conversion differ.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def before_and_after(
     is_cpu: Callable[[ast.expr], bool],
     loops: Iterable[ast.For | ast.AsyncFor],
 ) -> tuple[Locations, Locations]:
-    """Where tensors lie in the script as it is, and where they lie once prepare places its batches.
+    """Where tensors are in the script as it is, and where they are once prepare places its batches.
 
     Args:
         script: its model.
@@ -74,7 +74,7 @@ def before_and_after(
 
 
 class Locations:
-    """Answers where the value of an expression lies.
+    """Answers where the value of an expression is.
 
     Args:
         script: its model.
@@ -115,12 +115,12 @@ class Locations:
         self._cut = 0
 
     def settle(self, node: ast.AST, *places: str) -> None:
-        """Note that an edit decides where an expression lies from now on."""
+        """Note that an edit decides where an expression is from now on."""
         self._settled[node] = frozenset(places)
         self._known.clear()
 
     def of(self, node: ast.expr) -> Place:
-        """Where an expression can lie: nowhere for what is no tensor, or not known to be one."""
+        """Where an expression can be: nowhere for what is no tensor, or not known to be one."""
         if node in self._settled:
             return self._settled[node]
         found = self._known.get(node)
@@ -135,7 +135,7 @@ class Locations:
             found = self._look(node)
             self._active.discard(node)
             # What was cut short by the guard against circles is known only where the circle began; until there it
-            # stands for itself, or functions that call each other would be walked through along every path.
+            # represents itself, or functions that call each other would be walked through along every path.
             if cut == self._cut or not self._active:
                 self._known[node] = found
             else:
@@ -145,7 +145,7 @@ class Locations:
         return found
 
     def makes(self, call: ast.Call) -> bool:
-        """Whether a call of torch makes a tensor of its own, whatever it is given."""
+        """Whether a call of torch makes a new tensor, whatever its arguments are."""
         head, _, last = (self._name_of(call.func) or "").rpartition(".")
         return head == "torch" and (last in MAKERS or last in HOST_MAKERS)
 
@@ -254,7 +254,7 @@ class Locations:
         return self.of(func.value)
 
     def _of_type(self, given: ast.expr, func: ast.Attribute) -> Place:
-        """Where `x.type(...)` lies: a tensor type has a place of its own, a dtype has none."""
+        """The device of `x.type(...)`: a tensor type decides it, a dtype does not."""
         name = given.value if isinstance(given, ast.Constant) else self._name_of(given)
         if not isinstance(name, str) or not name.startswith("torch."):
             return NOWHERE  # x.type(Tensor), which can be a type of the device
@@ -269,7 +269,7 @@ class Locations:
         return self._named_place(target)
 
     def _named_place(self, device: ast.expr) -> Place:
-        """The place that a device stands for."""
+        """The place that a device represents."""
         if isinstance(device, ast.Call) and device.args:
             device = device.args[0]
         if self.is_cpu(device):
@@ -342,7 +342,7 @@ class Locations:
         return self._placed({t for thing in found for t in thing.link("loader")})
 
     def _of_next(self, node: ast.expr, index: int) -> Place | None:
-        """Where a part of what `next(enumerate(loader))` gives lies; None for any other expression."""
+        """Where a part of what `next(enumerate(loader))` gives is; None for any other expression."""
         if not isinstance(node, ast.Call) or self.script.qualname(node.func) != "builtins.next":
             return None
         pairs = [w for w in self.script.values(node) if isinstance(w, Sequence) and index < len(w.elements)]
@@ -361,7 +361,7 @@ class Locations:
             self._on_host[loader] = gives_host_tensors(self.script, loader)
         if not loaders or not all(self._on_host[t] for t in loaders):
             return NOWHERE
-        # A function that is handed one loader that is prepared and another that is not.
+        # A function that gets a loader that is prepared from one call and one that is not from another.
         mixed = self.placed and not loaders.isdisjoint(self.prepared)
         return frozenset({HOST, DEVICE} if mixed else {HOST})
 
@@ -390,7 +390,7 @@ class Locations:
 
     @cached_property
     def _moved_in_place(self) -> set[tuple[Scope | None, str]]:
-        """What statements move that keep nothing: `batch.to(device)`, of an object that changes itself."""
+        """What statements move without an assignment: `batch.to(device)`, of an object that changes itself."""
         return {
             (self.script.scope_of(stmt).resolve(stmt.value.func.value.id), stmt.value.func.value.id)
             for stmt in self.tree.nodes(ast.Expr)
@@ -414,7 +414,7 @@ class Locations:
         return found
 
     def bindings(self, node: ast.Name) -> list[ast.stmt | None]:
-        """The statements that can have bound a name where it is read; None stands for a parameter."""
+        """The statements that can have bound a name where it is read; None represents a parameter."""
         return self._bindings.of(node)
 
     def _all_bindings(self, name: str, root: ast.AST) -> Iterator[ast.stmt]:
@@ -436,7 +436,7 @@ class Locations:
         return NOWHERE
 
     def _part(self, target: ast.expr, value: ast.expr, name: str) -> Place:
-        """Where the part of a value lies that a name in a target is bound to."""
+        """Where the part of a value is that a name in a target is bound to."""
         if isinstance(target, (ast.Tuple, ast.List)):
             index = next(i for i, e in enumerate(target.elts) if name in target_names(e))
             starred = any(isinstance(e, ast.Starred) for e in [*target.elts, *getattr(value, "elts", [])])
@@ -463,7 +463,7 @@ class Locations:
     def _element(
         self, target: ast.expr, iterated: ast.expr, name: str, loop: ast.stmt | None = None
     ) -> Place:
-        """Where what a loop binds to a name lies."""
+        """Where what a loop binds to a name is."""
         node = iterated
         while isinstance(node, ast.Call) and node.args:
             called = (

@@ -1,7 +1,7 @@
 """Tensors that functions of modules which are not converted make on the host for a batch that prepare places now.
 
 `one_hot(labels)` of a module of helpers makes `torch.zeros(len(labels), 10)` and scatters into it by the labels: the
-script, which moves what it gives back, shows nothing of it.
+script, which moves what it returns, shows nothing of it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from accelify.analysis.values import Imported
 _T = TypeVar("_T")
 _NO_MAKERS: frozenset[ast.Call] = frozenset()
 _NO_NAMES: frozenset[str] = frozenset()
-# Methods after which a tensor lies elsewhere, or that give no tensor.
+# Methods after which a tensor is elsewhere, or that give no tensor.
 _LEAVING = frozenset("cpu cuda to type_as type numpy tolist item size dim numel nelement".split())
-# Those that give a number where they are told no dimension: one without dimensions goes with tensors anywhere.
+# Those that return a number without a dimension argument: a tensor without dimensions works on any device.
 _REDUCING = frozenset("sum mean max min prod std var norm median argmax argmin all any".split())
 # Those that take tensors from anywhere, or only look at their shape.
 _TAKING_ANY = frozenset(
     "to type_as copy_ expand_as view_as reshape_as resize_as_ new_tensor append extend".split()
 )
-# Methods that only tensors have, of all that a function can be handed.
+# Methods that only tensors have, among all possible arguments of a function.
 _OF_TENSORS = frozenset(
     "size dim view unsqueeze long float int double half bool detach clone contiguous permute new type numel".split()
 )
@@ -42,10 +42,10 @@ _DEEPEST = 2
 
 
 class MadeElsewhere(NamedTuple):
-    """A call of the script, and what a function that it comes to makes on the host for what the call hands over.
+    """A call of the script, and what a function that it reaches makes on the host for the call's arguments.
 
     `beside` is the parameter whose device it belongs on, where that can be nothing but a tensor. `gives_it_back` tells
-    that the call gives back tensors alone, and those of the batch or made for it.
+    that the call returns tensors alone, and those of the batch or made for it.
     """
 
     call: ast.Call
@@ -57,12 +57,12 @@ class MadeElsewhere(NamedTuple):
 
 
 def made_elsewhere(script: ScriptModel, before: Locations, after: Locations) -> Iterator[MadeElsewhere]:
-    """What is made so, by each call that hands over what was on the host and is placed by prepare now.
+    """What is made so, by each call that passes what was on the host and is placed by prepare now.
 
     Args:
         script: its model, with the modules that are converted.
-        before: where tensors lie in the script as it is.
-        after: where they lie once prepare places its batches.
+        before: where tensors are in the script as it is.
+        after: where they are once prepare places its batches.
     """
     if any(module.tree.mentions(b"set_default_") for module in script.program.modules.values()):
         return
@@ -84,8 +84,8 @@ def typed_elsewhere(
 
     Args:
         script: its model, with the modules that are converted.
-        before: where tensors lie in the script as it is.
-        after: where they lie once prepare places its batches.
+        before: where tensors are in the script as it is.
+        after: where they are once prepare places its batches.
     """
     others = [m for m in script.program.modules.values() if m not in script.modules]
     if not any(m.tree.mentions(b"isinstance") and m.tree.mentions(_HOST_TYPED) for m in others):
@@ -98,7 +98,7 @@ def typed_elsewhere(
 
 
 def _given_from_host(call: ast.Call, callee: Scope, before: Locations, after: Locations) -> frozenset[str]:
-    """The parameters that a call hands what was on the host and is placed by prepare now."""
+    """The parameters that a call passes what was on the host and is placed by prepare now."""
     return frozenset(
         name
         for argument, name in handed_to(call, callee)
@@ -112,7 +112,7 @@ def _stays(script: ScriptModel, scope: Scope) -> bool:
 
 
 def _is_given_tensors(script: ScriptModel, after: Locations, callee: Scope, names: frozenset[str]) -> bool:
-    """Whether nothing but the script calls a function, and hands its parameters nothing but what is placed."""
+    """Whether nothing but the script calls a function, and passes its parameters nothing but what is placed."""
     if script.called_from_elsewhere(callee):
         return False
     pairs = [pair for call in script.callers(callee) for pair in handed_to(call, callee)]
@@ -121,7 +121,7 @@ def _is_given_tensors(script: ScriptModel, after: Locations, callee: Scope, name
 
 @dataclass
 class _Body:
-    """A function that is given tensors of a batch under some names; of others only where it is not `alone`."""
+    """A function that gets tensors of a batch under some names; other arguments only where it is not `alone`."""
 
     script: ScriptModel
     scope: Scope
@@ -132,9 +132,9 @@ class _Body:
     def __post_init__(self) -> None:
         self.module = self.script.interpreter.module_of(self.scope)
         bound = self._bound()
-        # Where a parameter becomes something else for good, for the reads behind that.
+        # Where a parameter is rebound for good, for the reads after that.
         self._until: dict[str, int] = {}
-        # By the name that holds it: the parameters that it comes of, or the calls that made it.
+        # By variable: the parameters from which it is computed, or the calls that made it.
         self._roots = {name: frozenset({name}) for name in self.given}
         self._makers: dict[str, frozenset[ast.Call]] = {}
         known = -1
@@ -154,7 +154,7 @@ class _Body:
         self._roots = {name: roots for name, roots in self._roots.items() if not roots & lost}
 
     def _is_repeated(self, node: ast.expr) -> bool:
-        """Whether a node stands in a loop of the function, so that what it binds is read in front of it, too."""
+        """Whether a node is in a loop of the function, so that what it binds is read in front of it, too."""
         loops = (ast.For, ast.AsyncFor, ast.While)
         return any(isinstance(a, loops) and a in self.scope.nodes for a in self.module.tree.ancestors(node))
 
@@ -184,7 +184,7 @@ class _Body:
         return head, last
 
     def roots(self, node: ast.expr) -> frozenset[str]:
-        """The parameters that an expression is a tensor of; none for what lies elsewhere or is no tensor."""
+        """The parameters that an expression is a tensor of; none for what is elsewhere or is no tensor."""
         if isinstance(node, ast.Name):
             if node.id in self._until and self.module.tree.start(node) > self._until[node.id]:
                 return _NO_NAMES
@@ -266,14 +266,14 @@ class _Body:
                     yield from _Body(self.script, callee, given).typed(depth - 1)
 
     def _together(self, node: ast.AST) -> tuple[list[ast.expr], list[ast.expr]]:
-        """The operands of an expression that have to lie together, and the indices that have to lie with them."""
+        """The operands of an expression that have to be together, and the indices that have to be with them."""
         if isinstance(node, (ast.BinOp, ast.Compare)):
             return _sides(node), []
         if isinstance(node, ast.AugAssign):
             return [node.target, node.value], []
         if isinstance(node, ast.Subscript):
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            # One element is a number, which is an index wherever it lies.
+            # One element is a number, which is an index wherever it is.
             return [node.value], [p for p in parts if not isinstance(p, ast.Subscript)]
         if not isinstance(node, ast.Call):
             return [], []
@@ -314,7 +314,7 @@ class _Body:
                     yield from node.args
 
     def gives_only_tensors(self) -> bool:
-        """Whether all that the function gives back are tensors of what it is given, or such that it makes."""
+        """Whether everything that the function returns is a tensor from its arguments, or a tensor that it makes."""
         returns = [n.value for n in self.scope.of_type(ast.Return)]
         parts = [e for value in returns for e in (value.elts if isinstance(value, ast.Tuple) else [value])]
         return bool(parts) and all(e is not None and (self.makers(e) or self.roots(e)) for e in parts)
@@ -326,7 +326,7 @@ def _hold(
     values: list[ast.expr | None],
     of: Callable[[ast.expr], frozenset[_T]],
 ) -> None:
-    """Note what a name holds, where it never holds anything else: `table = table.scatter_(...)` goes by itself."""
+    """Note what a name is, where it is never anything else: `table = table.scatter_(...)` needs no other name."""
     if name in held:
         return
     first: frozenset[_T] = frozenset()
@@ -359,7 +359,7 @@ def _spread(given: list[ast.expr]) -> list[ast.expr]:
 
 
 def _is_made_on_host(call: ast.Call, last: str) -> bool:
-    """Whether a call of torch that makes a tensor makes one with dimensions, and is not told where to."""
+    """Whether a call of torch makes a tensor with dimensions, and without a device argument."""
     if call_keyword(call, "device") is not None or any(kw.arg in (None, "out") for kw in call.keywords):
         return False
     first = call.args[0] if call.args else None

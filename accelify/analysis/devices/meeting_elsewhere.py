@@ -13,7 +13,7 @@ _MOVING = frozenset("to cuda cpu type_as tolist item numpy".split())
 
 
 def meeting_elsewhere(script: ScriptModel, call: ast.Call) -> list[ast.expr]:
-    """The arguments of a call whose tensors have to lie together in the functions that it runs elsewhere."""
+    """The arguments of a call whose tensors have to be together in the functions that it runs elsewhere."""
     callees = script.callees(call)
     if not callees or any(script.interpreter.module_of(s) in script.modules for s in callees):
         return []

@@ -1,4 +1,4 @@
-"""Devices that a script is told by name: `args.device`, `config["device"]`, a parameter `device="cuda:0"`."""
+"""Devices that a script gets by name: `args.device`, `config["device"]`, a parameter `device="cuda:0"`."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def other_name(
 
 
 def device_arguments(call: ast.Call) -> list[ast.expr]:
-    """What a call is told to place something on."""
+    """The arguments of a call that say where to place its result."""
     found = []
     if isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args:
         found.append(call.args[0])
@@ -125,7 +125,7 @@ def device_for(script: ScriptModel, text: str, accelerator: str, others: frozens
     Args:
         script: its model.
         text: the source text of the name: `device`, `args.device`.
-        accelerator: the expression that has the Accelerator at hand.
+        accelerator: the expression of the Accelerator.
         others: further names that get what is assigned.
     """
     tree, texts = script.tree, {text, *others}
@@ -189,7 +189,7 @@ def _is_text(node: ast.expr) -> bool:
 def _is_option(script: ScriptModel, node: ast.expr) -> bool:
     """Whether an expression is an entry of the script's options (and not the device of a tensor or a model)."""
     if isinstance(node, ast.Name):
-        # What callers hand over by a name is told further out.
+        # What callers pass by a name is set by a caller further out.
         return (_is_defaulted(script, node) or _is_of_unknown_caller(script, node)) and not any(
             isinstance(given, (ast.Name, ast.Attribute, ast.Subscript))
             for given in handed_to_parameter(script, node, node.id)

@@ -21,7 +21,7 @@ _PLACE = re.compile(
 
 
 class NumberedDevices:
-    """Tells the number of a GPU from other devices, by what is written or by an option's default."""
+    """Distinguishes the number of a GPU from other devices, by how it is written or by an option's default."""
 
     def __init__(self, script: ScriptModel) -> None:
         self.script = script

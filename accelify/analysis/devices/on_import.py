@@ -19,7 +19,7 @@ def placed_on_import(
 
     Args:
         module: a module of the program.
-        devices: names that stand for a GPU there.
+        devices: names that represent a GPU there.
     """
     for stmt in module.scopes.module.of_type(ast.Assign, ast.AnnAssign):
         if stmt.value is None:
@@ -36,7 +36,7 @@ def placed_on_import(
 def with_derived(
     module: Module, placed: Iterable[tuple[list[str], ast.Call]]
 ) -> list[tuple[list[str], ast.Call]]:
-    """The same, each with the names that the module binds to what is worked out of it: `upper = (1 - mean) / std`."""
+    """The same, each with the names that the module binds to what is computed from it: `upper = (1 - mean) / std`."""
     found = [(names[:], call) for names, call in placed]
     by_name = {name: names for names, _ in found for name in names}
     stmts = module.scopes.module.of_type(ast.Assign) if found else []

@@ -1,4 +1,4 @@
-"""Parts of a model that are made on the CPU beside the rest, by a device that it is handed.
+"""Parts of a model that are made on the CPU, unlike the others, by a device argument.
 
 loss_device = torch.device("cpu")
 model = Encoder(device, loss_device)    # self.scale = nn.Parameter(torch.ones(1)).to(loss_device)
@@ -21,7 +21,7 @@ class PartOnCpu(NamedTuple):
     """A name for the CPU that a model is made with.
 
     Args:
-        device: the name, where it is given the CPU.
+        device: the name, where it is set to the CPU.
         model: what is called to make the model.
         moved: what is moved there when it is a parameter already, with its module.
     """
@@ -32,7 +32,7 @@ class PartOnCpu(NamedTuple):
 
 
 def parts_on_cpu(script: ScriptModel, devices: Devices) -> Iterator[PartOnCpu]:
-    """The names for the CPU that stand beside a choice and go into a model."""
+    """The names for the CPU that are next to a choice and go into a model."""
     for assignment, calls in devices.parts:
         moved = dict.fromkeys(pair for call in calls for pair in _moved(script, call, assignment.target))
         yield PartOnCpu(assignment.target, dotted(calls[0].func) or "the model", tuple(moved))

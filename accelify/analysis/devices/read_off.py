@@ -15,7 +15,7 @@ _TENSORS = frozenset({v.BATCH, v.OUTPUT, v.TENSOR, v.PARAMETERS})
 _FILES = (b"yaml", b"json.load", b"toml", b"OmegaConf", b"hydra", b"ConfigParser")
 _SETTING = (ast.Attribute, ast.keyword, ast.arg, ast.AnnAssign, ast.Constant)
 _PARTS = frozenset({"weight", "bias", "data", "grad"})
-# What is asked of tensors alone.
+# Attributes and methods that only tensors have.
 _OF_TENSORS = frozenset(
     "shape size dim ndim dtype numel view reshape gather scatter permute transpose unsqueeze squeeze expand repeat "
     "float long half detach clone contiguous sum mean requires_grad is_cuda new_zeros new_ones new_tensor".split()
@@ -23,7 +23,7 @@ _OF_TENSORS = frozenset(
 
 
 def is_read_off(script: ScriptModel, node: ast.Attribute) -> bool:
-    """Whether `x.device` is where a tensor, a parameter or what is indexed or called lies.
+    """Whether `x.device` is where a tensor, a parameter or what is indexed or called is.
 
     Args:
         script: its model.
@@ -48,7 +48,7 @@ def is_read_off(script: ScriptModel, node: ast.Attribute) -> bool:
 
 
 def _is_used_as_tensor(script: ScriptModel, scope: Scope, name: str) -> bool:
-    """Whether a function asks of what a name holds what only a tensor has, or hands it to torch."""
+    """Whether a function uses the value of a name as only a tensor can be used, or passes it to torch."""
     for node in scope.nodes:
         if isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS and dotted(node.value) == name:
             return True
@@ -59,7 +59,7 @@ def _is_used_as_tensor(script: ScriptModel, scope: Scope, name: str) -> bool:
 
 
 def is_set_nowhere(script: ScriptModel, options: ast.expr | None, name: str) -> bool:
-    """Whether options that are read off a parameter are given no such entry anywhere in the program.
+    """Whether options that are read from a parameter get no such entry anywhere in the program.
 
     Args:
         script: its model.

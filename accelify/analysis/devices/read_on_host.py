@@ -23,7 +23,7 @@ from accelify.analysis.values import Imported
 
 # What brings a tensor to the host, or makes no tensor of it.
 _FETCHING = frozenset("cpu numpy tolist item size shape dim numel".split())
-# Types that make a tensor of numbers, and take a tensor only where it lies on the host.
+# Types that make a tensor of numbers, and take a tensor only where it is on the host.
 HOST_TYPES = frozenset(
     f"torch.{kind}Tensor" for kind in "Float Double Half Long Int Short Char Byte Bool".split()
 )
@@ -46,12 +46,12 @@ class HostRead(NamedTuple):
 
 
 def reads_on_host(script: ScriptModel, before: Locations, after: Locations) -> Iterator[HostRead]:
-    """Calls that hand such a function what was on the host and is placed by prepare now.
+    """Calls that pass such a function what was on the host and is placed by prepare now.
 
     Args:
         script: its model, with the modules that are converted.
-        before: where tensors lie in the script as it is.
-        after: where they lie once prepare places its batches.
+        before: where tensors are in the script as it is.
+        after: where they are once prepare places its batches.
     """
     others = {m for m in script.program.modules.values() if m not in script.modules and _has_word(m)}
     for call in script.calls() if others else ():
@@ -98,14 +98,14 @@ def _has_word(module: Module) -> bool:
 def _reads(
     script: ScriptModel, scope: Scope, given: Set[str], parts: Set[str], loaders: Set[str], depth: int
 ) -> Iterator[tuple[Scope, ast.expr, bool]]:
-    """What a function, or one that it calls, reads on the host of tensors that it is given under some names.
+    """What a function, or one that it calls, reads on the host of tensors that it gets under some names.
 
     Args:
         script: its model.
         scope: the function.
         given: names of tensors, and of models.
-        parts: the same with names of what comes out of a loader, which can be a list, too: it is told only where
-            nothing but a tensor can be read so.
+        parts: the same with names of what a loader yields, which can be a list, too: reported only where nothing
+            but a tensor can be read so.
         loaders: names of prepared loaders.
         depth: how many calls it is followed through.
     """
@@ -151,7 +151,7 @@ def _reads(
 
 
 def _gone_through(target: ast.expr, iterated: ast.expr, names: Set[str]) -> Iterator[str]:
-    """What `for target in iterated` binds to parts of what stands under such names: no number of `enumerate`."""
+    """What `for target in iterated` binds to parts of what is under such names: no number of `enumerate`."""
     if isinstance(iterated, ast.Name) and iterated.id in names:
         yield from target_names(target)
     if not isinstance(iterated, ast.Call):
@@ -217,5 +217,5 @@ def _is_fetched(node: ast.expr) -> bool:
 
 
 def can_be_mended(read: HostRead) -> bool:
-    """Whether the module can be given a copy to the host: one that trains is converted by itself."""
+    """Whether the module can use a copy on the host instead: a module that trains is converted by itself."""
     return read.certain and not read.module.tree.mentions(b".backward(")

@@ -1,6 +1,6 @@
-"""Models that functions run on what lies on the host, where nothing moves it: mostly those of other modules.
+"""Models that functions run on what is on the host, where nothing moves it: mostly those of other modules.
 
-`extract(model, loader)` of a module of helpers goes through a loader that is not prepared and runs the model on its
+`extract(model, loader)` of a module of helpers iterates over a loader that is not prepared and runs the model on its
 batches. DataParallel moved them to the first GPU; without it nothing does.
 """
 
@@ -23,12 +23,12 @@ from accelify.analysis.values import Imported, Thing
 # Functions of helpers may call others, as far as this.
 _DEEPEST = 3
 _MOVES = frozenset({"to", "cuda", "to_device"})
-# What gives a tensor that lies where the one did that it is asked of.
+# What makes a tensor on the device of the tensor whose method it is.
 _STAYING = frozenset(
     "float double half long int view reshape unsqueeze squeeze repeat expand permute requires_grad_".split()
 )
 _THROUGH = frozenset({"enumerate", "zip", "iter"})
-# What is asked of a tensor or a loader that is no tensor.
+# Methods of a tensor or a loader whose result is no tensor.
 _NUMBERS = frozenset("size shape dim numel dtype item tolist numpy dataset batch_size".split())
 
 
@@ -48,15 +48,15 @@ def runs_on_host(
     after: Locations,
     behind_prepare: Callable[[ast.Call], bool],
 ) -> Iterator[HostRun]:
-    """Calls that hand such a function tensors of the host, or a loader that is not prepared, for some models.
+    """Calls that pass such a function tensors of the host, or a loader that is not prepared, for some models.
 
-    A function of another module that makes a tensor itself for the model that it is handed is one too.
+    A function of another module that itself makes a tensor for a model in its arguments is one, too.
 
     Args:
         script: its model, with the modules that are converted.
-        models: those that are asked about.
+        models: the models in question.
         prepared: what prepare places.
-        after: where tensors lie once it does.
+        after: where tensors are once it does.
         behind_prepare: whether a call runs when the models are prepared.
     """
     makes = _makes_on_host(script)
@@ -89,7 +89,7 @@ def runs_on_host(
 
 
 def _makes_on_host(script: ScriptModel) -> Callable[[Module, Scope, ast.expr], bool]:
-    """What tells whether an expression makes a tensor on the host: never, where the program sets another default."""
+    """What decides whether an expression makes a tensor on the host: never, where the program sets another default."""
     if any(m.tree.mentions(b"set_default_") for m in script.program.modules.values()):
         return lambda module, scope, node: False
 
@@ -124,7 +124,7 @@ def _runs_what_it_makes(
     told: Set[str],
     makes: Callable[[Module, Scope, ast.expr], bool],
 ) -> tuple[Scope, list[ast.Call]] | None:
-    """Where a function runs a model that it is handed under some names on a tensor that it makes on the host."""
+    """Where a function runs a model from its arguments, known by some names, on a tensor that it makes on the host."""
     module = script.interpreter.module_of(callee)
     bound: dict[str, list[ast.expr]] = {}
     for node in callee.nodes:
@@ -157,7 +157,7 @@ def _is_unprepared(script: ScriptModel, argument: ast.expr, prepared: Set[Thing]
 
 
 def _is_moved(script: ScriptModel, argument: ast.expr) -> bool:
-    """Whether a function moves what it hands on under a name, where it is told to: `if cuda: x = x.cuda()`."""
+    """Whether a function moves an argument before it passes it on, under a flag: `if cuda: x = x.cuda()`."""
     return isinstance(argument, ast.Name) and any(
         argument.id in {name for target in stmt.targets for name in target_names(target)}
         and _moves(script, stmt.value)
@@ -173,7 +173,7 @@ def _run(
     tensors: frozenset[str],
     depth: int,
 ) -> tuple[Scope, list[ast.Call]] | None:
-    """Where a function, or one that it calls, runs a model on what it is given under some names."""
+    """Where a function, or one that it calls, runs a model on arguments known by some names."""
     module = script.interpreter.module_of(scope)
     held = _held(script, scope, loaders, tensors)
 
@@ -199,7 +199,7 @@ def _run(
 
 
 def _held(script: ScriptModel, scope: Scope, loaders: frozenset[str], tensors: frozenset[str]) -> set[str]:
-    """The names of a function whose tensors lie on the host: none that it moves anywhere."""
+    """The names of a function whose tensors are on the host: none that it moves anywhere."""
     held = set(tensors)
     moved: set[str] = set()
     known = -1
@@ -226,7 +226,7 @@ def _goes_through(node: ast.expr, loaders: frozenset[str]) -> bool:
 
 
 def _is_held(script: ScriptModel, node: ast.expr, held: set[str]) -> bool:
-    """Whether an expression hands on a tensor of such a name, as it is or through a function that moves nothing."""
+    """Whether an expression passes on a tensor of such a name, as it is or through a function that moves nothing."""
     if isinstance(node, ast.Name):
         return node.id in held
     if isinstance(node, (ast.Subscript, ast.Starred)):

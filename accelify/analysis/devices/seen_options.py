@@ -20,9 +20,9 @@ def place_of(script: ScriptModel, anchor: Anchor) -> Scope:
 def wish_seen_from(
     script: ScriptModel, text: str, names: frozenset[str], scope: Scope
 ) -> tuple[str, frozenset[str]]:
-    """A wish and the names that it reads, its attributes of another class's `self` by the names that a scope has.
+    """A setting and the names that it reads, its attributes of another class's `self` by the names that a scope has.
 
-    What a scope has no name for keeps the name that it had.
+    A value without a name in a scope has the name that it had.
     """
     for name in sorted(one for one in names if "." in one):
         reads = [node for node in script.tree.nodes(ast.Attribute) if dotted(node) == name]

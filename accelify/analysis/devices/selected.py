@@ -15,7 +15,7 @@ _Place = tuple[str, int]
 
 
 class SelectedDevices:
-    """The calls of a script that come to such a function, itself or through others.
+    """The calls of a script that reach such a function, itself or through others.
 
     Args:
         script: its model, with the modules that are converted.
@@ -43,7 +43,7 @@ class SelectedDevices:
     def _place(self, scope: Scope) -> _Place | None:
         if scope in self._known:
             return self._known[scope]
-        self._known[scope] = None  # a function that comes to itself is looked at once
+        self._known[scope] = None  # a recursive function is looked at once
         module = self._script.interpreter.module_of(scope)
         calls = scope.calls
         found: _Place | None = None
@@ -65,7 +65,7 @@ class SelectedDevices:
 
 
 def _is_same_for_all(call: ast.Call, scope: Scope) -> bool:
-    """Whether a GPU is one that the function names itself or reads off options: none by rank, none that it is given."""
+    """Whether a GPU is one that the function names or reads from options: none by rank, none from its arguments."""
     device = call_argument(call, 0, "device")
     if device is None or (isinstance(device, ast.Name) and device.id in {a.arg for a in scope.parameters()}):
         return False

@@ -1,4 +1,4 @@
-"""Names that a script only shows: `print("Using:", device)` tells of a device, and puts nothing there."""
+"""Names that a script only shows: `print("Using:", device)` shows a device, and places nothing there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes tensors and arrays, what hands them back, and the places that they lie in."""
+"""What makes tensors and arrays, what returns them, and the devices that they are on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOST_MAKERS = frozenset(
 NUMBERS = frozenset(
     "item tolist size dim numel nelement get_device ndimension element_size is_contiguous stride keys".split()
 )
-# Calls that give back what they are given, or something that lies beside it.
+# Calls that return their argument, or something on the same device.
 HANDING_ON = frozenset(
     "builtins.sum builtins.max builtins.min builtins.list builtins.tuple builtins.dict builtins.reversed".split()
 )
@@ -54,12 +54,12 @@ def union(places: Iterable[Place]) -> Place:
 
 
 def together(places: list[Place]) -> Place:
-    """Where the result of several operands lies: tensors of both sides never meet, or an edit sees to it."""
+    """The device of the result of several operands: tensors of both devices never meet, or an edit prevents it."""
     return frozenset({DEVICE}) if any(place == {DEVICE} for place in places) else union(places)
 
 
 def returned_by(script: ScriptModel, node: ast.Call) -> list[ast.expr]:
-    """What the functions of these modules that a call can run give back."""
+    """What the functions of these modules that a call can run return."""
     return [
         n.value
         for scope in script.callees(node)
@@ -70,7 +70,7 @@ def returned_by(script: ScriptModel, node: ast.Call) -> list[ast.expr]:
 
 
 def given_back(script: ScriptModel, node: ast.Call) -> list[ast.expr]:
-    """The arguments that functions of modules which stay as they are give back, by the names they have there."""
+    """The arguments that functions of modules which stay as they are return, by the names they have there."""
     found = []
     for scope in script.callees(node):
         names = scope.positional() if script.tree.parent(scope.node) is None else []

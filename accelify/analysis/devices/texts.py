@@ -12,7 +12,7 @@ _HEAD = re.compile(r"^cuda:(%[dis]|\{[\w:]*\})?$")
 def is_numbered_gpu(node: ast.AST | None) -> bool:
     """Whether an expression is such a text, by `+`, `%`, `format` or as an f-string."""
     head: ast.AST | None = None
-    if isinstance(node, ast.Call):  # what is asked about most
+    if isinstance(node, ast.Call):  # the most frequent case
         if not isinstance(node.func, ast.Attribute) or node.func.attr != "format":
             return False
         head = node.func.value

@@ -16,7 +16,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import assigned_pairs, call_argument, dotted
 from accelify.analysis.values import Class
 
-# How many names and parameters lie between an option and a move at most.
+# How many names and parameters are between an option and a move at most.
 _FARTHEST = 4
 
 

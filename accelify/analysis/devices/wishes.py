@@ -105,14 +105,14 @@ class Devices:
         return False
 
     def _is_current(self, value: ast.expr, target: ast.Name | ast.Attribute) -> bool:
-        """`self.device = torch.cuda.current_device()`: a number, which stands for a device under such a name."""
+        """`self.device = torch.cuda.current_device()`: a number, which represents a device under such a name."""
         name = target.id if isinstance(target, ast.Name) else target.attr
         if not isinstance(value, ast.Call) or not k.DEVICE_NAME.search(name):
             return False
         return self.script.qualname(value.func) == "torch.cuda.current_device"
 
     def _is_told_place(self, target: ast.Attribute, value: ast.expr) -> bool:
-        """Whether an attribute keeps the word for where something was put last: nothing is moved to what it says.
+        """Whether an attribute only records where something was put last: nothing is moved to it.
 
         `if self.place != place: net = move(net); self.place = place`, and `self.place = "cpu"` at first.
         """
@@ -131,7 +131,7 @@ class Devices:
         return told and bool(reads) and all(isinstance(self.tree.parent(n), ast.Compare) for n in reads)
 
     def _set_aside(self) -> None:
-        """Keep apart the names for the CPU that stand beside a choice: places to fetch to, and nobody's wish."""
+        """Keep apart the names for the CPU that are next to a choice: places to fetch to, and nobody's setting."""
         if all(a.cpu == "True" for a in self.assignments):
             return
         chosen = {self._variable(a) for a in self.assignments if a.cpu != "True"}
@@ -148,7 +148,7 @@ class Devices:
                 self.assignments.append(assignment)
 
     def _made_with(self, assignment: DeviceAssignment) -> list[ast.Call]:
-        """The models that are made with it, for parts of their own: prepare moves a model as a whole."""
+        """The models that get it for some of their parts: prepare moves a model as a whole."""
         target = assignment.target
         if not isinstance(target, ast.Name):
             return []
@@ -175,7 +175,7 @@ class Devices:
         return scope.owner_class, dotted(target) or ""
 
     def is_cpu(self, node: ast.expr) -> bool:
-        """Whether an expression is the CPU by its own words, or by those of the name that it was given."""
+        """Whether an expression is the CPU as it is written, or by the assignment to its name."""
         if names_cpu(node) or not self.beside:
             return names_cpu(node)
         scope = self.script.scope_of(node)
@@ -265,7 +265,7 @@ class Devices:
         return None
 
     def _is_of_another_machine(self, stmt: ast.stmt) -> bool:
-        """Whether it stands on one branch of a test of the machine that takes another device than the CPU on the other.
+        """Whether it is on one branch of a test of the machine that takes another device than the CPU on the other.
 
         What is asked there, of an `mps` machine for example, is never asked on one with CUDA.
         """
@@ -332,7 +332,7 @@ class Devices:
         return text, frozenset(n for w in kept for n in w[1])
 
     def wish(self, test: ast.expr, seen: frozenset[str] = frozenset()) -> tuple[str, frozenset[str]] | None:
-        """The part of a test that is the user's wish: its text and names. None where it only asks the machine."""
+        """The part of a test that is the user's setting: its text and names. None where it only asks the machine."""
         if isinstance(test, ast.BoolOp):
             wishes = [self.wish(value, seen) for value in test.values]
             kept = [p for p in wishes if p is not None]
@@ -344,7 +344,7 @@ class Devices:
             return joiner.join(p[0] for p in kept), frozenset(n for p in kept for n in p[1])
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             if isinstance(test.operand, ast.BoolOp) and isinstance(test.operand.op, ast.Or):
-                # `"cpu" if not torch.cuda.is_available() or args.no_cuda`: what the machine lacks is no wish.
+                # `"cpu" if not torch.cuda.is_available() or args.no_cuda`: what the machine lacks is no setting.
                 parts = [ast.UnaryOp(ast.Not(), value) for value in test.operand.values]
                 return self.wish(ast.BoolOp(ast.And(), list[ast.expr](parts)), seen)
             inner = self.wish(test.operand, seen)
@@ -363,7 +363,7 @@ class Devices:
         if isinstance(test, (ast.Name, ast.Attribute)):
             text = dotted(test) or ""
             assigned = self._only_assignment(test)
-            # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is the command line's own.
+            # A flag that is computed from itself (`args.cuda = args.cuda and ...`) is still what the command line set.
             if assigned is not None and text not in seen:
                 if compares_to(assigned, text):
                     # `args.cuda = args.cuda == "yes"`: a text before, a flag from there on.
@@ -374,7 +374,7 @@ class Devices:
             if isinstance(test, ast.Name) and self._is_handed_no_wish(test, seen):
                 return None
         if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
-            return None  # where a tensor is, and nobody's wish
+            return None  # where a tensor is, and nobody's setting
         if isinstance(test, ast.Constant):
             return None if test.value is True else ("False", frozenset()) if test.value is False else None
         if self.tree.in_fstring(test) or not hasattr(test, "lineno"):
@@ -382,7 +382,7 @@ class Devices:
         return self.tree.segment(test), self._read_by(test)
 
     def told(self, test: ast.expr) -> str | None:
-        """The user's wish that a test asks for and for nothing else: `args.gpu` of `self.gpu`, which is no more."""
+        """The user's setting that a test asks for and for nothing else: `args.gpu` of `self.gpu`, which is no more."""
         asked: set[str | None] = set()
         while isinstance(test, (ast.Name, ast.Attribute)) and dotted(test) not in asked:
             asked.add(dotted(test))
@@ -393,12 +393,12 @@ class Devices:
         return None
 
     def _is_handed_no_wish(self, name: ast.Name, seen: frozenset[str]) -> bool:
-        """Whether a name is a parameter, and all calls of its function hand it what only asks the machine."""
+        """Whether a name is a parameter, and all calls of its function pass it what only asks the machine."""
         scope = self.script.scope_of(name).resolve(name.id)
         if scope is None or scope.kind != "function" or is_stored(scope, name.id):
             return False
         calls = self.script.callers(scope) if name.id in defaults_of(scope) else []
-        asked = f"{scope.name}({name.id})"  # a function that calls itself is asked once
+        asked = f"{scope.name}({name.id})"  # a recursive function is looked at once
         if not calls or asked in seen or self.script.called_from_elsewhere(scope):
             return False
         for call in calls:
@@ -466,7 +466,7 @@ class Devices:
     def _only_assignment(self, name: ast.Name | ast.Attribute) -> ast.expr | None:
         """What a flag was assigned, when it was assigned once, from an expression over flags.
 
-        Several classes that keep a flag by one name ask the same of the machine: `self.gpu = is_available()`.
+        Several classes that store a flag under one name test the machine in the same way: `self.gpu = is_available()`.
         """
         text = dotted(name) or ""
         owner = self.script.scope_of(name).resolve(name.id) if isinstance(name, ast.Name) else None

@@ -16,11 +16,11 @@ def _constants(node: ast.expr) -> str:
 
 
 def dumps_to_file(call: ast.Call, text: Callable[[ast.expr], str] = _constants) -> bool:
-    """Whether a call is a `dump` of an object itself, into a file: what is given is a path, and not a step or a stream.
+    """Whether a call is an object's `dump` method that writes a file: its argument is a path, not a step or a stream.
 
     Args:
         call: any whose function is not known.
-        text: an expression as text, in braces what is not told.
+        text: an expression as text, with braces for the unknown parts.
     """
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "dump" or len(call.args) != 1:
         return False

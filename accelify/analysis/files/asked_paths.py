@@ -1,6 +1,6 @@
-"""Questions whether a file is there: who asks late gets another answer than who asked before the main process wrote it.
+"""Tests whether a file exists: a late process gets another answer than one before the main process wrote the file.
 
-`if not path.is_file(): ...` sends processes different ways, so that they meet behind it, or run it one after the other.
+`if not path.is_file(): ...` sends processes into different branches, so they wait after it, or run it in turn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def asked_paths(test: ast.expr) -> set[str]:
 
 
 def behind_questions(tree: Tree, stmt: ast.stmt) -> ast.stmt:
-    """The statement behind which all processes come that part at questions around a statement."""
+    """The statement after which all processes continue that separate at tests around a statement."""
     behind = stmt
     for ancestor in tree.ancestors(stmt):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -41,7 +41,7 @@ def behind_questions(tree: Tree, stmt: ast.stmt) -> ast.stmt:
 
 
 def outermost_question(script: ScriptModel, stmt: ast.stmt) -> ast.stmt:
-    """The statement behind which all processes come that part at a statement, or that go through loops to write.
+    """The statement after which all processes continue that separate at a statement, or that loop to write.
 
     A function that one call alone runs is left for that: `if not os.path.exists(path): make(path)`.
     """
@@ -60,7 +60,7 @@ def outermost_question(script: ScriptModel, stmt: ast.stmt) -> ast.stmt:
 
 
 def needed_at_once(script: ScriptModel, stmt: ast.stmt, paths: set[str], folders: set[str]) -> bool:
-    """Whether processes ask for what was written or made, go into it, import it or read it behind a statement.
+    """Whether processes test for what was written or made, enter it, import it or read it after a statement.
 
     Args:
         script: its model.

@@ -1,4 +1,4 @@
-"""Tests that ask a process's own clock: `time.time() - start > limit` is true on one process before others."""
+"""Tests that read the clock of a process: `time.time() - start > limit` is true on one process before others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-# How many names stand between a test and the clock at most.
+# How many names are between a test and the clock at most.
 _DEEPEST = 3
 
 

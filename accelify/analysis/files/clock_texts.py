@@ -1,6 +1,6 @@
-"""Text that is made of the clock, and the functions that give it back: `def run_name(): return strftime(...)`.
+"""Text that is made of the clock, and the functions that return it: `def run_name(): return strftime(...)`.
 
-Ids that are drawn from the machine's own chance (`uuid.uuid4().hex`) differ between processes as times do, whatever the
+Ids from the machine's source of randomness (`uuid.uuid4().hex`) differ between processes like times, whatever the
 seed, and are asked for as these are.
 """
 
@@ -17,7 +17,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import calls_in, dotted, walk
 
 Place = tuple[Scope, ast.AST]
-# A text that is handed on and on: beyond this it is not followed.
+# How often a text is passed on before it is not followed any more.
 _FARTHEST = 3
 _TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
 _TIMES = frozenset({"time", "now", "today", "utcnow"})
@@ -48,11 +48,11 @@ class ClockTexts:
         self._times: dict[Scope, set[str]] = {}
 
     def given_by(self, call: ast.Call) -> list[Scope]:
-        """The functions of the program that a call runs and that give back text of the clock."""
+        """The functions of the program that a call runs and that return text of the clock."""
         return [callee for callee in self._script.callees(call) if self.is_given(callee)]
 
     def is_given(self, function: Scope) -> bool:
-        """Whether a function gives back text of the clock."""
+        """Whether a function returns text of the clock."""
         known = self._given.get(function)
         if known is None:
             self._given[function] = False  # one that calls itself
@@ -124,7 +124,7 @@ class ClockTexts:
         return last in _JOINING and any(self.is_text(n, names) for n in held)
 
     def is_drawn(self, nodes: Iterable[ast.AST]) -> bool:
-        """Whether ids are drawn among some nodes, or in functions that they call, and no clock is asked."""
+        """Whether ids are drawn among some nodes, or in functions that they call, and no clock is read."""
         asked = self._asked(nodes, set())
         return bool(asked & _IDS) and not asked & (_TEXTS | _TIMES)
 
@@ -133,9 +133,9 @@ class ClockTexts:
         return function in others or any(self._called(node) & others for node in function.nodes)
 
     def in_path(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
-        """Where a function, or one that it calls, puts text of the clock into what is a path; None where nowhere.
+        """Where a function, or one that it calls, puts text of the clock into what is a path; None where it does not.
 
-        With the function in which that stands: it may be one of another module.
+        With the function in which that is: it may be one of another module.
         """
         if function not in self._places:
             self._places[function] = None

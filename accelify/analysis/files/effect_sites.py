@@ -1,4 +1,4 @@
-"""The places where code does something to the world, and which of them a call comes to."""
+"""The places where code has side effects, and which of them a call reaches."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ LISTING = ("glob.", "os.listdir", "os.scandir", "os.walk")
 _DELETING = frozenset("remove unlink rmtree rmdir removedirs rename replace move".split())
 # What asks the person at the terminal, whose answer one process gets.
 ASKING = frozenset("builtins.input click.confirm click.prompt getpass.getpass".split())
-# What shows what it is given on the terminal; the second argument of some is a stream.
+# Functions that show their argument on the terminal; the second argument of some is a stream.
 PRETTY = frozenset({"pprint.pprint", "pprint.pp", "pprint.PrettyPrinter.pprint"})
 PRINTERS = PRETTY | {"rich.print", "click.echo", "typer.echo"}
 _WRITTEN = frozenset({"builtins.print", "pprint", "sys.stdout.write", "sys.stderr.write"})
-# What gives its text back where it is told no file.
+# Functions that return their text where they get no file.
 _DUMPING = frozenset({"yaml.dump", "yaml.safe_dump"})
 _TABLE_METHODS = frozenset({"to_csv", "to_json"})
 _NOTHING = (None, False, "")
@@ -41,7 +41,7 @@ _NOTHING = (None, False, "")
 class Site(NamedTuple):
     """One place that does something: of which kind, by what, where.
 
-    `missing` where it looks first what is there; `asked` is the parameter that has to be given for it to happen.
+    `missing` where the code tests first what exists; `asked` is the parameter without which it does not happen.
     """
 
     kind: str
@@ -90,7 +90,7 @@ def asks_first(module: Module, call: ast.Call, *, deletes: bool = False) -> bool
     for ancestor in module.tree.ancestors(call):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
-        # `exists(f) or makedirs(f)` asks in what stands before.
+        # `exists(f) or makedirs(f)` asks in what is before.
         test = ancestor.values[0] if isinstance(ancestor, ast.BoolOp) else getattr(ancestor, "test", None)
         if isinstance(ancestor, (ast.If, ast.IfExp, ast.BoolOp)) and test is not None:
             words = {n.attr for n in walk(test) if isinstance(n, ast.Attribute)}
@@ -142,7 +142,7 @@ def _is_denied(test: ast.expr) -> bool:
 
 
 def asked_for(module: Module, scope: Scope, call: ast.Call) -> str:
-    """The parameter without which a function does not come to a call: `path` of `if path is not None:`; or ""."""
+    """The parameter without which a function does not reach a call: `path` of `if path is not None:`; or ""."""
     parameters = defaults_of(scope)
     child: ast.AST = call
     for ancestor in module.tree.ancestors(call) if parameters else ():
@@ -157,7 +157,7 @@ def asked_for(module: Module, scope: Scope, call: ast.Call) -> str:
 
 
 def as_called(sites: list[Site], call: ast.Call, callee: Scope, scope: Scope) -> Iterator[Site]:
-    """The sites of a function that one of its calls comes to, as they hold for the scope around that call."""
+    """The sites of a function that one of its calls reaches, as they apply to the scope around that call."""
     given = defaults_of(callee) | {name: argument for argument, name in handed_to(call, callee)}
     starred = hides_arguments(call)
     for site in sites:
@@ -171,7 +171,7 @@ def as_called(sites: list[Site], call: ast.Call, callee: Scope, scope: Scope) ->
 def as_called_within(
     sites: list[Site], module: Module, call: ast.Call, callee: Scope, scope: Scope
 ) -> Iterator[Site]:
-    """The sites of a function that a call of another function comes to, which may ask first whether to call it."""
+    """The sites of a function that a call of another function reaches, which may test first whether to call it."""
     if not sites:
         return
     first = {deletes: asks_first(module, call, deletes=deletes) for deletes in (False, True)}
@@ -181,7 +181,7 @@ def as_called_within(
 
 
 def defaults_of(scope: Scope) -> dict[str, ast.expr | None]:
-    """The parameters of a function, with what they hold where they are not given."""
+    """The parameters of a function, with their defaults."""
     if isinstance(scope.node, (ast.Module, ast.ClassDef)):
         return {}
     a = scope.node.args
@@ -192,7 +192,7 @@ def defaults_of(scope: Scope) -> dict[str, ast.expr | None]:
 
 
 def _needed(test: ast.expr) -> Iterator[str]:
-    """The names that must hold something for a test to be true."""
+    """The names that must have a value for a test to be true."""
     if isinstance(test, ast.Name):
         yield test.id
     elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
@@ -204,7 +204,7 @@ def _needed(test: ast.expr) -> Iterator[str]:
 
 
 def is_stored(scope: Scope, name: str) -> bool:
-    """Whether a function gives a name another value."""
+    """Whether a function assigns another value to a name."""
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in scope.nodes)
 
 
@@ -214,7 +214,7 @@ def makes_folder_again(call: ast.Call) -> bool:
 
 
 def gives_text(call: ast.Call, name: str) -> bool:
-    """Whether a call gives back as text what it writes where it is told a file: `yaml.dump(options)`, `table.to_csv()`.
+    """Whether a call returns as text what it would write to a file argument: `yaml.dump(options)`, `table.to_csv()`.
 
     Args:
         call: of a function that is known for writing.

@@ -1,4 +1,4 @@
-"""What code does beside giving back a value: files, folders, pictures, questions, lines on the screen.
+"""What code does beside returning a value: files, folders, pictures, questions, lines on the screen.
 
 And whether one process may do it alone: what trains, calls a model, draws random numbers or changes what others read
 has to be run by all of them.
@@ -143,7 +143,7 @@ class SideEffects:
         return found
 
     def of_call(self, call: ast.Call, callee: Scope) -> Effects:
-        """What a function does where a call of the script runs it: a model that is not handed over is not called."""
+        """What a function does where a call of the script runs it: a model that is not an argument is not called."""
         effects = self.of(callee)
         surely, through = self._handed(self.script.module_of(call), self.script.scope_of(call), call, callee)
         effects = replace(effects, tied=effects.tied or changes_given(effects, call, callee))
@@ -159,7 +159,7 @@ class SideEffects:
         return min((name for owner, name in state if self._kept.is_read(owner, name)), default="")
 
     def keeps_log(self, cls: Class) -> bool:
-        """Whether the instances of a class keep a file that is open for writing, or a writer."""
+        """Whether the instances of a class store a file that is open for writing, or a writer."""
         if any(
             isinstance(b, Imported) and b.name in k.WRITER_CLASSES for c in cls.ancestry() for b in c.bases
         ):
@@ -177,7 +177,7 @@ class SideEffects:
     def not_alone(self, effects: Effects, *, unwrapped: bool = False) -> str:
         """Why one process may not do this alone; "" where it may.
 
-        A model that is handed over `unwrapped` may be called.
+        A model that is passed `unwrapped` may be called.
         """
         if effects.tied:
             return effects.tied
@@ -214,7 +214,7 @@ class SideEffects:
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
                 value = getattr(node, "value", None)
                 if isinstance(value, ast.Call) and self.qualname(module, scope, value.func) in OPENING:
-                    continue  # a file that is opened anew
+                    continue  # a file that is opened again
                 targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else [node.target]
                 for target in (t for one in targets for t in flat_targets(one)):
                     self._store(found, module, scope, target)
@@ -319,12 +319,12 @@ class SideEffects:
             found.models |= through
             found.calls_model = found.calls_model or inner.calls_model or surely
             found.sets_model = found.sets_model or inner.sets_model
-            # What a generator yields goes on no further than to who runs it, unless that one gives it back.
+            # What a generator yields reaches only the code that iterates over it, unless that returns it.
             tied = inner.tied or changes_given(inner, call, callee)
             if tied not in ("", HANDS_ON):
                 found.tie(tied)
             own = class_of(callee)
-            # What is made here, and kept in a local variable, is nobody else's.
+            # An object that is made here, and only bound to a local variable, is visible to nobody else.
             fresh = callee.name.rsplit(".", 1)[-1] == "__init__" or self._is_local(scope, func)
             found.state |= {pair for pair in inner.state if not (fresh and pair[0] is own)}
         for callee in _losses(held) if runs and not callees else ():
@@ -345,7 +345,7 @@ class SideEffects:
 
     @cached_property
     def _has_own_losses(self) -> bool:
-        """Whether a module that is not converted has a loss of its own, or a base of one."""
+        """Whether a module that is not converted defines a loss, or a base of one."""
         return any(
             self.interpreter.kind_of_class(cls) == v.CRITERION
             and any(own.module not in self.script.modules for own in cls.ancestry())
@@ -369,7 +369,7 @@ class SideEffects:
 
         Args:
             found: takes it.
-            module: in which the call stands.
+            module: the module of the call.
             scope: the same.
             call: the call.
             func: its function.
@@ -400,7 +400,7 @@ class SideEffects:
                 self._change(found, call.args[0])  # `torch.relu_(x)`; `numpy.insert(x, 0, 0)` makes a new one
 
     def into_memory(self, call: ast.Call) -> bool:
-        """Whether what a call of the script writes to is kept in memory: `plt.savefig(buffer)`."""
+        """Whether a call of the script writes into memory: `plt.savefig(buffer)`."""
         return self.writing.into_memory(self.script.module_of(call), self.script.scope_of(call), call)
 
     def qualname(self, module: Module, scope: Scope, node: ast.expr) -> str | None:

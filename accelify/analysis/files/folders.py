@@ -1,4 +1,4 @@
-"""Folders that are asked for and made: which calls make one, and whether two expressions tell the same path."""
+"""Folders that are tested for and made: which calls make one, and whether two expressions are the same path."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _REMOVING_ITSELF = frozenset("rmdir unlink rename replace rmtree".split())
 
 
 class Asked(NamedTuple):
-    """A call that makes a folder which was asked for, and the statements in front of which all have to have asked."""
+    """A call that makes a folder after a test for it, and the statements before which all must have tested."""
 
     call: ast.Call
     making: ast.stmt
@@ -85,7 +85,7 @@ def paths_asked(test: ast.expr) -> list[ast.expr]:
 
 
 def questions(script: ScriptModel) -> list[tuple[ast.stmt, list[ast.expr]]]:
-    """Where what is there already decides how the program goes on, with the paths: it leaves, or takes another name."""
+    """Where an existing folder decides how the program goes on, with the paths: it leaves, or takes another name."""
     found: list[tuple[ast.stmt, list[ast.expr]]] = []
     for node in script.tree.nodes(ast.If, ast.While):
         paths = paths_asked(node.test)
@@ -93,7 +93,7 @@ def questions(script: ScriptModel) -> list[tuple[ast.stmt, list[ast.expr]]]:
             found.append((node, paths))
     inside = {script.scope_of(q): paths for q, paths in found if isinstance(q, ast.If)}
     for call in script.calls() if inside else ():
-        # A helper that asks of what it is told, and leaves.
+        # A helper that tests its argument, and leaves.
         for callee in script.callees(call) & inside.keys():
             names = {p.id for p in inside[callee] if isinstance(p, ast.Name)}
             given = [argument for argument, name in handed_to(call, callee) if name in names]
@@ -103,7 +103,7 @@ def questions(script: ScriptModel) -> list[tuple[ast.stmt, list[ast.expr]]]:
 
 
 def asked_beside(script: ScriptModel, making: ast.stmt) -> ast.If | None:
-    """The question that a folder is made behind, where it is not there, and whose other branch leaves or asks.
+    """The test under which a folder is made if it does not exist, and whose other branch leaves or asks.
 
     `if os.path.exists(path): ... sys.exit() ... else: os.makedirs(path)`: who asks late must not come into the first.
     """
@@ -124,7 +124,7 @@ def asked_beside(script: ScriptModel, making: ast.stmt) -> ast.If | None:
 
 
 def folders_asked_for(script: ScriptModel, skip: Callable[[ast.Call], bool]) -> Iterator[Asked]:
-    """The folders that are made behind a question whether they are there; `skip` says which calls to leave out."""
+    """The folders that are made under a test whether they exist; `skip` is true for calls to leave out."""
     tree = script.tree
     asked = [(q, {path_text(script, p) for p in paths}) for q, paths in questions(script)]
     for call, path, parents in makings(script):
@@ -139,7 +139,7 @@ def folders_asked_for(script: ScriptModel, skip: Callable[[ast.Call], bool]) -> 
             and paths_asked(parent.test)
         ):
             around = parent
-        # What is in the other branch of its own question is asked for with it.
+        # What is in the other branch of this test belongs to the same test.
         before = (
             asked if beside is None else [(beside, {path_text(script, p) for p in paths_asked(beside.test)})]
         )
@@ -174,7 +174,7 @@ def _removed_beside(
         ):
             continue
         stmt = tree.statement(call)
-        # What stands behind it, or deeper, comes later on the same way.
+        # What follows it, or is nested deeper, comes later on the same path.
         if not any(tree.parent(first) in (tree.parent(stmt), *tree.ancestors(stmt)) for first in found):
             found.append(stmt)
     return tuple(found)
@@ -243,7 +243,7 @@ def path_text(script: ScriptModel, node: ast.expr) -> str:
 
 
 def _text(script: ScriptModel, node: ast.expr, far: int) -> str:
-    """The text that an expression makes, in braces what is not told."""
+    """The text that an expression makes, with braces for the unknown parts."""
     unknown = f"{{{text_of(node)}}}"
     if far > _FARTHEST:
         return unknown
@@ -274,7 +274,7 @@ def _text(script: ScriptModel, node: ast.expr, far: int) -> str:
 
 
 def _filled(pattern: str, given: list[str]) -> str | None:
-    """A pattern with what stands in its places, None where it says more than where they are."""
+    """A pattern with the values of its placeholders, None where it says more than where they are."""
     pieces = _PLACEHOLDER.split(pattern)
     if len(pieces) != len(given) + 1 or any("%" in p or "{" in p for p in pieces):
         return None
@@ -282,7 +282,7 @@ def _filled(pattern: str, given: list[str]) -> str | None:
 
 
 def _only_value(script: ScriptModel, name: ast.Name) -> ast.expr | None:
-    """What a name holds that is bound once, or that one assignment above has given its value here."""
+    """The value of a name that is bound once, or that one assignment above sets here."""
     scope = script.scope_of(name).resolve(name.id) if script.tree.assigns(name.id) else None
     if scope is None or scope.takes(name.id):
         return None

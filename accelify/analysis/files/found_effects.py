@@ -1,4 +1,4 @@
-"""What running some code does besides giving back a value."""
+"""What running some code does besides returning a value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelify.analysis.files.effect_sites import (
 from accelify.analysis.models.handed_models import parameter_of
 from accelify.analysis.scopes import Scope, handed_to, spread_to
 
-HANDS_ON = "it hands on values"  # to whoever goes through what it yields
+HANDS_ON = "it hands on values"  # to whoever iterates over what it yields
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Effects:
 
     `tied` is why all processes have to run it ("" where nothing speaks against one alone), `state` are the attributes
     and globals that it assigns, by owner; `changes` the names from outside whose objects it changes, each with the
-    expressions that it changes; `given` the parameters whose objects it changes where a call hands it some, which are
+    expressions that it changes; `given` the parameters whose objects it changes where a call passes it some, which are
     None by default; `models` the parameters whose model it calls.
     """
 
@@ -40,7 +40,7 @@ class Effects:
         return {site.kind for site in self.sites}
 
     def tie(self, reason: str) -> None:
-        """Note why all processes have to run it; the first reason counts that holds for who calls it too."""
+        """Note why all processes have to run it; of several reasons that also apply to callers the first counts."""
         if self.tied in ("", HANDS_ON):
             self.tied = reason
 
@@ -61,7 +61,7 @@ class Effects:
 
 
 def changes_given(effects: Effects, call: ast.Call, callee: Scope) -> str:
-    """Why all processes have to make a call: it hands over an object that the function changes."""
+    """Why all processes have to make a call: it passes an object that the function changes."""
     handed = (
         {name for _, name in [*handed_to(call, callee), *spread_to(call, callee)]} if effects.given else set()
     )
@@ -69,7 +69,7 @@ def changes_given(effects: Effects, call: ast.Call, callee: Scope) -> str:
 
 
 def runs_it(found: Effects, scope: Scope, model: ast.expr) -> None:
-    """Note that a model is called, by the parameter that it is handed over by."""
+    """Note that a model is called, by the parameter through which it is passed."""
     own = parameter_of(scope, model)
     found.models |= {own} if own else set()
     found.calls_model = found.calls_model or not own

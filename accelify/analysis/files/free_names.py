@@ -37,7 +37,7 @@ Loop = ast.While | ast.For
 
 
 def free_name_of(script: ScriptModel, function: Scope, far: int = _FARTHEST) -> tuple[Scope, Loop] | None:
-    """Where a function, or one that it calls, looks for a free name of a folder that it makes; None where nowhere."""
+    """Where a function, or one that it calls, looks for a free name of a folder that it makes; None if it does not."""
     for loop, _ in _searches(function):
         return function, loop
     for call in function.calls if far else ():
@@ -49,7 +49,7 @@ def free_name_of(script: ScriptModel, function: Scope, far: int = _FARTHEST) -> 
 
 
 def gives_free_name(function: Scope) -> Loop | None:
-    """The same loop of a function that gives back where it has made its folder."""
+    """The same loop of a function that returns where it has made its folder."""
     returned = [n.value for n in function.of_type(ast.Return) if n.value is not None]
     return next(
         (loop for loop, path in _searches(function) if any(text_of(value) == path for value in returned)),

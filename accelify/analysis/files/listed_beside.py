@@ -17,7 +17,7 @@ _WORDS = (b"listdir", b"scandir", b"os.walk", b"glob")
 
 
 def is_listed_beside(script: ScriptModel, stmt: ast.stmt, paths: Collection[ast.expr]) -> bool:
-    """Whether the folder of files that a statement writes is listed behind it, in the same round of the same function.
+    """Whether the folder of files that a statement writes is listed after it, in the same round of the same function.
 
     Args:
         script: its model.

@@ -38,12 +38,12 @@ class _Folders(NamedTuple):
 
 
 class ListedLater:
-    """Asks of folders whether what runs behind the place that makes them goes into them.
+    """Finds out whether code that runs after a folder is made lists the folder.
 
     Args:
         script: its model.
         qualname: the name of a library's function that an expression of a module is.
-        writing: the calls of the script that write on every process, into what they are given.
+        writing: the calls of the script that write on every process, into their argument.
     """
 
     def __init__(self, script: ScriptModel, qualname: Qualname, writing: Set[ast.Call] = frozenset()) -> None:
@@ -52,7 +52,7 @@ class ListedLater:
         self._writing = writing
 
     def is_listed(self, stmt: ast.stmt, made: list[ast.expr]) -> bool:
-        """Whether folders that a statement makes are listed behind it, or a log is opened in them."""
+        """Whether folders that a statement makes are listed after it, or a log is opened in them."""
         if not self._may_be:
             return False
         scope = self.script.scope_of(stmt)
@@ -117,7 +117,7 @@ class ListedLater:
         return [*call.args[:1], *named][:1]
 
     def _takes_holder(self, call: ast.Call, folders: _Folders) -> bool:
-        """Whether a call is given the object that a folder's path is read off: `Log(args)`, in `args.folder`."""
+        """Whether a call gets the object with a folder's path: `Log(args)`, where the path is `args.folder`."""
         given = {dotted(a) for a in [*call.args, *[kw.value for kw in call.keywords]]} - {None}
         return any(text.startswith(f"{{{name}.") for text in folders.texts for name in given)
 
@@ -186,7 +186,7 @@ class ListedLater:
         return f"{{{text_of(node)}}}"
 
     def _each(self, path: ast.expr) -> list[ast.expr]:
-        """The paths that a name goes through: `for folder in (logs, checkpoints): mkdirs(folder)`."""
+        """The paths that a name iterates over: `for folder in (logs, checkpoints): mkdirs(folder)`."""
         if isinstance(path, ast.Name):
             for loop in self.script.enclosing_loops(path):
                 if isinstance(loop, ast.While) or dotted(loop.target) != path.id:

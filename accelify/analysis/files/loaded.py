@@ -15,12 +15,12 @@ from accelify.analysis.values import Imported
 
 _LOAD = b"torch.load"
 
-# How many names lie between a checkpoint and what is read of it at most.
+# How many names are between a checkpoint and what is read of it at most.
 _FAR = 4
 
 
 def comes_from(script: ScriptModel, node: ast.expr, calls: Collection[ast.expr], far: int = _FAR) -> bool:
-    """Whether an expression is what one of some calls gives back, or a part of it: an entry or an attribute.
+    """Whether an expression is what one of some calls returns, or a part of it: an entry or an attribute.
 
     Args:
         script: its model.
@@ -58,7 +58,7 @@ def _unpacked(script: ScriptModel, node: ast.Name | ast.Attribute) -> list[ast.e
 def loads_of_states(script: ScriptModel, loads: Iterable[ast.Call]) -> set[ast.Call]:
     """Those of some calls of which a part goes into a `load_state_dict`: of a model, an optimizer, anything.
 
-    What a function gives back is followed to its callers, and through one more function.
+    What a function returns is followed to its callers, and through one more function.
     """
     taken = [
         state
@@ -76,7 +76,7 @@ def _is_taken(script: ScriptModel, load: ast.Call, taken: list[ast.expr]) -> boo
 
 
 def with_callers(script: ScriptModel, calls: Collection[ast.Call]) -> set[ast.expr]:
-    """Some calls, and those of the functions that give back what comes of them, through one more function."""
+    """Some calls, and the calls of functions that return their result, through one more function."""
     given: set[ast.expr] = set(calls)
     for _ in range(2):
         inside = {script.scope_of(one) for one in given}
@@ -89,7 +89,7 @@ def with_callers(script: ScriptModel, calls: Collection[ast.Call]) -> set[ast.ex
 
 
 def loads_elsewhere(script: ScriptModel) -> set[ast.Call]:
-    """The calls of functions of other modules that give back what they read: `return torch.load(path)`."""
+    """The calls of functions of other modules that return what they read: `return torch.load(path)`."""
     others = {
         m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(_LOAD)
     }

@@ -1,4 +1,4 @@
-"""Log files that are begun anew: who opens one empties it for all the others."""
+"""Log files that are started again: who opens one empties it for all the others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ast
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument
 
-# What opens a log file: where the mode stands among the arguments, and its name.
+# What opens a log file: where the mode is among the arguments, and its name.
 _OPENING = {
     "logging.basicConfig": (1_000, "filemode"),
     "logging.FileHandler": (1, "mode"),
@@ -34,7 +34,7 @@ def by_default(call: ast.Call, scope: Scope) -> ast.Call:
 
     Args:
         call: the call, which is left as it is.
-        scope: the function in which it stands.
+        scope: the function with the call.
     """
     mode = call_argument(call, 1, "mode")
     if not isinstance(mode, ast.Name) or scope.kind != "function":

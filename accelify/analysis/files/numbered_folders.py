@@ -1,4 +1,4 @@
-"""Folders that are numbered by what lies beside them: `number = 1 + len(os.listdir(runs))`, `runs/{number}`.
+"""Folders that are numbered by what is beside them: `number = 1 + len(os.listdir(runs))`, `runs/{number}`.
 
 Also by methods of a path: `max(int(run.name) for run in runs.iterdir()) + 1`.
 """
@@ -34,7 +34,7 @@ def is_numbered(scope: Scope, path: ast.expr, qualname: Qualname) -> ast.Call | 
 
 
 def gives_numbered(scope: Scope, made: list[ast.expr], qualname: Qualname) -> ast.Call | None:
-    """The same call where a function gives back where it has made such a folder.
+    """The same call where a function returns where it has made such a folder.
 
     Args:
         scope: the function.

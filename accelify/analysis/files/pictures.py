@@ -1,4 +1,4 @@
-"""Calls that save a picture by a method of their own: `image.save(path)`, `ToPILImage()(grid).save(path)`."""
+"""Calls that save a picture by its method: `image.save(path)`, `ToPILImage()(grid).save(path)`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _names_picture(script: ScriptModel, bindings: Bindings, path: ast.expr) -> b
 
 
 def _is_drawn(script: ScriptModel, bindings: Bindings, node: ast.expr, depth: int = 3) -> bool:
-    """`ToPILImage()(grid)`, or a name that holds what such a transform gives back."""
+    """`ToPILImage()(grid)`, or a name that holds what such a transform returns."""
     if isinstance(node, ast.Name) and depth:
         found = [b for b in bindings(node) if isinstance(b, ast.Assign)]
         return bool(found) and all(_is_drawn(script, bindings, stmt.value, depth - 1) for stmt in found)

@@ -1,4 +1,4 @@
-"""Files that the main process writes and that functions read which run behind it, by whatever spelling of the path.
+"""Files that the main process writes and that functions which run later read, under any spelling of the path.
 
 if not os.path.isdir(folder):
     with open(os.path.join(folder, "t.csv"), "w") as file: ...
@@ -31,14 +31,14 @@ _OF_PATHS = frozenset({"open", "read_text", "read_bytes"})
 
 
 class _Read(NamedTuple):
-    """A read of a file: its path as text, in braces what is not told, and whether it is read as text or bytes."""
+    """A read of a file: its path, with braces for the unknown parts, and whether its content is text or bytes."""
 
     text: str
     plain: bool
 
 
 class ReadLater:
-    """Asks of files that are written at a place whether what runs behind it reads them.
+    """Finds out whether files that are written at a place are read by code that runs after it.
 
     Args:
         script: its model.
@@ -51,12 +51,12 @@ class ReadLater:
         self._known: dict[Scope, list[tuple[ast.Call, _Read]]] = {}
 
     def is_read(self, place: ast.stmt, written: Iterable[ast.expr], untold: bool = False) -> bool:
-        """Whether functions that run behind a place read one of the files that are written there.
+        """Whether functions that run after a place read one of the files that are written there.
 
         Args:
             place: a statement.
             written: the paths of the files.
-            untold: whether a file counts of which not even the name is told.
+            untold: whether a file counts of which not even the name is known.
         """
         names = {path_text(self.script, path) for path in written}
         kept = {text for text in names if untold and not self._is_gone_on_with(text)}
@@ -76,7 +76,7 @@ class ReadLater:
         )
 
     def _behind(self, place: ast.stmt) -> Iterator[_Read]:
-        """The reads of the functions that run behind a place, and of its own function and those that call it."""
+        """The reads of the functions that run after a place, of the function around it and of those that call it."""
         tree, seen, inner = self.script.tree, set[Scope](), list[Scope]()
         queue = [(self.script.scope_of(place), tree.end(place))]
         while queue:
@@ -115,7 +115,7 @@ class ReadLater:
         return self._known[scope]
 
     def _handed(self, scope: Scope, call: ast.Call) -> Iterator[_Read]:
-        """The reads of a function that is told the path by a call: `read(folder + "/t.csv")`."""
+        """The reads of a function that gets the path from a call: `read(folder + "/t.csv")`."""
         if self.script.interpreter.module_of(scope) not in self.script.modules:
             return
         for callee in in_order(self.script.callees(call)):
@@ -154,19 +154,19 @@ def _writes(call: ast.Call) -> bool:
 
 
 def _told(text: str) -> str:
-    """The end of a path that is told: `/t.csv` of `{folder}/t.csv`."""
+    """The end of a path that is known: `/t.csv` of `{folder}/t.csv`."""
     return text.rpartition("}")[2]
 
 
 def _are_one(text: str, other: str) -> bool:
-    """Whether two paths have the same file name, which both tell whole."""
+    """Whether two paths have the same file name, where both are known."""
     whole = all("/" in _told(one) or "{" not in one for one in (text, other))
     names = {_told(one).rpartition("/")[2] for one in (text, other)}
     return whole and len(names) == 1 and "" not in names and _may_be_one(text, other)
 
 
 def _may_be_one(text: str, other: str) -> bool:
-    """Whether two paths can be one, as far as their ends are told."""
+    """Whether two paths can be the same, judged by the ends that are known."""
     end, other_end = _told(text), _told(other)
     return end.endswith(other_end) or other_end.endswith(end)
 

@@ -1,5 +1,5 @@
-"""What libraries write, show or fetch behind words that say none of it: pictures of graphviz, windows of simulators,
-repositories of torch.hub."""
+"""What libraries write, show or fetch by functions whose names do not say so: pictures of graphviz, windows of
+simulators, repositories of torch.hub."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def renders(held: Values) -> bool:
     """Whether what has a method of `RENDERING` is a graph, whose picture that writes.
 
     Args:
-        held: what the object can be.
+        held: what the object can evaluate to.
     """
     return _is_of(held, _GRAPHS)
 
 
 def opens_window(call: ast.Call, parent: ast.AST | None, held: Values) -> bool:
-    """Whether a call shows an environment in a window of its own: `env.render()`, whose picture nobody takes.
+    """Whether a call shows an environment in a window: `env.render()`, where the picture is not used.
 
     Args:
         call: the call of a method.
-        parent: what the call stands in.
-        held: what the object can be.
+        parent: the node around the call.
+        held: what the object can evaluate to.
     """
     named = isinstance(call.func, ast.Attribute) and call.func.attr == "render"
     return named and isinstance(parent, ast.Expr) and _is_of(held, _SIMULATORS)

@@ -1,4 +1,4 @@
-"""Files that are named by what they hold: in a loop over shared out data, each process writes those of its samples."""
+"""Files that are named by what they hold: in a loop over sharded data, each process writes those of its samples."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def writes_own(plan: Plan, effects: SideEffects, call: ast.Call) -> bool:
 
 
 def _named_at(plan: Plan, call: ast.Call, far: int = 0) -> _Named | None:
-    """What is named after samples at a call, in a loop over shared out data or a function that such loops call."""
+    """What is named after samples at a call, in a loop over sharded data or a function that such loops call."""
     script = plan.script
     loops = [loop for loop in script.enclosing_loops(call) if isinstance(loop, (ast.For, ast.AsyncFor))]
     shared = [loop for loop, loaders in script.loader_loops if loop in loops and plan.is_sharded(loaders)]
@@ -66,7 +66,7 @@ class _Named:
     Args:
         script: its model.
         block: the loop over the batches, or the function.
-        parts: the parameters of the function that are given parts of the batch.
+        parts: the parameters of the function that get parts of the batch.
     """
 
     def __init__(self, script: ScriptModel, block: ast.AST, parts: set[str]) -> None:
@@ -123,7 +123,7 @@ class _Named:
         return False
 
     def _is_taken_out(self, call: ast.Call) -> bool:
-        """Whether a function of the program is handed the batch, or parts of it, and nothing that runs a model."""
+        """Whether a function of the program gets the batch, or parts of it, and nothing that runs a model."""
         given = [*call.args, *[kw.value for kw in call.keywords]]
         callees = self.script.callees(call)
         return (

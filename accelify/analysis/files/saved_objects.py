@@ -16,10 +16,10 @@ _COMPILING = frozenset(
 
 
 def saved_to(script: ScriptModel, call: ast.Call) -> ast.expr | None:
-    """The path of `thing.save(path)`, where a library made the thing; None for any other call.
+    """The path of `thing.save(path)`, where a library made the object; None for any other call.
 
-    Of torch's own it is what TorchScript compiled. What the script trains by it, a model of a library, say, has a role,
-    and every process may have to come there.
+    Of torch's objects, only those that TorchScript compiled. An object that the script trains, a model of a library for
+    example, has a role, and every process may have to reach its save.
     """
     func = call.func
     if not isinstance(func, ast.Attribute) or func.attr != "save" or not call.args or script.callees(call):
@@ -32,7 +32,7 @@ def saved_to(script: ScriptModel, call: ast.Call) -> ast.expr | None:
 
 
 def _is_compiled(script: ScriptModel, node: ast.expr) -> bool:
-    """Whether something is what TorchScript gave back, here or where its name was bound last."""
+    """Whether something is what TorchScript returned, here or where its name was bound last."""
     if isinstance(node, ast.Name):
         bound = last_assignment(script.tree, node)
         return bound is not None and isinstance(bound.value, ast.Call) and _is_compiled(script, bound.value)

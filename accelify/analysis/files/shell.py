@@ -1,4 +1,4 @@
-"""Commands that a script hands to the shell, and whether they write files."""
+"""Commands that a script passes to the shell, and whether they write files."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _FOLDER_NAMES = ("log_dir", "logdir")
 
 
 def needs_folder_of(script: ScriptModel, writer: ast.Call) -> ast.Call | None:
-    """The call behind a writer that opens a log file in the writer's folder, or around it, which nothing else makes.
+    """The call after a writer that opens a log file in the writer's folder, or around it, which nothing else makes.
 
     Args:
         script: its model.

@@ -85,7 +85,7 @@ class WritingCalls:
         """The kind of what a call writes, None where it writes nothing.
 
         Args:
-            module: in which the call stands.
+            module: the module of the call.
             scope: the same.
             call: the call.
             name: the qualified name of its function, "" where that is no library's.
@@ -126,7 +126,7 @@ class WritingCalls:
                 mode = call_argument(told, 1, "mode")
                 return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
         if isinstance(call.func, ast.Attribute):
-            # A stream takes one thing: `memory.write(row, erase, add)` is none.
+            # A stream takes one argument: `memory.write(row, erase, add)` is none.
             if attribute in _STREAM_METHODS and len(call.args) < 2:
                 return None if self._is_buffer(module, scope, call.func.value) else LOGS
             if attribute == "save" and call.args and not self.interpreter.calls.get(call):
@@ -140,7 +140,7 @@ class WritingCalls:
         return None
 
     def into_memory(self, module: Module, scope: Scope, call: ast.Call) -> bool:
-        """Whether what a call writes to is kept in memory: `plt.savefig(buffer)`."""
+        """Whether a call writes into memory: `plt.savefig(buffer)`."""
         places = [*call.args[:2], *[kw.value for kw in call.keywords]]
         return any(self._is_buffer(module, scope, a) for a in places)
 

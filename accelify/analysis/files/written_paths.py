@@ -1,4 +1,4 @@
-"""Where calls say which file they write: by which argument, also where a function of the program hands it on."""
+"""The argument of a call that is the path of the file it writes, also where a function of the program passes it on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SIZES = frozenset("shape size ndim dtype device".split())
 
 
 def paths_given(effects: SideEffects, call: ast.Call) -> list[ast.expr] | None:
-    """The expressions by which a call of the script says which files it writes; None where that cannot be seen."""
+    """The expressions for the paths that a call of the script writes; None where they are not known."""
     script = effects.script
     callees = script.callees(call)
     if not callees:

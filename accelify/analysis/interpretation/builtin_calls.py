@@ -16,7 +16,7 @@ from accelify.analysis.values import Function, Mapping, Sequence, Thing, Value, 
 
 
 class BuiltinCalls(Expressions):
-    """What such calls give back to the interpreter, and what they fill."""
+    """What such calls return to the interpreter, and what they fill."""
 
     reads: ReadsOfNodes
 
@@ -161,4 +161,4 @@ def _grow(sequence: Sequence) -> Values:
     return sequence.rest
 
 
-# What each kind of expression is asked by; the others stand for nothing known.
+# The function for each kind of expression; the others have no known value.

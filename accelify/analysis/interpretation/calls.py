@@ -1,4 +1,4 @@
-"""Evaluating expressions abstractly: what calls of torch, of the program and of the unknown give back."""
+"""Evaluating expressions abstractly: what calls of torch, of the program and of the unknown return."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
     # -- expressions
 
     def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values:
-        """What an expression can stand for."""
+        """What an expression can evaluate to."""
         kept = self.kept
         if kept is not None and (found := kept.get(node)) is not None:
             return found
@@ -84,10 +84,10 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
                 found = self.lookup(module, scope, node.id)
         else:
             meant = _MEANT.get(type(node))
-            # A comparison, a slice and whatever else stands for nothing known.
+            # A comparison, a slice and whatever else has no known value.
             found = meant(self, module, scope, node) if meant is not None else set()
         if kept is not None:
-            # All has been run, so that nothing changes any more what an expression stands for.
+            # All has been run, so that nothing changes any more what an expression evaluates to.
             kept[node] = found
         return found
 
@@ -121,7 +121,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
         return found
 
     def _inherited(self, module: Module, scope: Scope, name: str) -> Values:
-        """What `super().name` holds: the next method of that name among the bases, or the library's own."""
+        """What `super().name` is: the next method of that name among the bases, or the library's."""
         own = scope.self_name()
         cls = self.things.get((scope.owner_class, "class"))
         found: Values = set()
@@ -228,7 +228,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
         return set()
 
     def batch(self, loader: Thing) -> Thing:
-        """The one batch thing of a loader."""
+        """The `Thing` for the batches of a loader."""
         made = self.thing(loader, "batch", v.BATCH, loader.module)
         self.link(made, "loader", {loader})
         return made
@@ -236,7 +236,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
     # -- calls
 
     def call(self, module: Module, scope: Scope, node: ast.Call) -> Values:
-        """What a call gives back; notes call graph edges and binds parameters on the way."""
+        """What a call returns; notes call graph edges and binds parameters on the way."""
         known = self._memo.get(node)
         if known is not None:
             self.reads.again(known[1])
@@ -296,7 +296,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
             known, tensors = bool(found), set[Value]()
             for base in self.evaluate(module, scope, node.func.value):
                 if known and not isinstance(base, (Mapping, Sequence)):
-                    continue  # a list may be one of the things that a name stands for, and is filled all the same
+                    continue  # a list may be one of the values of a name, and is filled all the same
                 if isinstance(base, Thing) and base.kind in TENSOR_KINDS:
                     if node.func.attr in k.TENSOR_SELF:
                         found.add(base)
@@ -375,7 +375,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
         return made or self.returned(node, target)
 
     def _handed_back(self, target: Scope) -> str | None:
-        """The parameter that a function gives back as it is, moved to a device at most: `to_var(x)`, `cuda(x)`."""
+        """The parameter that a function returns as it is, moved to a device at most: `to_var(x)`, `cuda(x)`."""
         if target not in self._hands_back:
             self._hands_back[target] = handed_back(target)
         return self._hands_back[target]
@@ -414,16 +414,16 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
         keywords: dict[str | None, Values],
     ) -> Values:
         if arguments and arguments[0] and cls.only_splits(k.PARALLEL_WRAPPERS):
-            return set(arguments[0])  # the model in it, as with torch's own
+            return set(arguments[0])  # the model in it, as with torch's wrapper
         known = (node, "instance") in self.things
         made = self.thing(node, "instance", v.INSTANCE, module, cls=cls, qualname=cls.name)
         kind = self.kind_of_class(cls)
         if kind in (v.DATASET, v.INSTANCE) and made.cls is not None and made.cls is not cls:
-            # Where one of several is made, each does what its own methods do.
+            # Where one of several is made, each is run by its methods.
             made = self.thing(node, cls, v.INSTANCE, module, cls=cls, qualname=cls.name)
         if made.cls is not None and cls not in (made.cls, *made.others):
             made.others.append(cls)
-        # A loss whose own weights are trained is a model from then on.
+        # A loss whose weights are trained is a model from then on.
         if made.kind != kind and (made.kind, kind) != (v.MODEL, v.CRITERION):
             made.kind = kind
             made.note(f"it is an instance of {cls.name}")

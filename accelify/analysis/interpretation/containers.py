@@ -1,4 +1,4 @@
-"""Lists, tuples and dictionaries that models, optimizers and schedulers are kept in."""
+"""Lists, tuples and dictionaries of models, optimizers and schedulers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORMS: dict[type[ast.AST], str] = {
 _DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set, ast.keyword)
 _PREPARED = (v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
 _FILLING = frozenset({"append", "extend", "insert", "add", "update", "setdefault"})
-# How many calls lie between a container and who runs what was taken out of it.
+# How many calls are between a container and who runs what was taken out of it.
 _FARTHEST = 3
 
 
@@ -32,7 +32,7 @@ def _makes_dictionary(node: ast.AST) -> bool:
 
 
 class Containers:
-    """Which names hold containers of things, what kind of container each is, and where it is filled."""
+    """Which names refer to containers of `Thing`s, what kind of container each is, and where it is filled."""
 
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
@@ -40,11 +40,11 @@ class Containers:
         self._stored: dict[ast.stmt, list[tuple[ast.expr, bool]]] = {}
 
     def holders_of(self, thing: Thing) -> list[Holder]:
-        """The names of containers that a thing is kept in."""
+        """The names of containers that have a `Thing` as an element."""
         return [h for h in self.script.holders if any(thing in within(c) for c in h.containers)]
 
     def form(self, holder: Holder, kind: str) -> str | None:
-        """How the container of a name is written; None where it is no plain one of nothing but things of a kind."""
+        """How the container of a name is written; None where it is no plain one with elements of one kind only."""
         forms = {self._form_of(stmt, c) for stmt, _ in holder.assignments for c in holder.containers}
         mixed = any(
             not isinstance(w, Thing) or w.kind not in (kind, v.UNKNOWN)
@@ -56,7 +56,7 @@ class Containers:
         return None if mixed or holder.things else only
 
     def _holds_plain(self, holder: Holder) -> bool:
-        """Whether numbers or texts are kept beside the things: `{"model": net, "epoch": 0}`, `conf["rate"] = 0.1`."""
+        """Whether there are numbers or texts among the elements: `{"model": net, "epoch": 0}`, `conf["rate"] = 0.1`."""
         written: list[ast.expr | None] = []
         for container in holder.containers:
             node = self._origins.get(container)
@@ -98,13 +98,13 @@ class Containers:
         return found
 
     def is_shared(self, holder: Holder) -> bool:
-        """Whether another name stands for the same container, or leads to it: `conf["train"]`."""
+        """Whether another name represents the same container, or leads to it: `conf["train"]`."""
         others = [c for h in self.script.holders if h is not holder for c in h.containers]
         return any(c in holder.containers or within(c) & holder.containers for c in others)
 
     def makings(self, holder: Holder) -> dict[Scope, list[ast.stmt]]:
-        """The statements that make a container and put things into it, by scope; one that only makes it empty comes
-        along where it is filled."""
+        """The statements that make a container and add elements to it, by scope; one that makes it empty is listed
+        where it is filled."""
         found: dict[Scope, list[ast.stmt]] = {}
         filled: set[Scope] = set()
         for stmt, scope in holder.assignments:
@@ -139,7 +139,7 @@ class Containers:
         return found
 
     def takes_out(self, stmt: ast.stmt) -> bool:
-        """Whether an assignment only takes one of several things out of a container: `model = models[0]`.
+        """Whether an assignment only takes one of several elements out of a container: `model = models[0]`.
 
         Or one out of each of several: `model, optimizer = models[i], optimizers[i]`.
         """
@@ -163,7 +163,7 @@ class Containers:
     def only_by_place(self, loader: Thing, stmts: list[ast.stmt]) -> bool:
         """Whether a loader has no names but those of places in a list that options make longer or shorter.
 
-        Which loader stands at a place hangs on the options, and so does the name that it gets: `loaders[1]`,
+        Which loader is at a place depends on the options, and so does the name that it gets: `loaders[1]`,
         `repeat(loaders[1])`. It is prepared where it is made.
 
         Args:
@@ -196,21 +196,21 @@ class Containers:
         return True
 
     def _runs_often(self, node: ast.AST, far: int = _FARTHEST) -> bool:
-        """Whether a statement or call stands in a loop, or in a function that is called in one."""
+        """Whether a statement or call is in a loop, or in a function that is called in one."""
         scope = self.script.scope_of(node)
         if self.script.enclosing_loops(node):
             return True
         return far > 0 and any(self._runs_often(call, far - 1) for call in self.script.callers(scope))
 
     def keeps(self, stmt: ast.stmt, things: set[Thing], run: bool) -> bool:
-        """Whether a statement puts one of some things into a container, a composite module or the like.
+        """Whether a statement puts one of some `Thing`s into a container, a composite module or the like.
 
-        What is kept there goes on being the thing as it was before prepare.
+        The element there is still the object as it was before prepare.
 
         Args:
             stmt: the statement.
-            things: what may be kept.
-            run: whether they are known to be run from where they are kept.
+            things: those that may be put there.
+            run: whether they are known to be run as elements.
         """
         found = self._stored.get(stmt)
         if found is None:
@@ -226,7 +226,7 @@ class Containers:
                     yield node, hidden
 
     def _is_hidden(self, node: ast.expr) -> bool:
-        """Whether a node is given to a class that cannot be seen and whose object is called: `gan = zoo.GAN(g, d)`."""
+        """Whether a node is passed to a class that cannot be read and whose object is called: `gan = zoo.GAN(g, d)`."""
         parent = self.tree.parent(node)
         if isinstance(parent, ast.keyword):
             parent = self.tree.parent(parent)
@@ -266,7 +266,7 @@ class Containers:
         )
 
     def called_within(self, things: set[Thing], holder: Holder) -> bool:
-        """Whether things are run by another name than a holder's: an element's, a part's of a composite module."""
+        """Whether `Thing`s are run by another name than a holder's: an element's, or a composite module's."""
         for call in dict.fromkeys(call for thing in things for call in self._runs.get(thing, ())):
             text = dotted(_run_by(call))
             own = text is not None and text.rsplit(".", 1)[-1] == holder.name
@@ -278,12 +278,12 @@ class Containers:
         return False
 
     def _is_taken_out_elsewhere(self, node: ast.AST, holder: Holder) -> bool:
-        """Whether a name is another function's own, for what it takes out of a container: `net = conf["net"]`."""
+        """Whether a name belongs to another function, for what it takes out of a container: `net = conf["net"]`."""
         scope = self.script.scope_of(node).resolve(holder.name)
         return scope is not None and scope is not holder.scope and self._is_taken_out(scope, holder.name)
 
     def _is_taken_out(self, scope: Scope, name: str, far: int = _FARTHEST) -> bool:
-        """Whether a variable is bound to an element of a container, or a parameter is handed one."""
+        """Whether a variable is bound to an element of a container, or a parameter gets one."""
         if (scope, name) in self._taken_out:
             return True
         if not far or not scope.takes(name):
@@ -317,7 +317,7 @@ class Containers:
 
     @cached_property
     def _runs(self) -> dict[Thing, list[ast.Call]]:
-        """The calls that can run each thing."""
+        """The calls that can run each `Thing`."""
         found: dict[Thing, list[ast.Call]] = {}
         for call in self.script.calls():
             for thing in self.script.things(_run_by(call)):

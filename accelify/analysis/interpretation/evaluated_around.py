@@ -1,4 +1,4 @@
-"""Calls that the interpreter comes to with what stands around them, and need not be run by themselves."""
+"""Calls that the interpreter evaluates with the node around them, and that need not be run by themselves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_evaluated_around(tree: Tree, call: Node) -> bool:
         assert around is not None
         inner, around = around, tree.parent(around)
     if isinstance(around, ast.Call):
-        # `getattr(module, name)(x)` is looked at in a way of its own.
+        # `getattr(module, name)(x)` is handled separately.
         return inner is not around.func or type(inner) is ast.Attribute
     if isinstance(around, (ast.For, ast.AsyncFor, ast.comprehension)):
         return inner is around.iter

@@ -1,4 +1,4 @@
-"""What a function makes anew in each call: two loaders of one helper are two loaders."""
+"""Objects that a function makes in each call: two loaders of one helper are two loaders."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from accelify.analysis.values import Class, Sequence, Thing, Value, Values
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# A helper of helpers of helpers: beyond this, calls are not told apart.
+# Depth of nested helpers: beyond this, calls are not distinguished.
 _DEEPEST = 3
 
 
 class Factories:
-    """The part of the interpreter that tells the calls of a helper apart by what they give back."""
+    """The part of the interpreter that distinguishes the calls of a helper by what they return."""
 
     program: Program
     things: dict[tuple[object, object], Value]
@@ -48,7 +48,7 @@ class Factories:
         return found
 
     def returned(self, node: ast.Call, target: Scope) -> Values:
-        """What a call of a function gives back."""
+        """What a call of a function returns."""
         given = self.returns.setdefault(target, set())
         self.reads.note(given)
         name = target.name.rsplit(".", 1)[-1]
@@ -61,7 +61,7 @@ class Factories:
     ) -> Value:
         """The value itself, or for a loader that the function makes the one that this call makes.
 
-        `around` are the sequences that the value stands in: one can hold itself.
+        `around` are the sequences that the value is in: one can hold itself.
         """
         if isinstance(value, Sequence):
             self.reads.container(value)
@@ -104,7 +104,7 @@ class Factories:
         return scope is target
 
     def _made_by(self, value: Thing, target: Scope) -> tuple[ast.Call, ...]:
-        """The calls that lead to a thing; of helpers that are called once as well, up to one that `target` makes."""
+        """The calls that lead to a `Thing`; of helpers that are called once as well, up to one that `target` makes."""
         if value.made_by or not isinstance(value.site, ast.Call):
             return value.made_by
         found, module = [value.site], value.module
@@ -126,7 +126,7 @@ class Factories:
         return root is module.scopes.module.node
 
     def _is_kept(self, value: Thing, target: Scope) -> bool:
-        """Whether a method keeps what it made, to give it back again."""
+        """Whether a method stores what it made, to return it again."""
         owner = target.owner_class
         for cls in self.classes() if owner is not None else ():
             if cls.scope.node is owner:

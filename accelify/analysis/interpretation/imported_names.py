@@ -19,7 +19,7 @@ _KNOWN_LIBRARIES = frozenset({"torch", "torchvision", "torchtext", "torch_geomet
 
 
 class ImportedNames:
-    """What names stand for that come from elsewhere."""
+    """What names represent that come from elsewhere."""
 
     program: Program
     things: dict[tuple[object, object], Value]
@@ -70,11 +70,11 @@ class ImportedNames:
             self.bind(scope, alias.asname or alias.name, self._imported(module, name))
 
     def _imported(self, module: Module, name: str) -> Values:
-        """What a dotted name of a library or of the project stands for."""
+        """What a dotted name of a library or of the project represents."""
         known = self._of_libraries.get((module, name))
         if known is not None:
             return known
-        # A package that imports its own modules by name can lead back to itself for ever.
+        # A package that imports its modules by name can lead back to itself for ever.
         if name in self._resolving or name.count(".") > _DEEPEST_NAME:
             return {self.things.setdefault(("import", name), Imported(name))}
         self._resolving.add(name)
@@ -119,7 +119,7 @@ class ImportedNames:
         return self._imported(module, f"{libraries[0]}.{name}")
 
     def _from_stars(self, module: Module, name: str, seen: set[Module]) -> Values:
-        """What a name holds that comes through `from other import *`, which hands on what came to it in that way."""
+        """What a name holds that comes through `from other import *`, which passes on what came to it in that way."""
         for other in self._star_imports.get(module, ()):
             if other in seen:
                 continue

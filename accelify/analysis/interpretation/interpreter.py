@@ -42,15 +42,15 @@ from accelify.analysis.values import (
 
 # Roles flow through a handful of calls at most; more rounds than this means that something swings.
 _MOST_ROUNDS = 12
-# A set of values beyond this size says nothing any more.
+# A set of values beyond this size is no information any more.
 _MOST_VALUES = 24
-# From here on not all may fit: in an order of their own, as which of a set come first differs from run to run.
+# From here on not all may fit: in a fixed order, as the order of a set differs from run to run.
 _CROWDED = 8
 _DEEPEST_PART = 5
 
 
 class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
-    """Runs a program abstractly. Afterwards `values_of(expr)` tells what an expression can be."""
+    """Runs a program abstractly. Afterwards `values_of(expr)` returns what an expression can evaluate to."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -84,7 +84,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         self._module_of = {scope: module for module in modules for scope in module.scopes.all()}
         for module in modules:
             self._prepare(module)
-        # Imports and classes first: a class whose bases are not known yet would leave stray values behind.
+        # Imports and classes first: a class whose bases are not known yet would leave stray values.
         kinds = (ast.Import, ast.ImportFrom, ast.ClassDef)
         definitions: list[tuple[Module, Scope, ast.AST]] = [
             (module, scope, node)
@@ -95,8 +95,8 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         for _ in range(3):
             for module, scope, node in definitions:
                 self._run(module, scope, node)
-        # Nothing is held to be unknown before everything known has found its way: what a call gives back, or a
-        # parameter holds, only because its function had not been looked at yet would never go away again.
+        # Nothing counts as unknown before everything known has been propagated: a result or parameter that is unknown
+        # only because its function had not been looked at yet would stay unknown.
         # Last comes what an object is only read for: an unknown result may be what another class sets there.
         for reached in (None, self._settled, self._set_outside):
             if reached is not None:
@@ -136,7 +136,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
 
     @cached_property
     def _given_results(self) -> set[str]:
-        """The attributes that are given what some call gives back."""
+        """The attributes that are assigned the result of a call."""
         return given_results(self._work)
 
     def _prepare(self, module: Module) -> None:
@@ -169,7 +169,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
             self._work.append((module, scope, nodes))
 
     def function(self, scope: Scope) -> Function:
-        """The one value that stands for a function."""
+        """The one value that represents a function."""
         key = (scope.node, "function")
         found = self.things.get(key)
         if not isinstance(found, Function):
@@ -178,7 +178,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         return found
 
     def module_of(self, scope: Scope) -> Module:
-        """The module in which a scope stands."""
+        """The module that contains a scope."""
         return self._module_of[scope]
 
     def classes(self) -> list[Class]:
@@ -186,7 +186,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         return self._classes
 
     def thing(self, site: object, tag: object, kind: str, module: Module | None, **more: object) -> Thing:
-        """The one thing made at a site."""
+        """The one `Thing` made at a site."""
         key = (site, tag)
         found = self.things.get(key)
         if isinstance(found, Thing):
@@ -255,7 +255,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
                 self.changed = True
 
     def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None:
-        """Add to a relation of a thing."""
+        """Add to a relation of a `Thing`."""
         self.add(thing.links.setdefault(relation, set()), values)
 
     def lookup(self, module: Module, scope: Scope, name: str) -> Values:
@@ -335,7 +335,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         return {self._method(base, name)}
 
     def _method(self, receiver: Thing, name: str) -> Value:
-        """The one value that stands for a method of something: a new one each time would never come to an end."""
+        """The one value that represents a method of a `Thing`: new ones each time would never reach a fixed point."""
         key = (receiver, ("method", name))
         found = self.things.get(key)
         if found is None:
@@ -384,7 +384,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
     def _run(self, module: Module, scope: Scope, node: ast.AST) -> None:
         # What there is most of comes first.
         if isinstance(node, ast.Call):
-            # Assignments evaluate their own calls; this reaches the ones in bare expressions and conditions.
+            # Assignments evaluate their calls; this reaches the ones in bare expressions and conditions.
             self.evaluate(module, scope, node)
         elif isinstance(node, ast.Assign):
             values = self.evaluate(module, scope, node.value)
@@ -451,7 +451,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
                 self.bind(child_scope, name, {cls.instance})
 
     def _register(self, module: Module, scope: Scope, node: ast.ClassDef | FunctionNode, made: Value) -> None:
-        """Hand a definition to the functions that its decorators are: what they put it into holds it then."""
+        """Pass a definition to the functions that its decorators are: it is then in what they put it into."""
         for decorator in registering(node):
             for value in sorted(self.evaluate(module, scope, decorator), key=order_of):
                 if isinstance(value, Function):

@@ -17,7 +17,7 @@ _READING = frozenset({"torch.load", "pickle.load", "dill.load", "joblib.load"})
 
 
 class KindsByUse:
-    """The part of the interpreter that gives unknown things the kind that their use shows."""
+    """The part of the interpreter that sets the kind of unknown `Thing`s by their use."""
 
     things: dict[tuple[object, object], Value]
     variables: dict[tuple[Scope, str], Values]
@@ -36,7 +36,7 @@ class KindsByUse:
         def add(self, held: Values, values: Collection[Value]) -> None: ...
 
     def upgrade(self) -> None:
-        """Give unknown things the kind that their use shows."""
+        """Set the kind of unknown `Thing`s by their use."""
         self._unknown = [value for value in self._unknown if value.kind == v.UNKNOWN]
         for value in self._unknown:
             shown = len(value.uses), len(value.names)
@@ -82,9 +82,9 @@ class KindsByUse:
                     self.add(whole.attributes.setdefault(name, set()), {part})
 
     def _is_another_path(self, thing: Thing) -> bool:
-        """Whether something named otherwise comes to a loader's name only beside real loaders.
+        """Whether an object of another name reaches a loader's variable only next to real loaders.
 
-        A function that gives back three loaders for one data set and three tensors for another one. What is read from
+        A function that returns three loaders for one data set and three tensors for another one. What is read from
         a file is no other kind than the loaders that are made where there is no file.
         """
         read = thing.qualname in _READING
@@ -96,7 +96,7 @@ class KindsByUse:
         return bool(holding) and all(any(_is_torch_loader(w) for w in held) for held in holding)
 
     def _is_an_own(self, thing: Thing) -> bool:
-        """Whether what steps comes to a name beside an object of a plain class of the project's that steps too.
+        """Whether an object with `step` reaches a name next to an object of a plain class of the project with `step`.
 
         A file that the object was written to holds no optimizer of torch's.
         """

@@ -24,7 +24,7 @@ class ReadsOfNodes:
         self._lengths: list[int] = []
         # What was looked for and is not there; something is put into its list when it comes.
         self._missing: dict[Hashable, list[bool]] = {}
-        # What is not in anything that grows (the kinds of things, the bases of classes) makes everything run again.
+        # What is not in anything that grows (the kinds of `Thing`s, the bases of classes) makes everything run again.
         self._since = 0
         self._valid: dict[ast.AST, int] = {}
         self._begun = 0
@@ -35,7 +35,7 @@ class ReadsOfNodes:
         self._begun = self._since
 
     def end(self, node: ast.AST) -> None:
-        """It has been run. What it added to something behind reading it has changed for it, too."""
+        """The node has been run. What it added to a value after reading it has changed for this node, too."""
         self._of[node] = self._now, self._lengths
         self._valid[node] = self._begun
 
@@ -51,7 +51,7 @@ class ReadsOfNodes:
         self._since += 1
 
     def changed_in_place(self, things: Set[Thing]) -> None:
-        """Some things are of another kind: what reads a set that one of them is in, or a method of it, is run again."""
+        """Some `Thing`s are of another kind: what reads a set with one of them, or a method of one, is run again."""
         holding: dict[int, bool] = {}
         for node, (held, _) in self._of.items():
             for one in held:
@@ -90,7 +90,7 @@ class ReadsOfNodes:
                 self.note(entry)
 
     def relation(self, thing: Thing, name: str) -> None:
-        """It reads what a relation of a thing leads to."""
+        """The node reads what a relation of a `Thing` leads to."""
         self.note(thing.links)
         held = thing.links.get(name)
         if held is not None:
@@ -114,13 +114,13 @@ class ReadsOfNodes:
         return self._now[count:], self._lengths[count:]
 
     def again(self, reads: Reads) -> None:
-        """It reads again what was read for a value that is kept."""
+        """The node reads again what was read for a cached value."""
         self._now += reads[0]
         self._lengths += reads[1]
 
 
 class NoReads(ReadsOfNodes):
-    """Keeps nothing: for questions that are asked when all has been run."""
+    """Records nothing: for questions after everything has been run."""
 
     def note(self, held: Sized) -> None:
         """Forget what is read."""

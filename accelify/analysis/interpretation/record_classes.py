@@ -1,4 +1,4 @@
-"""Classes whose constructor only keeps what it is given: data classes, named tuples and namespaces.
+"""Classes whose constructor only stores its arguments: data classes, named tuples and namespaces.
 
 @dataclass
 class State:
@@ -19,7 +19,7 @@ _MARKS = frozenset(
     "dataclass dataclasses.dataclass attr.s attr.attrs attr.define attrs.define define".split()
 )
 _BASES = frozenset({"typing.NamedTuple", "pydantic.BaseModel"})
-# What keeps its keywords as attributes.
+# Classes that store their keywords as attributes.
 NAMESPACES = frozenset({"types.SimpleNamespace", "argparse.Namespace", "easydict.EasyDict", "munch.Munch"})
 NAMED_TUPLE = "collections.namedtuple"
 # What one makes.
@@ -40,7 +40,7 @@ def fields_of(cls: Class) -> list[str]:
 
 
 def is_record(thing: Thing) -> bool:
-    """Whether an object keeps what it is made of, by a constructor that nobody wrote."""
+    """Whether an object stores its arguments, by a generated constructor."""
     if thing.cls is None:
         return thing.qualname in NAMESPACES or thing.qualname == NAMED
     return thing.cls.method("__init__") is None and bool(fields_of(thing.cls))

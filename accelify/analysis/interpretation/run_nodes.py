@@ -34,7 +34,7 @@ INTERESTING = frozenset(
 
 
 def given_results(work: Iterable[tuple[Module, Scope, list[ast.AST]]]) -> set[str]:
-    """The attributes that are given what some call gives back."""
+    """The attributes that are assigned the result of a call."""
     return {
         node.attr
         for _, _, nodes in work

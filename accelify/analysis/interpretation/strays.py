@@ -1,6 +1,6 @@
-"""What was held for a parameter's own before its callers were known: taken out again once they are.
+"""Values assumed for a parameter before its callers were known: removed once they are.
 
-So is what functions that nobody calls hand on from their own parameters, beside what is known:
+So are the parameters of functions that nobody calls where they are passed on next to known values:
 
     def train_plainly(self, model): self.train(model, False)    (called by nobody)
     trainer.train(Net(), True)
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def drop_strays(interpreter: Interpreter) -> None:
-    """Forget the things that stand for parameters which, as it turned out, are handed something.
+    """Forget the `Thing`s that represent parameters which, as it turned out, get an argument.
 
-    A function may be looked at before the call that gives it a model is understood; its parameter then counts as
-    given by nobody, and what is made of it (an optimizer) would hold that stray beside the model.
+    A function may be looked at before the call that passes it a model is understood; its parameter then has no known
+    argument, and an object made from it (an optimizer) would refer to that placeholder as well as to the model.
     """
     strays: set[object] = set()
     for owner, name in interpreter.variables:
@@ -41,7 +41,7 @@ def drop_strays(interpreter: Interpreter) -> None:
 
 
 def _handed_on_by_idle(interpreter: Interpreter) -> set[Thing]:
-    """The parameters of functions that nobody calls which come to no function but where something known comes, too."""
+    """Parameters of functions that nobody calls which reach a function only where a known argument does, too."""
     idle: dict[Thing, list[Values]] = {}
     for (owner, name), held in interpreter.variables.items():
         if owner.kind != "function" or name not in [a.arg for a in owner.parameters()]:
@@ -66,7 +66,7 @@ def _handed_on_by_idle(interpreter: Interpreter) -> set[Thing]:
 
 
 def _looks_up_functions(interpreter: Interpreter) -> bool:
-    """Whether functions of the program may be called by names that are put together."""
+    """Whether functions of the program may be called by names that are built at run time."""
     for module in dict.fromkeys(interpreter.program.modules.values()):
         for call in module.tree.nodes(ast.Call):
             called = call.func.id if isinstance(call.func, ast.Name) else ""
@@ -80,14 +80,14 @@ def _looks_up_functions(interpreter: Interpreter) -> bool:
 
 
 def _is_of_idle(interpreter: Interpreter, thing: Thing) -> bool:
-    """Whether a thing stands for a parameter of a plain function that nobody calls."""
+    """Whether a `Thing` represents a parameter of a plain function that nobody calls."""
     site = thing.site
     if not isinstance(site, (ast.FunctionDef, ast.AsyncFunctionDef)) or thing.module is None:
         return False
     scope = thing.module.scopes.for_definition(site)
     if site.decorator_list or site.name.startswith("__") or interpreter.callers.get(scope):
         return False
-    # A library may call the methods of a class that is derived from one of its own.
+    # A library may call the methods of a class that is derived from a class of the library.
     cls = interpreter.things.get((scope.owner_class, "class")) if scope.is_method else None
     return not scope.is_method or (isinstance(cls, Class) and not cls.external_bases() - {"builtins.object"})
 

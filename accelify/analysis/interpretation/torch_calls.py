@@ -1,4 +1,4 @@
-"""What calls of torch and its neighbours give back, and of the things they made."""
+"""What calls of torch and related libraries return, and what methods of the objects made by them return."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class LibraryCalls:
             and receiver.cls is not None
             and name in ("parameters", "named_parameters")
         ):
-            # A loss with weights of its own that are trained is a model.
+            # A loss with weights that are trained is a model.
             receiver.kind = v.MODEL
             self.changed = True
             self.reads.nothing_holds()
@@ -207,13 +207,13 @@ class LibraryCalls:
         arguments: list[Values],
         keywords: dict[str | None, Values],
     ) -> Values | None:
-        """What a library's function gives back that is known by its name; None where that depends on more."""
+        """What a library's function returns that is known by its name; None where that depends on more."""
         every = [*arguments, *keywords.values()]
         first = arguments[0] if arguments else set()
         if name in k.LOADER_CLASSES:
             loader = self._make(node, v.LOADER, module, name, f"it is a {name}")
             data = of_kind([first, keywords.get("dataset", set())], v.DATASET)
-            if data:  # `loader.dataset` is what it was given
+            if data:  # `loader.dataset` is what it was made with
                 self.add(loader.attributes.setdefault("dataset", set()), data)
             return {loader}
         if name in k.AVAILABILITY_CALLS:
@@ -275,7 +275,7 @@ class LibraryCalls:
                 node.args, arguments if name in _CHAINS else arguments[:1], strict=False
             ):
                 if isinstance(argument, ast.Starred) or name.endswith("from_iterable"):
-                    # One after the other, what goes through each of several is gone through.
+                    # One after the other, what iterates over each of several is gone through.
                     values = {e for value in values for e in self.element_values(module, node, value)}
                 self.link(iterator, "iterated", values)
             return {iterator}
@@ -289,7 +289,7 @@ class LibraryCalls:
     def keep(
         self, made: Thing, fields: list[str], arguments: list[Values], keywords: dict[str | None, Values]
     ) -> None:
-        """Let an object keep what it is made of: by the order of its fields, and by their names."""
+        """Store the arguments of an object in it: by the order of its fields, and by their names."""
         for name, values in [*zip(fields, arguments, strict=False), *keywords.items()]:
             if name is not None:
                 self.store_attribute(made, name, values)
@@ -362,10 +362,10 @@ class LibraryCalls:
         both.elements[1] |= given
         return {both}
 
-    # -- making things
+    # -- making `Thing`s
 
     def _copied(self, module: Module, node: ast.Call, value: Value) -> Value:
-        """What `copy.deepcopy` makes of a value: other models than it is given, also in a list or a dictionary."""
+        """What `copy.deepcopy` makes of a value: other models than its argument's, also in a list or a dictionary."""
         if isinstance(value, Thing) and value.kind == v.MODEL:
             copied = self._make(node, v.MODEL, module, value.qualname, "it is a copy of a model")
             copied.cls = value.cls
@@ -379,7 +379,7 @@ class LibraryCalls:
             return value
         empty = Sequence() if isinstance(value, Sequence) else Mapping()
         own = self.things.setdefault(((node, value), "copy"), empty)
-        # What it holds deeper within is told apart no further.
+        # Deeper levels are not distinguished.
         pairs = [(own.rest, value.rest)] if isinstance(own, (Sequence, Mapping)) else []
         if isinstance(own, Sequence) and isinstance(value, Sequence):
             while len(own.elements) < len(value.elements):
@@ -419,7 +419,7 @@ class LibraryCalls:
                 stack.extend(value.links.get("iterated", ()))
 
     def _models_asked(self, module: Module, scope: Scope, given: ast.expr | None) -> Values:
-        """The models that are asked for parameters in a way of their own: `Adam(model.optim_parameters(args))`."""
+        """The models that are asked for parameters by a method of the script: `Adam(model.optim_parameters(args))`."""
         found: Values = set()
         calls = [*calls_in(given)] if given is not None else []
         if isinstance(given, ast.Name):
@@ -449,7 +449,7 @@ class LibraryCalls:
 
 @functools.lru_cache(maxsize=4096)
 def _is_known_by_name(name: str) -> bool:
-    """Whether a library's function is one of those that `_call_known` asks for: most are not. Kept for all scripts."""
+    """Whether a library's function is one of those that `_call_known` handles: most are not. Cached for all scripts."""
     return (
         name in _KNOWN
         or k.is_optimizer_class(name)

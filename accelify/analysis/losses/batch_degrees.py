@@ -52,7 +52,7 @@ class BatchDegrees:
 
     Args:
         script: its model.
-        functions: the functions of the program that a call runs, with what each can give back.
+        functions: the functions of the program that a call runs, with what each can return.
     """
 
     def __init__(self, script: ScriptModel, functions: Functions) -> None:
@@ -68,7 +68,7 @@ class BatchDegrees:
         return self._divisors if self._of(node, _Place(module, scope), 0) == -1 else {}
 
     def weight_of(self, call: ast.Call, name: str) -> ast.expr | None:
-        """The weight of each element, where a call is given one: a loss, or the constructor of one."""
+        """The weight of each element, where a call has one: a loss, or the constructor of one."""
         last = name.rpartition(".")[2]
         at = 0 if last in _WEIGHED_CLASSES else _WEIGHED.get(last)
         return call_argument(call, at, "weight") if at is not None else None
@@ -231,7 +231,7 @@ class BatchDegrees:
         return 1 if owner is not None and self._is_of_batch(owner, place) else 0
 
     def _is_of_batch(self, node: ast.expr, place: _Place, far: int = 0) -> bool:
-        """Whether an expression is made of the whole batch at hand: of no weights, and of no one sample."""
+        """Whether an expression is computed from the whole current batch: not from weights or a single sample."""
         if self._is_one_sample(node, place):
             return False
         called = {id(n.func) for n in calls_in(node)}

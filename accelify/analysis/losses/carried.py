@@ -10,7 +10,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import calls_in, dotted, walk
 
 Update = ast.Assign | ast.AugAssign | ast.Expr
-# Methods by which a tensor is set, or added to, where it lies.
+# Methods by which a tensor is set, or added to, where it is.
 _IN_PLACE = frozenset("copy_ fill_ set_ mul_ add_ sub_ div_ lerp_ clamp_".split())
 
 

@@ -1,7 +1,7 @@
-"""Statistics of a batch that a script keeps for the next loss: radii, quantiles, running centres.
+"""Statistics of a batch that a script stores for the next loss: radii, quantiles, running centres.
 
-`self.R.data = torch.tensor(np.quantile(dist.data.cpu().numpy(), 0.9))`: what is worked out of one process's own part of
-the batch. A state that a model carries on for each sample (`hidden`) is none: it belongs to the process's own samples.
+`self.R.data = torch.tensor(np.quantile(dist.data.cpu().numpy(), 0.9))`: what is computed from one process's part of
+the batch. A state that a model carries on for each sample (`hidden`) is none: it belongs to the process's samples.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _FARTHEST = 3
 def keeps_statistic(
     script: ScriptModel, loop: BatchLoop, stmt: Update, batch: Set[str], runs_model: Callable[[Scope], bool]
 ) -> bool:
-    """Whether a statement of a training loop keeps a statistic of one process's own part of the batch.
+    """Whether a statement of a training loop stores a statistic of one process's part of the batch.
 
     Args:
         script: its model.
         loop: over the batches.
-        stmt: that sets what is kept.
+        stmt: the statement that sets what is stored.
         batch: the names in the loop that hold something of the batch.
         runs_model: whether a function runs a model.
     """

@@ -1,4 +1,4 @@
-"""What is worked out entry by entry: where the result has one element, so has each tensor that it is made of."""
+"""What is computed entry by entry: where the result has one element, so has each tensor that it is made of."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from accelify.analysis import knowledge as k
 
 _OF_TWO = frozenset("add sub mul div divide multiply true_divide".split())
 _OF_ONE = frozenset("neg exp log sqrt pow abs clamp sigmoid tanh relu log10 log2 square squeeze".split())
-# What changes where a tensor lies, its type, or nothing.
+# What changes where a tensor is, its type, or nothing.
 _CARRIED = frozenset("float double half cuda cpu to type detach clone contiguous requires_grad_".split())
 
 

@@ -1,4 +1,4 @@
-"""Numbers that a script works out of the gradient of an input, and weighs a loss by: a balance of tasks, say.
+"""Numbers that a script computes of the gradient of an input, and weighs a loss by: a balance of tasks, for example.
 
 loss.backward()
 grads[task] = shared.grad.clone()       # of this process's samples alone
@@ -23,7 +23,7 @@ _ROUNDS = 4
 
 
 class GradientNumber(NamedTuple):
-    """A name that holds such numbers, the input whose gradient they are worked out of, and where that is read."""
+    """A name that holds such numbers, the input whose gradient they are computed from, and where that is read."""
 
     name: str
     given: str
@@ -33,7 +33,7 @@ class GradientNumber(NamedTuple):
 def gradient_numbers(
     script: ScriptModel, gradients: InputGradients, backward: Backward
 ) -> Iterator[GradientNumber]:
-    """The numbers that are worked out of what a backward leaves in its inputs, and that weigh a loss beside it."""
+    """The numbers that are computed from what a backward leaves in its inputs, and that weigh a loss beside it."""
     scope = backward.scope
     for given in gradients.inputs(backward):
         reads = [n for n in scope.of_type(ast.Attribute) if dotted(n) == f"{given}.grad"]
@@ -44,7 +44,7 @@ def gradient_numbers(
 
 
 def _made_of(scope: Scope, given: str) -> set[str]:
-    """The names of a function that take numbers worked out of a gradient, as `float(x)` and `x.item()` give them."""
+    """The names of a function that take numbers computed from a gradient, as `float(x)` and `x.item()` give them."""
     known, numbers = set[str](), set[str]()
     for _ in range(_ROUNDS):
         before = len(known)

@@ -1,4 +1,4 @@
-"""Losses that stand in a container before they are added up, and those that the parts of a model give.
+"""Losses that are in a container before they are added up, and those that the parts of a model give.
 
 loss = sum(losses)                     losses.append(criterion(x, y)) before it, or a function that gives them
 loss = sum(found.values())             loss = found["box"] + found["class"]
@@ -32,7 +32,7 @@ class HeldLosses:
 
     Args:
         script: its model.
-        run: the functions of the program that a call can run, each with what it can give back.
+        run: the functions of the program that a call can run, each with what it can return.
     """
 
     def __init__(self, script: ScriptModel, run: Run) -> None:
@@ -162,7 +162,7 @@ class HeldLosses:
         return [one for part, home, around in whole for one in self.of(part, home, around, far)]
 
     def _unpacked(self, value: ast.expr, at: int, module: Module, scope: Scope) -> Iterator[Held]:
-        """What stands at a place of a tuple that is unpacked."""
+        """What is at a place of a tuple that is unpacked."""
         if isinstance(value, ast.Tuple) and at < len(value.elts):
             yield value.elts[at], module, scope
         elif isinstance(value, ast.Call):
@@ -174,7 +174,7 @@ class HeldLosses:
                         yield part, function.module, function.scope
 
     def gone_through(self, name: ast.Name, module: Module) -> ast.expr | None:
-        """The container that the comprehension or loop around a name goes through under it: the nearest one."""
+        """The container that the comprehension or loop around a name iterates over under it: the nearest one."""
         inner: ast.AST = name
         for node in module.tree.ancestors(name):
             if isinstance(node, (*_COMPREHENSIONS, ast.DictComp)):
@@ -218,7 +218,7 @@ class HeldLosses:
 
 
 def _stepped(target: ast.expr, iterated: ast.expr, name: str) -> ast.expr | None:
-    """What a loop's name goes through: `losses` in `for i, (w, loss) in enumerate(zip(weights, losses))`."""
+    """What a loop's name iterates over: `losses` in `for i, (w, loss) in enumerate(zip(weights, losses))`."""
     if isinstance(target, ast.Name):
         return iterated
     if not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(iterated, ast.Call):

@@ -54,12 +54,12 @@ class InputGradients:
         return self._is_cleared(backward.call, frozenset(inputs), frozenset())
 
     def _is_one_model(self) -> bool:
-        """Whether one model is trained, be it one of several that a name can stand for."""
+        """Whether one model is trained, be it one of several that a name can represent."""
         kept = [set(map(id, self.script.holders_of(model))) for model in self.script.trained_models]
         return len(kept) == 1 or bool(kept and set.intersection(*kept))
 
     def names_them(self, backward: Backward) -> bool:
-        """Whether a backward says itself that it is for tensors which are no parameters: `inputs=[fake]`."""
+        """Whether a backward has an argument for tensors which are no parameters: `inputs=[fake]`."""
         given = call_keyword(backward.call, "inputs")
         if given is None or not self._is_read:
             return False
@@ -81,7 +81,7 @@ class InputGradients:
         return self.script.tree.in_order(found)
 
     def _made_of(self, backward: Backward) -> set[str]:
-        """The names that a loss is worked out from, through what its function assigns before the backward."""
+        """The names that a loss is computed from, through what its function assigns before the backward."""
         tree, found = self.script.tree, set(names_in(backward.loss))
         assigned = backward.scope.of_type(ast.Assign, ast.AugAssign)
         for stmt in sorted(assigned, key=tree.start, reverse=True):
@@ -92,7 +92,7 @@ class InputGradients:
         return found
 
     def _is_behind(self, read: ast.Attribute, call: ast.Call) -> bool:
-        """Whether a gradient is read behind a backward: by its place, or in a later turn of a loop over one batch."""
+        """Whether a gradient is read after a backward: by its place, or in a later round of a loop over one batch."""
         if self.script.tree.is_before(call, read):
             return True
         loops = self.script.enclosing_loops(call)[:1]
@@ -113,7 +113,7 @@ class InputGradients:
             node = parent
 
     def _is_of_batch(self, scope: Scope, name: str, call: ast.Call) -> bool:
-        """Whether a name holds a tensor that is made anew for each batch and asks for its gradient."""
+        """Whether a name holds a tensor that is made again for each batch and asks for its gradient."""
         if not _asks_for_gradient(scope, name):
             return False
         around = next((loop for loop in self.script.enclosing_loops(call) if loop in self._loops), None)
@@ -130,7 +130,7 @@ class InputGradients:
         return made and scope.kind == "function" and runs_in(self.script, call, self._loops)
 
     def _is_cleared(self, node: ast.AST, own: frozenset[str], seen: frozenset[Scope]) -> bool:
-        """Whether gradients are cleared behind a place before an optimizer, or anything else, uses them."""
+        """Whether gradients are cleared after a place before an optimizer, or other code, uses them."""
         tree, scope = self.script.tree, self.script.scope_of(node)
         inner: ast.AST = tree.statement(node)
         while not isinstance(inner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -1,12 +1,12 @@
-"""What a criterion, or another method that works a loss out, keeps of a batch for the next losses.
+"""What a criterion, or another method that computes a loss, stores of a batch for the next losses.
 
 self.target[index] = 0.7 * self.target[index] + 0.3 * p.detach()    # in `forward`, entry by entry
 self.scale = 0.9 * self.scale + 0.1 * output.detach().mean()        # a running value
 
 bank.update(features.detach(), index)       # `self.rows.index_copy_(0, index, features)` of what the loss reads
 
-Each process keeps what its own batches bring. Of entries that belong to samples, a process has those of its own
-samples only, which shuffling hands to another one in the next epoch.
+Each process stores what its batches bring. Of entries that belong to samples, a process has only those of its
+samples, which shuffling moves to another process in the next epoch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Update = ast.Assign | ast.AugAssign | ast.Expr
 
 
 class KeptInLoss(NamedTuple):
-    """A call that works a loss out, the method that keeps something in it, the statement and the attribute."""
+    """A call that computes a loss, the method that stores a value for it, the statement and the attribute."""
 
     call: ast.Call
     method: Scope
@@ -46,13 +46,13 @@ class KeptInLoss(NamedTuple):
 def kept_in_losses(
     script: ScriptModel, loop: BatchLoop, batch: Set[str], prepared: Set[Thing]
 ) -> Iterator[KeptInLoss]:
-    """What methods keep that a training loop works its losses out with.
+    """What methods store that a training loop computes its losses from.
 
     Args:
         script: its model.
         loop: that trains.
         batch: the names in it that hold something of the batch.
-        prepared: what prepare places: the buffers of models are kept alike by that.
+        prepared: what prepare places: it treats the buffers of models in the same way.
     """
     calls = _calls_of_losses(script, loop)
     yield from _written_beside(script, loop, batch, prepared, calls)
@@ -72,7 +72,7 @@ def kept_in_losses(
 def _written_beside(
     script: ScriptModel, loop: BatchLoop, batch: Set[str], prepared: Set[Thing], losses: list[ast.Call]
 ) -> Iterator[KeptInLoss]:
-    """What a call beside the loss writes into an object that the loss is worked out with: a bank of features."""
+    """What a call beside the loss writes into an object that the loss is computed with: a bank of features."""
     read = {
         (method.owner_class, attribute)
         for call in losses
@@ -97,7 +97,7 @@ def _written_beside(
 
 
 def _returned(method: Scope) -> Iterator[str]:
-    """The attributes of its object that a method gives something of."""
+    """The attributes of its object that a method assigns."""
     assigned = _assigned(method)
     values = [n.value for n in method.of_type(ast.Return) if n.value is not None]
     for node in _read_for(values, assigned):
@@ -158,7 +158,7 @@ def _calls_of_losses(script: ScriptModel, loop: BatchLoop) -> list[ast.Call]:
 
 
 def _is_kept_for_rounds(call: ast.Call, loop: BatchLoop) -> bool:
-    """Whether the object whose method is called is there before the loop: it is not made anew in each round."""
+    """Whether the object whose method is called is there before the loop: it is not made again in each round."""
     base = call.func
     while isinstance(base, ast.Attribute):
         base = base.value
@@ -166,7 +166,7 @@ def _is_kept_for_rounds(call: ast.Call, loop: BatchLoop) -> bool:
 
 
 def _kept(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.AugAssign, str]]:
-    """The statements of a method that keep something of its parameters, with the attributes that are read there."""
+    """The statements of a method that store values from its parameters, with the attributes that are read there."""
     nodes = method.nodes
     if any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in AGREEING for n in nodes):
         return
@@ -192,7 +192,7 @@ def _kept(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.Aug
 
 
 def _assigned(method: Scope) -> dict[str, list[ast.expr]]:
-    """What the variables of a method are given, by name."""
+    """The values assigned to the variables of a method, by name."""
     assigned: dict[str, list[ast.expr]] = {}
     for node in method.nodes:
         if isinstance(node, ast.Assign):

@@ -1,4 +1,4 @@
-"""Loops that keep the loss of each batch in an attribute, for a backward that they come to by a name.
+"""Loops that store the loss of each batch in an attribute, for a backward that they reach by a name.
 
 for x, y in loader:
     self.loss = criterion(self.model(x), y)
@@ -26,7 +26,7 @@ def keeps_loss(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> bool:
 
 
 def _calls_by_text(script: ScriptModel, call: ast.Call, far: int = _FARTHEST) -> bool:
-    """Whether a call, or the functions that it runs, comes to `getattr(hook, name)(self)`."""
+    """Whether a call, or the functions that it runs, reaches `getattr(hook, name)(self)`."""
     if isinstance(call.func, ast.Call) and dotted(call.func.func) == "getattr":
         return True
     inner = (n for s in script.callees(call) for n in s.calls) if far else ()

@@ -1,4 +1,4 @@
-"""Sums over the samples of a batch that lie in its last dimension: the channels were brought to the front before.
+"""Sums over the samples of a batch that are in its last dimension: the channels were brought to the front before.
 
 def flatten(x):                                              a row for each channel, of all its pixels in all images
     return x.permute(1, 0, 2, 3).reshape(x.size(1), -1)
@@ -17,12 +17,12 @@ from accelify.analysis.syntax import is_constant, is_minus_one
 
 _DEEPEST = 6
 _RESHAPING = frozenset({"reshape", "view"})
-# Behind these an element stands where it stood.
+# After these an element has the same position as before.
 _PASSING = frozenset("abs clamp clone contiguous double float pow square to".split())
 
 
 class MovedSamples:
-    """Answers which sums go over samples that stand beside the pixels of each channel.
+    """Answers which sums go over samples that are next to the pixels of each channel.
 
     Args:
         script: its model.
@@ -91,7 +91,7 @@ def _first_is_one(order: ast.expr, scope: Scope) -> bool:
 
 
 def _made(name: ast.Name, scope: Scope) -> list[ast.expr]:
-    """What a function assigns to a name of its own."""
+    """What a function assigns to one of its local names."""
     if scope.resolve(name.id) is not scope:
         return []
     return [

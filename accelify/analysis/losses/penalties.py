@@ -1,4 +1,4 @@
-"""Terms of a loss that are made of weights alone, and of what is kept of them: the same whatever the batch is.
+"""Terms of a loss that depend on weights alone, and on values stored of them: the same whatever the batch is.
 
 model.weight.pow(2).sum()
 (fisher[name] * (weight - before[name]) ** 2).sum()     with `fisher` and `before` from before the loop
@@ -19,13 +19,13 @@ _OF_BATCHES = (v.BATCH, v.OUTPUT, v.LOADER, v.ITERATOR, v.DATASET)
 
 
 def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope) -> bool:
-    """Whether a call works on weights, and nothing else but what is kept since before the batches.
+    """Whether a call works on weights, and on nothing else but what was stored before the batches.
 
     Args:
         script: its model.
         node: the call, `....sum()`.
-        module: in which it stands.
-        scope: in which it stands.
+        module: the module of the node.
+        scope: the scope of the node.
     """
     called = {id(c.func) for c in calls_in(node) if isinstance(c.func, ast.Name)}
     made = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -48,7 +48,7 @@ def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope
                 return False
     if not weights:
         return False
-    # What a method keeps in its model (`self.features`) is of the batch.
+    # What a method stores in its model (`self.features`) is of the batch.
     kept = {dotted(t) for n in scope.of_type(ast.Assign) for t in n.targets} - {None}
     for n in walk(node):
         if isinstance(n, ast.Attribute) and (
@@ -64,7 +64,7 @@ def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope
 
 
 def _is_kept(script: ScriptModel, name: ast.Name, held: Values, module: Module, scope: Scope) -> bool:
-    """Whether a variable is set before the loop over batches in which it is read, or in the module's own lines."""
+    """Whether a variable is set before the loop over batches in which it is read, or at the top of the module."""
     owner = scope.resolve(name.id)
     if owner is None or owner.kind == "class" or owner.takes(name.id):
         return False

@@ -25,7 +25,7 @@ _COLLECTIVES = frozenset(
 def only_reduces(module: Module) -> bool:
     """Whether all that a module does without gradients is to put tensors of several processes together.
 
-    Such helpers ask by themselves whether there is a process group, and work as they stand.
+    Such helpers ask by themselves whether there is a process group, and work as they are.
     """
     data = module.tree.data
     if b"distributed" not in data or b".backward(" in data or b".eval()" in data:
@@ -38,7 +38,7 @@ def only_reduces(module: Module) -> bool:
 
 
 def _reduces(scope: Scope) -> bool:
-    """Whether a function calls a collective, and runs nothing that it is given."""
+    """Whether a function calls a collective, and runs none of its arguments."""
     if scope.kind != "function":
         return False
     called = [n.func for n in scope.calls]
@@ -64,7 +64,7 @@ def _adds(scope: Scope, call: ast.Call) -> bool:
 
 
 def _told(scope: Scope, call: ast.Call, name: str) -> ast.expr | None:
-    """What a call gives a parameter, or what it is where it is not given."""
+    """What a call passes for a parameter, or the parameter's default."""
     positional = scope.positional()
     given = call_argument(call, positional.index(name) if name in positional else len(call.args), name)
     if given is not None or not isinstance(scope.node, ast.FunctionDef):

@@ -59,7 +59,7 @@ _FARTHEST_FACTOR = 6
 
 @dataclass(eq=False)
 class Averaging:
-    """What a loss, or its weights, are divided by, and the calls that average it, with the scopes they stand in."""
+    """What a loss, or its weights, are divided by, and the calls that average it, with the scopes they are in."""
 
     divisors: dict[ast.expr, Scope] = field(default_factory=dict)
     weights: dict[ast.expr, Scope] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class LossReductions:
         return self._attribute(node, place, depth) if isinstance(node, ast.Attribute) else UNCLEAR
 
     def _attribute(self, node: ast.Attribute, place: Place, depth: int) -> str:
-        """`self.loss`, where the function gives it its value by a plain assignment of its own."""
+        """`self.loss`, where the function assigns it by a plain assignment."""
         name, tree = dotted(node), place.module.tree
         given = [
             stmt
@@ -164,7 +164,7 @@ class LossReductions:
             return self._element(node, place, depth)
         answer, home, divided, bound = NEUTRAL, Place(place.module, owner), False, False
         for stmt, always in self._assignments(node, place, owner).items():
-            # What a value adds to its own name was looked at before it.
+            # What an assignment adds to the same name was looked at before it.
             own = [n for n in walk(stmt) if isinstance(n, ast.Name) and n.id == name] if bound else []
             self._so_far.update(dict.fromkeys(own, answer))
             one = self._assigned_by(stmt, name, home, depth)
@@ -184,7 +184,7 @@ class LossReductions:
         return answer if bound else self._element(node, place, depth)
 
     def _element(self, name: ast.Name, place: Place, depth: int) -> str:
-        """How losses are reduced that a loop goes through under a name; neutral for a name of something else."""
+        """How losses are reduced that a loop iterates over under a name; neutral for a name of something else."""
         through = self._held.gone_through(name, place.module)
         held = self._held.of(through, place.module, place.scope) if through is not None else []
         return self._any(held, either, depth) if held else NEUTRAL
@@ -224,7 +224,7 @@ class LossReductions:
     def _assignments(self, node: ast.Name, place: Place, owner: Scope) -> dict[ast.stmt, bool]:
         """The assignments of a scope that a name's value is made of where it is read, those sure to be made as True.
 
-        The cells of a notebook bind one name again and again: of a module's own statements, the nearest that does.
+        The cells of a notebook bind one name again and again: of a module's statements, the nearest that does.
         """
         tree, body = place.module.tree, owner.node.body
         every = [(index, one) for index, stmt in enumerate(body) for one in tree.assigned_in(stmt, node.id)]
@@ -321,7 +321,7 @@ class LossReductions:
         return values[0] if len(values) == 1 else node
 
     def _divided(self, reduction: str, divisor: ast.expr, place: Place) -> str:
-        """A sum over a count is an average: of the batch at hand, or of the configured batch."""
+        """A sum over a count is an average: over the current batch, or over the configured batch size."""
         if reduction != SUM or isinstance(divisor, ast.Constant) or CLASSES.search(dotted(divisor) or ""):
             return reduction
         if self._is_own_batch_size(divisor, place):
@@ -334,7 +334,7 @@ class LossReductions:
         return self._configured if any(BATCH_SIZE.search(n) for n in names) else MEAN
 
     def _is_own_batch_size(self, node: ast.expr, place: Place) -> bool:
-        """Whether a divisor is the size of the batch at hand (and not one written into the configuration)."""
+        """Whether a divisor is the size of the current batch (and not one written into the configuration)."""
         for inner in walk(node):
             if isinstance(inner, ast.Attribute) and inner.attr in ("shape", "size"):
                 return True
@@ -480,7 +480,7 @@ class LossReductions:
         return UNCLEAR
 
     def _functions(self, node: ast.Call, place: Place) -> list[tuple[Function, list[ast.expr]]]:
-        """The functions of the program that a call can run, and what each of them can give back then."""
+        """The functions of the program that a call can run, and what each of them can return then."""
         found = []
         called = self.script.interpreter.evaluate(place.module, place.scope, node.func)
         for value in called or self._held.parts_called(node, place.module, place.scope):

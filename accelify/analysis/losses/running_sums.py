@@ -59,7 +59,7 @@ def _is_one_of_them(script: ScriptModel, value: ast.expr, counter: str) -> bool:
     made = made_once(script, value.value)
     if isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute):
         return made.func.attr in _REDUCING
-    # Losses of several outputs stand in a list, which numbers are not multiplied with.
+    # Losses of several outputs are in a list, which numbers are not multiplied with.
     return isinstance(made, ast.BinOp)
 
 

@@ -20,7 +20,7 @@ from accelify.analysis.syntax import call_keyword, dotted
 from accelify.analysis.values import Thing
 
 _FARTHEST = 30
-# What makes one number of a tensor where it is told no dimension.
+# What makes one number of a tensor where it gets no dimension.
 _REDUCING = frozenset("mean sum max min prod std var median norm trace".split())
 _PASSED_ON = frozenset({"list", "tuple", "reversed", "dict", "iter"})
 
@@ -28,7 +28,7 @@ _PASSED_ON = frozenset({"list", "tuple", "reversed", "dict", "iter"})
 class ScalarLosses:
     """Answers for one script whether an expression is a tensor of one number.
 
-    A backward without a gradient of its own runs on such a tensor only; what it is called on is one wherever its name
+    A backward without an explicit gradient runs on such a tensor only; what it is called on is one wherever its name
     is read, in its function or, for an attribute, in its class. So are the summands of it.
     """
 
@@ -68,7 +68,7 @@ class ScalarLosses:
 
     def _look(self, node: ast.expr, module: Module) -> bool:
         if isinstance(node, (ast.Name, ast.Attribute)) and self.given.place(node, module) in self._trained:
-            # `loss = loss.mean()` stands behind what reads the losses of all samples.
+            # `loss = loss.mean()` comes after the code that reads the losses of all samples.
             return not (isinstance(node, ast.Name) and self._holds_many(node, module))
         if self.numbers.has(node, module):
             return True
@@ -130,7 +130,7 @@ class ScalarLosses:
         return self._is_one(gift.value, gift.module)
 
     def _handed_numbers(self, place: Place) -> bool:
-        """Whether all calls of a function hand one number over for a parameter."""
+        """Whether all calls of a function pass one number over for a parameter."""
         calls = self.script.interpreter.callers.get(place[0], [])
         for module, call in calls:
             handed = [argument for argument, name in handed_to(call, place[0]) if name == place[1]]
@@ -169,7 +169,7 @@ class ScalarLosses:
         return (not call.args and not call.keywords) or _is_norm(call, 0)
 
     def _given_back(self, call: ast.Call, index: int | None) -> bool:
-        """Whether all that a call's functions give back is one number, at an index of it where one is given."""
+        """Whether everything that a call's functions return is one number, at an index of it where there is one."""
         found = False
         for callee in self.script.callees(call):
             if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in callee.nodes):
@@ -183,7 +183,7 @@ class ScalarLosses:
         return found
 
     def _part(self, node: ast.expr, index: int, module: Module) -> bool:
-        """Whether what stands at an index of a tuple is one number."""
+        """Whether what is at an index of a tuple is one number."""
         if isinstance(node, (ast.Tuple, ast.List)):
             return index < len(node.elts) and self._is_one(node.elts[index], module)
         return isinstance(node, ast.Call) and self._given_back(node, index)
@@ -305,7 +305,7 @@ def _is_empty(node: ast.expr) -> bool:
 
 
 def _may_keep_all(call: ast.Call) -> bool:
-    """Whether a call of a loss is told, or may be told, to give back the losses of all samples."""
+    """Whether an argument of a loss's call makes it, or may make it, return the losses of all samples."""
     if reduction_of(call) == "none":
         return True
     told = [call_keyword(call, "reduction"), call_keyword(call, "reduce")]

@@ -33,7 +33,7 @@ _PASSING = frozenset("contiguous double float mean reshape squeeze sum to unsque
 class StepCoefficient(NamedTuple):
     """What scales or bends a part of a loss, or the test on which it depends: `node`, counted by `counter`.
 
-    `of_model` is whether a model reckons with it, which it is set in.
+    `of_model` is whether a model computes with it, which it is set in.
     """
 
     node: ast.expr
@@ -62,7 +62,7 @@ def step_coefficients(script: ScriptModel, loop: Loop) -> list[StepCoefficient]:
 
 
 def model_coefficients(script: ScriptModel, loop: Loop, models: Set[Thing]) -> list[StepCoefficient]:
-    """What a loop over batches sets in its models by a count of steps, and what they reckon with in their methods:
+    """What a loop over batches sets in its models by a count of steps, and what they compute with in their methods:
 
     net.beta = min(1, step / 1000)    (and `return fit + self.beta * divergence` in the model)
     """
@@ -91,7 +91,7 @@ def model_coefficients(script: ScriptModel, loop: Loop, models: Set[Thing]) -> l
 
 
 def _reckons_with(model: Thing, attribute: str) -> bool:
-    """Whether a model's class has methods that reckon with an attribute, or ask how far it went."""
+    """Whether a model's class has methods that compute with an attribute, or ask how far it went."""
     for cls in model.cls.ancestry() if model.cls is not None else ():
         tree = cls.module.tree
         for method in cls.scope.children.values():

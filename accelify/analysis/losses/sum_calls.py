@@ -23,14 +23,14 @@ CURVES = frozenset("cosh exp log log10 log2 pow sqrt tanh".split())
 
 
 class Place(NamedTuple):
-    """Where an expression stands."""
+    """The position of an expression."""
 
     module: Module
     scope: Scope
 
 
 def stands_beside(tree: Tree, stmt: ast.stmt, node: ast.AST) -> bool:
-    """Whether a statement stands in a block around a node, so that it runs whenever the node is come to."""
+    """Whether a statement is in a block around a node, so that it runs whenever the node is reached."""
     block = tree.block_of(stmt)[2]
     return any(ancestor in block for ancestor in tree.ancestors(node))
 
@@ -70,7 +70,7 @@ def divides_by(value: ast.expr, name: str) -> bool:
 
 
 def is_averaged(node: ast.expr, place: Place) -> bool:
-    """Whether an expression holds what was averaged over the samples before: classes are left to sum over."""
+    """Whether an expression was averaged over the samples before: classes are left to sum over."""
     names = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     parts = [node]
     for name in names:

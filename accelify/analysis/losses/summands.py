@@ -13,7 +13,7 @@ from accelify.analysis.statements.given import ADDED, PART, WHOLE, Gift, Given, 
 from accelify.analysis.syntax import walk
 
 _Spot = tuple[ast.expr, Module]
-# Parameters by which a function gives back one number or many.
+# Parameters by which a function returns one number or many.
 _CHOOSING = re.compile(r"reduc|average|mean|none", re.I)
 
 
@@ -21,7 +21,7 @@ class Summands:
     """Follows losses back to the names and attributes that are sure to hold one number as they do.
 
     Args:
-        given: what places of the program are given.
+        given: what is assigned to places of the program.
     """
 
     def __init__(self, given: Given) -> None:
@@ -55,7 +55,7 @@ class Summands:
         return [(part, module) for part in parts if not isinstance(part, ast.Constant)]
 
     def _behind(self, place: Place, node: ast.expr, module: Module) -> list[_Spot]:
-        """What a place is given, in its function and by the calls of it."""
+        """What is assigned to a place, in its function and by the calls of it."""
         found: list[_Spot] = []
         if not self._is_reduced_later(place, node, module):
             for gift in self.given.given(node, module) or ():
@@ -92,7 +92,7 @@ class Summands:
         )
 
     def _given_back(self, call: ast.Call, index: int | None) -> Iterator[_Spot]:
-        """What the function that a call runs gives back, or the part of it at an index."""
+        """What the function that a call runs returns, or the part of it at an index."""
         callees = self.given.script.callees(call)
         for callee in callees if len(callees) == 1 else ():
             if (callee, index) in self._returned or any(_CHOOSING.search(a.arg) for a in callee.parameters()):

@@ -35,7 +35,7 @@ def addition(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
 
 
 def keeps_mean(node: ast.AST) -> bool:
-    """Whether what goes on from round to round is a mean by itself: `mean += (value - mean) / n`."""
+    """Whether what is carried from round to round is a mean by itself: `mean += (value - mean) / n`."""
     if isinstance(node, ast.AugAssign):
         text = text_of(node.target)
         return isinstance(node.value, ast.BinOp) and any(

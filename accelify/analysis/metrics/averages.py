@@ -2,8 +2,8 @@
 
 A count or a sum over samples is the same however the samples are cut into batches, and so is a sum of batch means
 that is divided by the number of batches. Others are not: a mean of PSNRs, a sum of means that is divided by the number
-of samples, what is computed for an episode, what is kept by its position in the data set. Their evaluation is left
-whole on every process.
+of samples, a figure for an episode, a value stored by its position in the data set. Such an evaluation is left whole on
+every process.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def changed_by_gathering(
         loop: over the batches.
         loaders: that it reads.
         statements: of its body, those under a plain `with` as well.
-        forward: the one behind which outputs and targets would be gathered.
+        forward: the call after which outputs and targets would be gathered.
         gathered: the names that would be.
     """
     later = statements[statements.index(forward) + 1 :]
@@ -95,7 +95,7 @@ def _named(script: ScriptModel, statements: Sequence[ast.stmt]) -> str | None:
 
 
 def _each_sample_alone(callees: Collection[Scope]) -> bool:
-    """Whether functions sum over the dimensions behind the first alone, and list what they have for every sample."""
+    """Whether functions only sum over the dimensions after the first, and list a value for every sample."""
     return bool(callees) and all(
         _sums_within_samples(scope) and any(_lists(n) for n in scope.nodes) for scope in callees
     )
@@ -130,7 +130,7 @@ def _leaves_the_first(call: ast.Call) -> bool:
 
 
 def _within_criterion(script: ScriptModel, call: ast.Call) -> str | None:
-    """The name of such a metric that a loss of the project, or of a module of its, is or works out."""
+    """The name of such a metric that a loss of the project, or of a module of its, is or computes."""
     classes = {t.cls for t in script.things(call.func, v.CRITERION) if t.cls is not None}
     for cls in sorted(classes, key=lambda one: one.name):
         names = [one.name for one in cls.ancestry()]
@@ -317,7 +317,7 @@ def _is_count(value: ast.expr) -> bool:
 
 
 def is_mean(script: ScriptModel, reductions: LossReductions, value: ast.expr) -> bool:
-    """Whether an expression is the mean over the samples of a batch: a loss, or a share that a function gives back."""
+    """Whether an expression is the mean over the samples of a batch: a loss, or a share that a function returns."""
     while True:
         method = value.func if isinstance(value, ast.Call) else None
         if isinstance(method, ast.Attribute) and method.attr in ("item", "detach", "cpu"):
@@ -336,7 +336,7 @@ def is_mean(script: ScriptModel, reductions: LossReductions, value: ast.expr) ->
 
 
 def _returns_share(function: ast.AST) -> bool:
-    """Whether a function divides by the size of what it is given: an accuracy, not a count."""
+    """Whether a function divides by the size of its argument: an accuracy, not a count."""
     returned = [n.value for n in walk(function) if isinstance(n, ast.Return) and n.value is not None]
     assigned = {
         name: stmt.value
@@ -372,7 +372,7 @@ def _takes_mean(value: ast.expr) -> bool:
 
 
 def divisors(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name: str) -> Iterator[ast.expr]:
-    """What a total is divided by behind its loop, by itself or with what it is multiplied by."""
+    """What a total is divided by after its loop, by itself or with its factors."""
     tree, scope = script.tree, script.scope_of(loop)
     for node in script.divisions.get(scope, ()):
         if tree.start(node) < tree.end(loop.body[-1]):
@@ -390,7 +390,7 @@ def divisors(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name
 
 
 def samples_divisor(script: ScriptModel, loop: ast.For | ast.AsyncFor, total: ast.expr) -> str | None:
-    """How it is put what a total of a loop is divided by behind it, where that counts the samples of all processes."""
+    """The divisor of a loop's total after the loop, as text, where that counts the samples of all processes."""
     name = dotted(total)
     by = divisors(script, loop, name) if name is not None else ()
     found = next((d for d in by if _counts_samples(script, loop, d)), None)

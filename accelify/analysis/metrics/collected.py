@@ -16,14 +16,14 @@ Collected = dict[tuple[object, str], list[ast.expr]]
 _COLLECTING = frozenset({"append", "appendleft", "extend"})
 _JOINING = frozenset("torch.cat torch.concat torch.concatenate torch.stack torch.vstack torch.hstack".split())
 _JOINS = frozenset(name.rpartition(".")[2] for name in _JOINING)
-# Methods of tensors alone that give back one tensor, and attributes that only tensors have.
+# Methods of tensors alone that return one tensor, and attributes that only tensors have.
 _OF_TENSORS = frozenset(
     "argmax argmin squeeze unsqueeze view reshape flatten float long int double half bool detach clone softmax "
     "log_softmax sigmoid transpose permute contiguous eq ne cpu cuda to expand clamp exp log abs round sum mean "
     "numpy item size data shape T".split()
 )
 _NO_TENSORS = frozenset({"numpy", "item", "size", "shape"})
-# What of torch gives back several: their first two are parts of a tuple.
+# What of torch returns several: their first two are parts of a tuple.
 _SEVERAL = frozenset("max min topk sort split chunk unbind meshgrid broadcast_tensors".split())
 _FARTHEST = 4
 
@@ -53,7 +53,7 @@ def collecting(script: ScriptModel, loops: Iterable[ast.For | ast.AsyncFor]) -> 
 
 
 def collected(script: ScriptModel, loops: Iterable[ast.For | ast.AsyncFor]) -> Collected:
-    """The same by the lists, as far as these are variables or attributes of their own class."""
+    """The same by the lists, as far as these are variables or attributes of their class."""
     held: Collected = {}
     for one in collecting(script, loops):
         scope, text = script.scope_of(one.statement), dotted(one.container)
@@ -103,7 +103,7 @@ def is_read_by_numpy(script: ScriptModel, one: Collecting) -> bool:
 
 
 def _given_to(script: ScriptModel, one: Collecting) -> Iterator[str]:
-    """The functions of libraries that are given the list as their first argument, where it is a variable."""
+    """The functions of libraries that get the list as their first argument, where it is a variable."""
     if not isinstance(one.container, ast.Name):
         return
     owner = script.scope_of(one.container).resolve(one.container.id)

@@ -107,7 +107,7 @@ def _counts_all_rounded(script: ScriptModel, dividend: ast.expr, depth: int) -> 
 
 
 def arguments_for(script: ScriptModel, name: ast.Name) -> list[ast.expr]:
-    """What the callers of a function hand over for a parameter that it never sets."""
+    """What the callers of a function pass for a parameter that it never sets."""
     scope = script.scope_of(name).resolve(name.id)
     if scope is None or scope.kind != "function":
         return []
@@ -139,7 +139,7 @@ def counts_own(
     Args:
         script: its model.
         loop: over the batches.
-        loaders: those that give each process its own share.
+        loaders: those that give each process a different share.
         divisor: of a total of the loop.
     """
     for node in walk(divisor):

@@ -86,7 +86,7 @@ def _given(stmt: ast.Assign) -> set[str]:
 
 
 def _without(node: ast.expr, methods: frozenset[str]) -> ast.expr:
-    """What stands before `.float()`, `.item()` and the like."""
+    """What is before `.float()`, `.item()` and the like."""
     while isinstance(node, ast.Call) and not node.args and isinstance(node.func, ast.Attribute):
         if node.func.attr not in methods:
             break

@@ -1,4 +1,4 @@
-"""Evaluation loops: which can be shared out over processes, and what has to be gathered for their metrics."""
+"""Evaluation loops: which can be sharded over processes, and what has to be gathered for their metrics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def evaluation_loops(
     Args:
         script: its model.
         batch_size: `per-process`: what is gathered are several of the script's batches; `total`: one.
-        shared: where the loaders are made that the script shared out by hand, and lost batches of itself.
+        shared: where the loaders are made that the script sharded by hand, and lost batches of itself.
     """
     found = []
     for loop, loaders in script.loader_loops:
@@ -56,7 +56,7 @@ def evaluation_loops(
         if keeps_loss(script, loop):
             continue  # what it calls by name trains
         if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in walk(s)):
-            continue  # it hands the batches on
+            continue  # it passes the batches on
         found.append(_Analysis(script, loop, loaders, batch_size).result)
     if batch_size != "total":
         _keep_batches(script, [e for e in found if e.problem is None], shared)
@@ -66,7 +66,7 @@ def evaluation_loops(
 def _keep_batches(script: ScriptModel, evaluations: list[EvaluationLoop], shared: Set[int]) -> None:
     """Leave the data whole of which several processes would drop whole batches.
 
-    What is trained on is shared out anyway, and with it what a loop goes through besides.
+    What is trained on is sharded anyway, and with it what a loop iterates over besides.
     """
     tied, size = set(script.training_loaders), -1
     while size < len(tied):
@@ -177,7 +177,7 @@ class _Analysis:
         ) and not (self._entries_behind(forward[-1]) - {"logits", "loss", "labels", "label", "idx"})
 
     def _entries_behind(self, last: int) -> set[str]:
-        """What is read of objects that hold tensors behind the last call of the model."""
+        """What is read of objects that contain tensors after the last call of the model."""
         found: set[str] = set()
         for node in (n for s in self.statements[last + 1 :] for n in walk(s)):
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
@@ -188,8 +188,8 @@ class _Analysis:
         return found
 
     def _number_of_the_model(self, forward: list[int]) -> tuple[str, str] | None:
-        """A loss that the model, or a criterion that is one, gives back, and which of them does:
-        `logits, loss = model(x, y)`, and `loss.item()` behind it.
+        """A loss that the model, or a criterion that is one, returns, and which of them does:
+        `logits, loss = model(x, y)`, and `loss.item()` after it.
 
         What is added to others, of which the sum is taken as a number, is one too: `(error + divergence).item()`.
         """
@@ -216,7 +216,7 @@ class _Analysis:
         return None
 
     def _keeps_something(self) -> bool:
-        """Whether a loop adds something up, collects it, returns it or leaves a name that is read behind it.
+        """Whether a loop adds a value up, collects it, returns it or leaves a name that is read after it.
 
         One that ends with its first batch only fetches that.
         """
@@ -260,7 +260,7 @@ class _Analysis:
         )
 
     def _takes_rows_together(self, last: int) -> bool:
-        """Whether the model is given what has several rows a sample, taken together: `x.view(-1, c, h, w)`."""
+        """Whether the model's input has several rows for each sample, in one dimension: `x.view(-1, c, h, w)`."""
         calls = [c for c in calls_in(self.statements[last]) if self._is_forward(c)]
         return any(takes_rows_together(call, self.statements[:last]) for call in calls)
 
@@ -397,7 +397,7 @@ class _Analysis:
         return None
 
     def _reads_behind(self, name: str, last: int) -> list[ast.Name]:
-        """The reads of a variable behind a statement, but for those of what it is set to there."""
+        """The reads of a variable after a statement, but for those of what it is set to there."""
         tree, end = self.script.tree, self.script.tree.end(self.statements[last])
         reads = [
             n
@@ -413,7 +413,7 @@ class _Analysis:
         return PickedEntries(self.script, self.loop, self.statements, forward[-1], calls)
 
     def _left_local(self, last: int, gathered: set[str], later: set[str]) -> str | None:
-        """A name made from the batch before the last call of the model, used behind it and not gathered."""
+        """A name made from the batch before the last call of the model, used after it and not gathered."""
         made = set(target_names(self.loop.target))
         if isinstance(self.loop.iter, ast.Call) and isinstance(self.loop.iter.func, ast.Name):
             if self.loop.iter.func.id == "enumerate" and isinstance(self.loop.target, ast.Tuple):
@@ -433,7 +433,7 @@ class _Analysis:
     def _changed_by_gathering(self, forward: ast.stmt, names: list[str], early: TakenBefore) -> str | None:
         if self.batch_size == "total":
             return None
-        # What is kept before the model's call is as much a metric as what is kept behind it.
+        # What is stored before the model's call is as much a metric as what is stored after it.
         order = [s for s in self.statements if s not in early.statements]
         place = order.index(forward) + 1
         order[place:place] = early.statements
@@ -441,7 +441,7 @@ class _Analysis:
         return changed_by_gathering(self.script, self.loop, self.result.loaders, order, forward, gathered)
 
     def _gather_inline(self, stmt: ast.stmt, last: int) -> str | None:
-        """`total += criterion(model(x), y).item()`: gather the call where it stands and the targets before it."""
+        """`total += criterion(model(x), y).item()`: gather the call where it is and the targets before it."""
         calls = [c for c in calls_in(stmt) if self._is_forward(c)]
         if len(calls) != 1 or not isinstance(stmt, (ast.Assign, ast.AugAssign, ast.Expr)):
             return "the outputs of the model are used where they are computed"

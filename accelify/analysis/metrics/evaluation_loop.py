@@ -20,7 +20,7 @@ class EvaluationLoop:
     """A loop over a loader in which nothing is trained.
 
     Where `problem` is None the loader can be sharded if `gathered` (names of per-sample tensors) is gathered after the
-    statement `after`, or the expressions `inline` are gathered where they stand.
+    statement `after`, or the expressions `inline` are gathered where they are.
     """
 
     loop: ast.For | ast.AsyncFor
@@ -29,28 +29,28 @@ class EvaluationLoop:
     gathered: list[str] = field(default_factory=list)
     inline: list[ast.expr] = field(default_factory=list)
     before: ast.stmt | None = None
-    # What is kept of the batch before the model's call, gathered where it stands.
+    # What is stored of the batch before the model's call, gathered where it is assigned.
     early: list[ast.expr] = field(default_factory=list)
     # Sizes of the batch that are taken again from what was gathered: name, and the expression that they are.
     sizes: list[tuple[str, ast.expr]] = field(default_factory=list)
     # Numbers that count entries of the batch before the model's last call, by their names.
     counts: dict[str, ast.expr] = field(default_factory=dict)
-    # Entries of objects that hold tensors, gathered behind `after` or where they are read.
+    # Entries of objects that contain tensors, gathered after `after` or where they are read.
     picked: Picked = field(default_factory=Picked)
     problem: str | None = None
-    # Nothing is kept beyond the loop (shapes printed, one batch shown): there is no metric in it.
+    # Nothing is stored beyond the loop (shapes printed, one batch shown): there is no metric in it.
     only_looks: bool = False
     # Several processes leave out an incomplete group of whole batches, where a loader drops its last batch.
     loses_batches: bool = False
 
     @property
     def gathered_nodes(self) -> list[ast.expr]:
-        """The expressions that are gathered where they stand."""
+        """The expressions that are gathered where they are."""
         return [*self.inline, *self.early, *self.picked.nodes]
 
     @property
     def collects(self) -> bool:
-        """Whether what it keeps are results: without a model it may put batches by for later."""
+        """Whether what it stores are results: without a model it may collect batches for later."""
         return self.problem != NO_MODEL
 
     @property
@@ -60,7 +60,7 @@ class EvaluationLoop:
 
 
 def flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a loop, those under a plain `with` (no_grad, autocast) as if they stood in the loop itself."""
+    """Statements of a loop, those under a plain `with` (no_grad, autocast) as if they were in the loop itself."""
     for stmt in body:
         if isinstance(stmt, (ast.With, ast.AsyncWith)):
             yield from flat(stmt.body)
@@ -69,7 +69,7 @@ def flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def counts_rounds(stmt: ast.AugAssign) -> bool:
-    """`batches += 1`, which is the same before and behind the model: it reads nothing of the batch."""
+    """`batches += 1`, which is the same before and after the model: it reads nothing of the batch."""
     return isinstance(stmt.target, ast.Name) and is_constant(stmt.value, 1)
 
 

@@ -28,7 +28,7 @@ _FRESH = frozenset(
 
 
 class Place(NamedTuple):
-    """What holds a figure: a variable, an attribute of `self` or an entry of a dictionary.
+    """The place of a figure: a variable, an attribute of `self` or an entry of a dictionary.
 
     `text` is how it is written, `root` the variable that holds it. `whole`: a dictionary, of which some entry is meant.
     """
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 def place_of(script: ScriptModel, node: ast.expr) -> Place | None:
-    """The place that a target stands for; None for what is none of these."""
+    """The place that a target represents; None for what is none of these."""
     if isinstance(node, ast.Name):
         return Place(node.id, node.id)
     if isinstance(node, ast.Attribute):
@@ -179,7 +179,7 @@ class Figures:
         )
 
     def _is_weighted(self, value: ast.expr) -> bool:
-        """`loss.item() * n` with a number that each batch makes anew: its tokens, whatever it is called."""
+        """`loss.item() * n` with a number that each batch makes again: its tokens, whatever it is called."""
         if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Mult):
             return False
         sides = (value.left, value.right)
@@ -205,11 +205,11 @@ class Figures:
         return not any(self.tree.is_within(store, loops) for store in stores)
 
     def _of_functions(self, value: ast.expr) -> str | None:
-        """What the program's own functions, and torch's losses, make of a batch."""
+        """What the program's functions, and torch's losses, compute from a batch."""
         return {MEAN: "mean", SUM: "sum"}.get(self.reductions.of(value))
 
     def _part(self, name: ast.Name, made: ast.expr) -> int | None:
-        """Which of the values that a call gives back a name is; None where it is all of them."""
+        """Which of the values that a call returns a name is; None where it is all of them."""
         stmt = self.tree.parent(made)
         for target in stmt.targets if isinstance(stmt, ast.Assign) and isinstance(made, ast.Call) else ():
             if isinstance(target, ast.Tuple):
@@ -218,7 +218,7 @@ class Figures:
         return None
 
     def _of_parts(self, call: ast.expr, index: int, name: ast.Name, depth: int) -> str | None:
-        """What one of the values is that the program's functions give back together, under a name."""
+        """What one of the values is that the program's functions return together, under a name."""
         assert isinstance(call, ast.Call)
         found: set[str | None] = set()
         for callee in self.script.callees(call):
@@ -269,7 +269,7 @@ class Figures:
         return self.script.qualname(node.func) in ("torch.sum", "numpy.sum")
 
     def is_batch_size(self, name: ast.Name) -> bool:
-        """Whether a name is the size of the batch at hand: `n = x.size(0)` in the loops around it."""
+        """Whether a name is the size of the current batch: `n = x.size(0)` in the loops around it."""
         values = [
             first_of_shape(stmt, name.id) or stmt.value
             for loop in self.script.enclosing_loops(name)
@@ -295,7 +295,7 @@ class Figures:
         found: set[str] = set()
         nodes = [n for n in walk(loop) if type(n) in _OF_LOOPS]
         drawing = {id(n) for n in nodes if isinstance(n, ast.Call) and draws(n)}
-        # Bars and counters have a `next` too, and a second stream does not unmake the loop's own batch.
+        # Bars and counters have a `next` too, and a second stream does not change the loop's batch.
         if not isinstance(loop, ast.While) and (not drawing or self.script.iterated(loop.iter)):
             found = set(target_names(loop.target))
             if isinstance(loop.target, ast.Tuple) and is_enumerated(self.script, loop.iter):
@@ -326,7 +326,7 @@ class Figures:
         return self.made_before(loop, place) is not None
 
     def made_before(self, loop: BatchLoop, place: Place) -> ast.stmt | None:
-        """The statement before a loop, in its block or one around it, that makes the place anew."""
+        """The statement before a loop, in its block or one around it, that makes the place again."""
         node: ast.AST = loop
         while True:
             block: list[ast.stmt] = self.tree.block_of(node)[2]
@@ -365,7 +365,7 @@ class Figures:
         )
 
     def runs_everywhere(self, node: ast.AST, loop: ast.stmt) -> bool:
-        """Whether every process comes to a node of a loop in the same rounds."""
+        """Whether every process reaches a node of a loop in the same rounds."""
         for ancestor in self.tree.ancestors(node):
             if ancestor is loop:
                 return True
@@ -422,7 +422,7 @@ def draws(call: ast.Call) -> bool:
 
 
 def end_of(tree: Tree, loop: BatchLoop) -> int:
-    """Where the rounds of a loop end; what stands in its `else` comes behind them."""
+    """Where the rounds of a loop end; its `else` comes after them."""
     return tree.end(loop.body[-1])
 
 

@@ -1,4 +1,4 @@
-"""What objects keep of what their methods are handed: many a helper has methods and keeps nothing.
+"""What objects store of their methods' arguments: many a helper has methods and stores nothing.
 
 class Packer:                       class Board:
     def __init__(self, size):           def __init__(self, folder):
@@ -18,7 +18,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, call_keyword, target_names, walk
 from accelify.analysis.values import CRITERION, MODEL, UNKNOWN, Class, Imported, Thing, Value
 
-# Libraries whose functions change nothing that they are handed, but for what they are told to write to by `out`.
+# Libraries whose functions change none of their arguments, except `out`.
 _PURE = ("torch.", "numpy.", "math.", "builtins.", "os.path.")
 
 
@@ -35,7 +35,7 @@ class Keeping:
         self._changed: dict[Class, frozenset[str] | None] = {}
 
     def keeps(self, method: Scope) -> bool:
-        """Whether a method can change anything that its object keeps, as far as can be seen."""
+        """Whether a method can change state of its object, as far as can be seen."""
         if method not in self._keeps:
             self._keeps[method] = False  # where it calls itself
             changed = self._changed_by(method)
@@ -74,7 +74,7 @@ class Keeping:
                 continue
             attribute = tree.parent(node)
             if not isinstance(attribute, ast.Attribute):
-                return None  # handed on whole
+                return None  # passed on whole
             if converts_itself(tree.statement(attribute)):
                 continue
             if self._asks_a_model(method, attribute, tree.parent(attribute)):
@@ -92,7 +92,7 @@ class Keeping:
         return frozenset(found)
 
     def _holds_a_function(self, method: Scope, attribute: ast.Attribute) -> bool:
-        """Whether what an attribute holds is called for what it gives back: a library's criterion, a model."""
+        """Whether what an attribute holds is called for what it returns: a library's criterion, a model."""
         interpreter = self.script.interpreter
         held = interpreter.evaluate(interpreter.module_of(method), method, attribute)
         # `loss or nn.MSELoss()`: what a parameter holds is not always known.
@@ -102,7 +102,7 @@ class Keeping:
         )
 
     def _asks_a_model(self, method: Scope, attribute: ast.Attribute, around: ast.AST | None) -> bool:
-        """Whether a model is put into its mode or asked for its parts, which keeps no figure: `self.net.eval()`."""
+        """Whether a model's mode is set or its parts are read, which stores no figure: `self.net.eval()`."""
         if not isinstance(around, ast.Attribute) or around.attr not in k.MODULE_API:
             return False
         interpreter = self.script.interpreter
@@ -136,7 +136,7 @@ class Keeping:
         return isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Return, ast.Yield))
 
     def _only_reckons(self, call: ast.Call, given: ast.AST) -> bool:
-        """Whether what a call is handed is a number to it: of `x.clamp_(a, b)`, or of a function that reckons by it."""
+        """Whether a call uses its argument as a number only: `x.clamp_(a, b)`, or a function that computes with it."""
         callees = self.script.interpreter.calls.get(call, set())
         if not callees:
             return (
@@ -154,7 +154,7 @@ class Keeping:
 
 
 def _tells_each(tree: Tree, loop: ast.For) -> bool:
-    """`for meter in self.meters: meter.add(x)`: what a loop goes through may keep what it is told."""
+    """`for meter in self.meters: meter.add(x)`: what a loop iterates over may store the argument."""
     names = set(target_names(loop.target))
     return any(
         isinstance(node, ast.Call)
@@ -168,7 +168,7 @@ def _tells_each(tree: Tree, loop: ast.For) -> bool:
 
 
 def _is_stateless(value: Value) -> bool:
-    """Whether a value is a criterion of a library or a model, which keep no figures."""
+    """Whether a value is a criterion of a library or a model, which store no figures."""
     return isinstance(value, Thing) and (
         value.kind == MODEL or (value.kind == CRITERION and value.cls is None)
     )

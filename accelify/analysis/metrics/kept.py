@@ -1,4 +1,4 @@
-"""What methods keep in attributes and globals, and who reads it again."""
+"""What methods store in attributes and globals, and what reads it again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelify.analysis.values import Class, Thing
 
 
 class KeptState:
-    """Asks who reads what an attribute of a class, or a global, holds.
+    """Finds what reads the value of an attribute of a class, or of a global.
 
     Args:
         script: the script, with the modules that it imports.
@@ -33,7 +33,7 @@ class KeptState:
         self._models: set[Scope] | None = None
 
     def is_read(self, owner: Scope, name: str) -> bool:
-        """Whether what is kept reaches what all processes do: a result, the training, code outside of the class."""
+        """Whether what is stored reaches what all processes do: a result, the training, code outside of the class."""
         if owner.kind == "module":
             module = self.interpreter.module_of(owner)
             return any(
@@ -54,7 +54,7 @@ class KeptState:
         return False
 
     def is_shown_only(self, owner: Scope, name: str) -> bool:
-        """Whether what is kept is read, and by nothing but methods of its class that write or print."""
+        """Whether what is stored is read only by methods of its class that write or print."""
         if owner.kind == "module":
             return True
         reads = [self._scope_in(module, node) for module, node in self._reads_of(name)]
@@ -69,7 +69,7 @@ class KeptState:
         return owner in self._models
 
     def _gives_back(self, scope: Scope) -> bool:
-        """Whether the function around a read hands something back (or there is none)."""
+        """Whether the function around a read returns something (or there is none)."""
         return scope.kind != "function" or any(
             isinstance(n, (ast.Yield, ast.YieldFrom)) or (isinstance(n, ast.Return) and n.value is not None)
             for n in scope.nodes
@@ -109,7 +109,7 @@ class KeptState:
 
 
 def class_of(scope: Scope) -> Scope | None:
-    """The class whose method a function is, or stands in."""
+    """The class whose method a function is, or is in."""
     current: Scope | None = scope
     while current is not None:
         if current.is_method:

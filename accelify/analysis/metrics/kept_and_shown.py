@@ -1,4 +1,4 @@
-"""Figures that an object keeps, and shows by another method: `board.update(loss)`, `board.show()`."""
+"""Figures that an object stores, and shows by another method: `board.update(loss)`, `board.show()`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def shown_attribute(
     methods: Iterable[Scope],
     held_by: Callable[[ast.expr], object],
 ) -> str | None:
-    """The attribute that a method shows and that other calls fill; None where it shows no such thing.
+    """The attribute that a method shows and that other calls fill; None where it shows none.
 
     Args:
         script: its model.
-        origins: the statements that hand an object something to keep.
+        origins: the statements that pass an object a value to store.
         methods: of the object, which a call can run.
         held_by: what an argument holds of one process's share of the data, if anything.
     """
@@ -47,7 +47,7 @@ def shown_attribute(
 
 
 def filled(method: Scope, given: set[str]) -> Iterator[str]:
-    """The attributes in which a method keeps some of its parameters, or what it makes of them."""
+    """The attributes in which a method stores some of its parameters, or what it makes of them."""
     known, own = _made_of(method, lambda node: bool(names_in(node) & given)) | given, method.self_name()
     for node in method.nodes:
         targets: list[ast.expr] = []
@@ -76,7 +76,7 @@ def _is_found(node: ast.expr) -> bool:
 
 
 def gives_kept(script: ScriptModel, origin: ast.stmt, output: ast.Call) -> bool:
-    """Whether an output shows what the object gives back that a statement hands something to: `logger.get("train")`.
+    """Whether an output shows what the object returns that a statement passes something to: `logger.get("train")`.
 
     Args:
         script: its model.
@@ -121,7 +121,7 @@ def _texts(script: ScriptModel, node: ast.expr) -> Iterator[Scope]:
 
 
 def _gives_back(method: Scope, attributes: set[str]) -> bool:
-    """Whether a method gives back some of these attributes of its object, or what it makes of them."""
+    """Whether a method returns some of these attributes of its object, or what it makes of them."""
     reads = _reading(method, attributes)
     known = _made_of(method, reads)
     given = [n.value for n in method.of_type(ast.Return) if n.value is not None]

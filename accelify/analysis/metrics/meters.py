@@ -18,7 +18,7 @@ _ARITHMETIC = frozenset("round max min float int abs".split())
 
 @dataclass(frozen=True)
 class Meter:
-    """Attributes of such a class: the sum, the count, and the average where that is kept."""
+    """Attributes of such a class: the sum, the count, and the average where there is one."""
 
     update: str
     total: str
@@ -27,12 +27,12 @@ class Meter:
     formula: str = ""
 
     def averaged(self, held: str) -> str:
-        """How the average of one that is called `held` is worked out anew, as its update does it."""
+        """How the average of one that is called `held` is computed again, as its update does it."""
         return self.formula.replace(_HELD, held)
 
 
 def meter_of(script: ScriptModel, node: ast.expr) -> Meter | None:
-    """What is known of the running average that an expression stands for; None for anything else."""
+    """What is known of the running average that an expression represents; None for anything else."""
     classes = {t.cls for t in script.things(node, v.INSTANCE)}
     found = {_meter(cls) if cls is not None else None for cls in classes}
     return found.pop() if len(found) == 1 else None
@@ -70,7 +70,7 @@ def _meter(cls: Class) -> Meter | None:
 
 
 def _formula(value: ast.expr, receiver: str, quotient: tuple[str, str, str]) -> str | None:
-    """How an average is worked out of a meter's attributes; None where that takes more than these."""
+    """How an average is computed from a meter's attributes; None where that takes more than these."""
     total, count, average = quotient
     plain = f"{_HELD}.{total} / max({_HELD}.{count}, 1)"
     if isinstance(value, ast.IfExp):  # `total / count if count else 0`

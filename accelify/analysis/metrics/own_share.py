@@ -1,6 +1,6 @@
-"""What one process makes of its own share of the data, and where it goes: followed from the batches on.
+"""Values that one process computes from its share of the data, and where they flow: followed from the batches on.
 
-A value of the batch at hand is a sample; what a loop adds up or collects of such values is a total of one process's
+A value of the current batch is a sample; what a loop adds up or collects of such values is a total of one process's
 share. What is gathered or reduced is the same everywhere and is not followed further.
 """
 
@@ -37,28 +37,28 @@ from accelify.analysis.statements.slots import (
 )
 from accelify.analysis.syntax import target_names, text_of, walk
 
-# What a tensor or a container says of itself without its values.
+# Properties of a tensor or a container that do not depend on its values.
 _FORM = frozenset(
     "shape size dim ndim device dtype ndimension is_cuda numel nelement requires_grad keys".split()
 )
 _FORM_CALLS = frozenset("len type isinstance range hasattr id callable super".split())
 _BARS = frozenset("set_postfix set_postfix_str set_description set_description_str desc".split())
-# Objects that are no figures, whatever they are handed.
+# Objects that are no figures, whatever their arguments are.
 _TOOLS = (
     v.MODEL, v.OPTIMIZER, v.CRITERION, v.LOADER, v.SCALER, v.WRITER, v.PARAMETERS, v.DEVICE, v.DATASET, v.SCHEDULER,
 )  # fmt: skip
 
 
 class OwnShare(ShareOfStatements):
-    """Follows the batches of a script's own share to the decisions and outputs that they reach.
+    """Follows the batches of a script's sharded loaders to the decisions and outputs that they reach.
 
     Args:
         script: its model.
         loops: those over sharded loaders.
-        draws: the calls that draw a batch of a sharded loader, and hand it out.
-        counted: the expressions in which a model tells what it counted for its batches.
+        draws: the calls that draw a batch of a sharded loader, and yield it.
+        counted: the expressions in which a model returns what it counted for its batches.
         settled: whether a slot is the same on every process where it is read.
-        bindings: the statements that can have bound a name where it is read; None stands for a parameter.
+        bindings: the statements that can have bound a name where it is read; None represents a parameter.
         gathered: expressions that are the same on every process.
         comprehensions: those over sharded loaders.
         whole: the loops over data that every process sees whole.
@@ -91,17 +91,17 @@ class OwnShare(ShareOfStatements):
         # The statements that bind a variable to such a value (None: as a parameter), and those where that is unknown.
         self._bound: dict[Slot, set[ast.stmt | None]] = defaultdict(set)
         self._anywhere: set[Slot] = set()
-        # The calls that hand such a value to a function, and what a function returns.
+        # The calls that pass such a value to a function, and what a function returns.
         self._handing: dict[Scope, set[ast.Call]] = defaultdict(set)
         self._returned: dict[Scope, dict[int | None, Held]] = {}
         self._queue: list[Slot] = []
         self._keeping = Keeping(script)
         self._runs: dict[ast.AST, set[Scope]] = {}
         self._trainers: dict[ast.ClassDef, bool] = {}
-        # What functions add to that are handed it, and so do their callers.
+        # What functions add to their arguments, the callers see, too.
         self._given_back: set[Slot] = set()
         self._filled: dict[Scope, set[Slot]] = defaultdict(set)
-        # Where it is asked whether such a value is None, which is told once all decisions are known.
+        # Tests whether such a value is None, which are decided once all decisions are known.
         self._nones: list[tuple[ast.expr, ast.expr, Held]] = []
         self._seen: dict[ast.AST, Held] = {}
         self._reads: dict[str, list[ast.Name]] | None = None
@@ -133,7 +133,7 @@ class OwnShare(ShareOfStatements):
         self._assign(without_counter(self.script, loop), Held(SAMPLE), loop)
 
     def _follow_hooks(self) -> None:
-        """What hooks add up in the backward of the loops' batches, where no batch begins it anew."""
+        """What hooks add up in the backward of the loops' batches, where no batch begins it again."""
         if not any(self.script.trains(loop) for loop in self.loops):
             return
         for scope in backward_hooks(self.script, lambda call: self._runs_in_a_loop(call)):
@@ -150,12 +150,12 @@ class OwnShare(ShareOfStatements):
         )
 
     def held_by(self, node: ast.expr) -> Held | None:
-        """What an expression, or a part of it, is made of; None where it is nothing of the process's own share."""
+        """What an expression, or a part of it, depends on; None where nothing of it is from the process's share."""
         found = [held for n in walk(node) if (held := self._seen.get(n)) is not None]
         return max(found, key=lambda held: held.level, default=None)
 
     def loop_of(self, stmt: ast.AST) -> ast.AST | None:
-        """The sharded loop in which a statement stands."""
+        """The sharded loop in which a statement is."""
         return next((a for a in self.tree.ancestors(stmt) if a in self.loops), None)
 
     def is_run_by(self, loop: ast.AST, scope: Scope) -> bool:
@@ -204,7 +204,7 @@ class OwnShare(ShareOfStatements):
             self._queue.append(slot)
 
     def _reaches(self, slot: Slot, name: ast.expr) -> bool:
-        """Whether a read of a variable can be of what is held from the statements that are known."""
+        """Whether a read of a variable can be of what the known statements assign."""
         if slot in self._anywhere or not isinstance(name, ast.Name):
             return True
         if self.script.scope_of(name) is not slot.owner:
@@ -284,7 +284,7 @@ class OwnShare(ShareOfStatements):
                 self._give_back(call, place, held)
 
     def _give_back(self, call: ast.Call, place: int | None, held: Held) -> None:
-        """What a function returns, or one of several things, goes on where it is called."""
+        """What a function returns, or one of several values, flows on where it is called."""
         stmt = self.tree.parent(call)
         if isinstance(stmt, ast.Assign) and call not in self.gathered:
             apart = [place_for(target, None, place) for target in stmt.targets]
@@ -295,7 +295,7 @@ class OwnShare(ShareOfStatements):
         self._climb(call, held)
 
     def _back_to_callers(self, slot: Slot, held: Held) -> None:
-        """What a function adds to an object that it is handed, its callers see."""
+        """What a function adds to an object in its arguments, its callers see."""
         scope = slot.owner
         if not isinstance(scope, Scope) or scope.kind != "function" or held.level < TOTAL:
             return
@@ -317,7 +317,7 @@ class OwnShare(ShareOfStatements):
                 self._put(back, held, bound or None)
 
     def _loops_itself(self, scope: Scope) -> bool:
-        """Whether a function goes through the data itself."""
+        """Whether a function iterates over the data itself."""
         return any(self.script.scope_of(loop) is scope for loop in self.loops)
 
     # -- up from a read
@@ -370,7 +370,7 @@ class OwnShare(ShareOfStatements):
         return bool(differing)
 
     def _in_comprehension(self, part: ast.comprehension, held: Held) -> None:
-        """What a comprehension goes through is known by its name inside of it, and nowhere else."""
+        """What a comprehension iterates over is known by its name inside of it, and nowhere else."""
         names = set(target_names(part.target))
         for node in walk(self.tree.parent(part) or part):
             if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
@@ -378,7 +378,7 @@ class OwnShare(ShareOfStatements):
                     self._climb(node, held)
 
     def _passes(self, call: ast.Call, child: ast.AST, held: Held) -> bool:
-        """Whether what a call gives back holds what it is handed; notes where that goes otherwise."""
+        """Whether the result of a call depends on an argument; notes where the argument flows otherwise."""
         script, func = self.script, call.func
         callees = script.callees(call)
         if child is func:
@@ -415,7 +415,7 @@ class OwnShare(ShareOfStatements):
                 self._note_handing(call, callee)
             if all(is_of_script(self.script, c) for c in callees):
                 return False
-        # A module is no object that keeps what its functions are handed.
+        # A module is no object that stores its functions' arguments.
         unknown = script.qualname(func) is None and script.qualname(receiver) is None
         changes = isinstance(self.tree.parent(call), ast.Expr) and isinstance(func, ast.Attribute)
         if units:
@@ -428,7 +428,7 @@ class OwnShare(ShareOfStatements):
         return True
 
     def _givers(self, name: ast.Name) -> Iterator[ast.expr]:
-        """The objects that have made what a name holds, and keep it: `losses = tracker.track("loss")`."""
+        """The objects that have made the value of a name, and store it: `losses = tracker.track("loss")`."""
         for stmt in self.bindings(name):
             call = stmt.value if isinstance(stmt, ast.Assign) else None
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
@@ -437,7 +437,7 @@ class OwnShare(ShareOfStatements):
                     yield call.func.value
 
     def _show(self, call: ast.Call, callees: Set[Scope], held: Held) -> None:
-        """Note where an object shows what it keeps of what it was handed."""
+        """Note where an object shows what it stores of its arguments."""
         kept = [o for o in held.origins if isinstance(o, ast.Expr)]
         name = (
             shown_attribute(self.script, kept, filter(self._is_unit, callees), self.held_by) if kept else None
@@ -447,7 +447,7 @@ class OwnShare(ShareOfStatements):
             self.outputs[call] = joined(self.outputs.get(call), Held(TOTAL, frozenset(kept)))
 
     def _is_as_made(self, read: ast.Attribute, held: Held) -> bool:
-        """Whether an attribute is none of those in which an object keeps what it is handed by the loops' batches."""
+        """Whether an attribute is none of those in which an object stores arguments from the loops' batches."""
         if held.level < TOTAL or not all(isinstance(o, ast.Expr) for o in held.origins):
             return False
         things = self.script.things(read.value)
@@ -461,11 +461,11 @@ class OwnShare(ShareOfStatements):
         )
 
     def _is_unit(self, scope: Scope) -> bool:
-        """Whether a method belongs to an object that keeps figures, and is followed as one thing."""
+        """Whether a method belongs to an object that stores figures, and is followed as a whole."""
         return scope.is_method and not self._belongs_to_trainer(scope) and not scope.name.endswith("__init__")
 
     def _belongs_to_trainer(self, scope: Scope) -> bool:
-        """Whether a method's class trains or goes through a sharded loader: its attributes are followed one by one."""
+        """Whether a method's class trains or iterates over a sharded loader: its attributes are followed one by one."""
         owner = scope.owner_class
         if owner is None:
             return True

@@ -1,6 +1,6 @@
 """Lists of what was recorded of batches, and whether their sum is divided by a number that counts those of all.
 
-sum(errors) / len(errors)      each process's own: the means over processes stay what they are
+sum(errors) / len(errors)      local to each process: the means over processes stay what they are
 sum(errors) / steps            with `steps = len(dataset) // batch_size`: N times as many as the list is long
 """
 
@@ -30,7 +30,7 @@ _NUMBERS = frozenset({"float", "round"})
 class Sums:
     """How a list is read: the sums that are divided by the batches, or samples, of all processes, and the other reads.
 
-    Reads to which it is the same whether the list holds sums over the processes or means are in neither.
+    Reads that are the same for a list of sums over the processes and a list of means are in neither.
     """
 
     by_all: list[ast.expr] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Sums:
 
 
 class RecordedSums:
-    """Answers how the lists that a loop fills are read behind it.
+    """Finds how the lists that a loop fills are read after it.
 
     Args:
         script: its model.
@@ -47,11 +47,11 @@ class RecordedSums:
 
     def __init__(self, script: ScriptModel, loop: BatchLoop) -> None:
         self.script, self.tree, self.loop = script, script.tree, loop
-        # What ends the loop by a number is a number of its own rounds, once that has been mended.
+        # A number that ends the loop is a number of its rounds, once that has been fixed.
         self.led_by = names_in(loop.test if isinstance(loop, ast.While) else loop.iter)
 
     def of(self, place: Place) -> Sums:
-        """The reads of a list, or of any in a dictionary; none where nothing behind the loop is divided so."""
+        """The reads of a list, or of any in a dictionary; none where nothing after the loop is divided so."""
         sums = Sums()
         if self._divides_by_all:
             for read in self._reads(place):
@@ -64,7 +64,7 @@ class RecordedSums:
 
     @cached_property
     def _divides_by_all(self) -> bool:
-        """Whether anything behind the loop is divided by what counts all."""
+        """Whether anything after the loop is divided by a count over all processes."""
         end = end_of(self.tree, self.loop)
         return any(
             self._is_all(node.value if isinstance(node, ast.AugAssign) else node.right)
@@ -97,7 +97,7 @@ class RecordedSums:
             yield from listed or [root]
 
     def _of_root(self, root: str) -> list[ast.expr]:
-        """The reads of a variable outside of the loop, up to where it is made anew."""
+        """The reads of a variable outside of the loop, up to where it is made again."""
         scope = self.script.scope_of(self.loop)
         if "." in root:
             return [
@@ -122,7 +122,7 @@ class RecordedSums:
             if any(id(s) in around for s in self.tree.block_of(stmt)[2])
         ]
         limit = min(limits, default=len(self.tree.data))
-        # What stands before the loop reads what its last run has left, where no other loop fills the name.
+        # What is before the loop reads what its last run has left, where no other loop fills the name.
         made = [self.tree.start(stmt) for stmt in anew if self.tree.start(stmt) < end]
         begin = max(made, default=-1) if len(anew) > 1 else -1
         return [n for n in reads if id(n) not in self._inside and begin < self.tree.start(n) < limit]

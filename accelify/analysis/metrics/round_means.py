@@ -29,12 +29,12 @@ _MEANS = frozenset(
 def mean_over_rounds(
     script: ScriptModel, figures: Figures, loaders: Set[Thing], evaluation: EvaluationLoop
 ) -> tuple[str, ast.AST] | None:
-    """What an evaluation averages over its rounds, and the node that adds to it; None where it does no such thing.
+    """What an evaluation averages over its rounds, and the node that adds to it; None where there is none.
 
     Args:
         script: its model.
         figures: what its loops add up.
-        loaders: those that give each process its own share.
+        loaders: those that give each process a different share.
         evaluation: a loop whose outputs are gathered.
     """
     loop = evaluation.loop
@@ -43,7 +43,7 @@ def mean_over_rounds(
         for s in loop.body
         for n in walk(s)
     ):
-        return None  # it need not come to the last round
+        return None  # it need not reach the last round
     rounds = _Rounds(script, figures, set(loaders), loop)
     for node in (n for s in loop.body for n in walk(s)):
         name = rounds.added(node) or (rounds.collected(node) if isinstance(node, ast.Call) else None)
@@ -60,7 +60,7 @@ class _Rounds:
         self.tree, self.end = script.tree, end_of(script.tree, loop)
 
     def added(self, node: ast.AST) -> str | None:
-        """`total += loss.item()`, divided by a number of rounds behind the loop, here or by who is given the total."""
+        """`total += loss.item()`, divided by a number of rounds after the loop, here or where it is passed."""
         target, value = addition(node)
         if (
             target is None
@@ -83,7 +83,7 @@ class _Rounds:
         return name if read else None
 
     def collected(self, call: ast.Call) -> str | None:
-        """`losses.append(loss.item())` whose mean is taken, or a meter that is told of no number of samples."""
+        """`losses.append(loss.item())` whose mean is taken, or a meter that gets no number of samples."""
         if not isinstance(call.func, ast.Attribute) or not call.args:
             return None
         name, method = text_of(call.func.value), call.func.attr
@@ -100,7 +100,7 @@ class _Rounds:
         return name if self.figures.is_read_behind(self.loop, place) else None
 
     def is_for_one_sample(self, node: ast.AST) -> bool:
-        """Whether a node stands in a loop over the samples of the batch: what it adds stands for one of them."""
+        """Whether a node is in a loop over the samples of the batch: what it adds represents one of them."""
         for inner in self.script.enclosing_loops(node):
             if inner is self.loop:
                 return False
@@ -155,7 +155,7 @@ class _Rounds:
                 yield by
 
     def _is_averaged(self, name: str) -> bool:
-        """Whether the mean of a list is taken behind the loop, or a sum is given back to be divided by rounds."""
+        """Whether the mean of a list is taken after the loop, or a sum is returned to be divided by rounds."""
         scope = self.script.scope_of(self.loop)
         wanted = ast.parse(name, mode="eval").body
         for node in scope.nodes:
@@ -170,7 +170,7 @@ class _Rounds:
         return False
 
     def _is_averaged_by_caller(self, read: ast.expr) -> bool:
-        """Whether what a function gives back is averaged where it is called, at once or by its name there."""
+        """Whether what a function returns is averaged where it is called, at once or by its name there."""
         parent, scope, index = self.tree.parent(read), self.script.scope_of(read), None
         if isinstance(parent, ast.Tuple):
             index, parent = parent.elts.index(read), self.tree.parent(parent)

@@ -11,7 +11,7 @@ from accelify.analysis.syntax import calls_in
 
 
 def run_by(script: ScriptModel, loops: Iterable[ast.For | ast.AsyncFor | ast.While]) -> set[Scope]:
-    """The functions that the bodies of some loops come to, those of modules that are not converted left out."""
+    """The functions that the bodies of some loops reach, without those of modules that are not converted."""
     found: set[Scope] = set()
     queue = [n for loop in loops for s in loop.body for n in calls_in(s)]
     while queue:

@@ -30,7 +30,7 @@ _FARTHEST = 3
 class SampleCount(NamedTuple):
     """A statement that counts samples, by what it adds for each batch.
 
-    `nominal` is whether that is the configured size of a batch and not that of the batch at hand; `limits` are what the
+    `nominal` is whether that is the configured size of a batch and not that of the current batch; `limits` are what the
     count is compared with; `is_total` is whether every other read of it means the samples of all processes as well.
     """
 
@@ -72,7 +72,7 @@ class SampleCounts:
         yield from self._of_attributes(loops)
 
     def _of_attributes(self, loops: list[BatchLoop]) -> Iterator[SampleCount]:
-        """Counts that a class keeps, `self.seen += len(x)`: who else reads them is not followed."""
+        """Counts that a class stores, `self.seen += len(x)`: other readers of them are not followed."""
         tree, script = self.script.tree, self.script
         for stmt in tree.nodes(ast.AugAssign):
             target, cls = stmt.target, script.scope_of(stmt).owner_class
@@ -129,7 +129,7 @@ class SampleCounts:
         return [n for n in self._reads.get(name, ()) if self.script.scope_of(n).resolve(name) is owner]
 
     def _is_nominal(self, added: ast.expr) -> bool:
-        """`batch_size`, `args.batch_size`, where that is no name for the size of the batch at hand."""
+        """`batch_size`, `args.batch_size`, where that is no name for the size of the current batch."""
         if isinstance(added, ast.Name):
             return bool(k.BATCH_SIZE_NAME.search(added.id)) and not self.figures.is_batch_size(added)
         return isinstance(added, ast.Attribute) and bool(k.BATCH_SIZE_NAME.search(added.attr))
@@ -206,7 +206,7 @@ class SampleCounts:
         return True
 
     def _is_only_told(self, call: ast.Call, read: ast.Name) -> bool:
-        """Whether no function of the program that a call runs divides or multiplies by what it is given there."""
+        """Whether no function of the program that a call runs divides or multiplies by that argument."""
         for callee in self.script.callees(call):
             names = callee.positional()[1 if callee.self_name() is not None else 0 :]
             given = {
@@ -239,7 +239,7 @@ def _counted_in(loop: BatchLoop) -> Iterator[str]:
 
 def _use(tree: Tree, read: ast.expr, is_uniform: Callable[[ast.expr], bool]) -> str:
     """What a number is read for: "weight" where something of one process is multiplied with it, or divided by it;
-    "share" where a part of something else is made of it, as in `seen / limit`, or it is asked; "" elsewhere."""
+    "share" where a part of something else is made of it, as in `seen / limit`, or it is tested; "" elsewhere."""
     node: ast.AST = read
     while (parent := tree.parent(node)) is not None:
         if isinstance(parent, ast.BinOp):

@@ -25,7 +25,7 @@ class SetDivisors:
     Args:
         script: its model.
         loop: over the batches.
-        loaders: those that give each process its own share.
+        loaders: those that give each process a different share.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SetDivisors:
         found = [self._kind(d) for d in [*parts, *by, *self._later(by)]]
         if not found or None in found:
             return False
-        # By what counts nothing a sum is weighed, and who is given it may divide it again.
+        # A count of nothing does not scale a sum, and a function that gets it may divide it again.
         return any(found) or (not parts and not any(self._is_handed_on(d) for d in by))
 
     @cached_property
@@ -68,7 +68,7 @@ class SetDivisors:
 
     @cached_property
     def _leading(self) -> set[str]:
-        """What the loop is led by beside its loader: it is a number of its own rounds, once that has been mended."""
+        """The names that drive the loop besides its loader: a number of its rounds, once that has been fixed."""
         names = [n for n in walk(getattr(self.loop, "iter", self.loop)) if isinstance(n, ast.Name)]
         return {n.id for n in names if not self.script.things(n, v.LOADER)}
 
@@ -86,7 +86,7 @@ class SetDivisors:
                 yield from divisors(self.script, self.loop, name) if name is not None else ()
 
     def _is_handed_on(self, divisor: ast.expr) -> bool:
-        """Whether a quotient is returned, kept in an object or in a list."""
+        """Whether a quotient is returned, or stored in an object or in a list."""
         stmt = self.tree.statement(divisor)
         if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name):
             name = stmt.targets[0].id

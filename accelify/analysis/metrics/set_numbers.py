@@ -94,7 +94,7 @@ def _counted(call: ast.Call) -> ast.expr | None:
 
 
 def _given_to(script: ScriptModel, name: ast.Name) -> list[ast.expr]:
-    """All that a name is assigned, or that callers hand over for it; nothing where it gets values otherwise as well."""
+    """All that a name is assigned, or that callers pass for it; nothing where it gets values otherwise as well."""
     scope = script.scope_of(name).resolve(name.id)
     if scope is None:
         return []
@@ -138,7 +138,7 @@ def _of_attribute(script: ScriptModel, number: ast.Attribute, depth: int) -> boo
 
 
 def is_listed(script: ScriptModel, node: ast.expr, depth: int = 0) -> bool:
-    """Whether an expression lists what the script has beside its loaders: files, lines, samples."""
+    """Whether an expression lists what the script has besides its loaders: files, lines, samples."""
     if depth > _DEEPEST or script.things(node, v.LOADER):
         return False
     if script.is_a(node, v.DATASET) or _is_loaded(script, node):
@@ -165,7 +165,7 @@ def is_listed(script: ScriptModel, node: ast.expr, depth: int = 0) -> bool:
 
 
 def _is_loaded(script: ScriptModel, node: ast.expr) -> bool:
-    """Whether a loader goes through what a name holds, of whatever class."""
+    """Whether a loader iterates over what a name holds, of whatever class."""
     owner = script.scope_of(node).resolve(node.id) if isinstance(node, ast.Name) else None
     if owner is None:
         return False

@@ -1,4 +1,4 @@
-"""What statements make of a value of one process's share: they bind it, add it up, decide by it, give it back."""
+"""What statements make of a value of one process's share: they bind it, add it up, decide by it, return it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from accelify.analysis.syntax import Tree, names_in, target_names, text_of, walk
 
 
 class ShareOfStatements:
-    """The statements that `OwnShare` comes to."""
+    """The statements that `OwnShare` reaches."""
 
     script: ScriptModel
     tree: Tree
@@ -116,7 +116,7 @@ class ShareOfStatements:
         self._put(slot, held, self._bindings_of(target))
 
     def _outlives_a_batch(self, slot: Slot, stmt: ast.stmt, besides: ast.stmt | None = None) -> bool:
-        """Whether a slot is kept from batch to batch where a statement adds to it; `besides` makes it anew at times."""
+        """Whether a slot lasts from batch to batch where a statement adds to it; `besides` resets it at times."""
         scope = self.script.scope_of(stmt)
         for loop in self.script.enclosing_loops(stmt):
             if loop in self.loops:
@@ -151,7 +151,7 @@ class ShareOfStatements:
                 self._statement(inner, inner.value, held)
 
     def _changes(self, stmt: ast.stmt, slot: Slot) -> bool:
-        """Whether a statement changes an object in place, and does not bind a name anew."""
+        """Whether a statement changes an object in place, and does not bind a name again."""
         if self.script.scope_of(stmt) is not slot.owner:
             return False
         if isinstance(stmt, (ast.Assign, ast.AugAssign)):

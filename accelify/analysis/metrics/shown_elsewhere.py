@@ -9,19 +9,19 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, target_names
 
-# Calls that show what they are given, by their last name.
+# Calls that show their arguments, by their last name.
 OUTPUTS = frozenset(
     "print info debug warning error critical log write writerow writerows writelines dump add_scalar add_scalars "
     "add_histogram scalar_summary add_text line savetxt save savez plot echo".split()
 )
-# What says nothing of the values in it.
+# Calls whose result does not depend on the values in their argument.
 _OF_FORM = frozenset({"len", "range", "type", "isinstance", "hasattr", "callable", "id"})
 _FORM = frozenset({"shape", "size", "dtype", "device", "ndim", "keys"})
 _ROUNDS = 3
 
 
 def shows(script: ScriptModel, scope: Scope, name: str, far: int = 2) -> bool:
-    """Whether a function shows what it is given as a parameter, itself or by a function that it calls.
+    """Whether a function shows a parameter, itself or by a function that it calls.
 
     Args:
         script: its model.

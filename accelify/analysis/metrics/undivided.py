@@ -1,4 +1,4 @@
-"""Totals of a loop that are told as they are: the sum over all batches is meant, and not their mean.
+"""Totals of a loop that are shown as they are: the sum over all batches is meant, and not their mean.
 
 line = f"loss {total:.3f}"; print(line)
 return total                                # total = evaluate(); log({"loss": total})
@@ -19,11 +19,11 @@ _SHOWN, _KEPT, _WORKED_WITH = "shown", "kept", "worked with"
 _TURNING, _TAKING = frozenset({"round", "float", "str"}), frozenset({"item", "cpu", "detach", "numpy"})
 # A list of what epochs gave, a learning rate that falls when it no longer gets better.
 _KEEPING = frozenset({"append", "step"})
-_FARTHEST = 2  # functions that give it back
+_FARTHEST = 2  # functions that return it
 
 
 def shown_undivided(script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, name: str) -> bool:
-    """Whether a total is printed or logged behind its loop, or by who calls its function, and never divided."""
+    """Whether a total is printed or logged after its loop, or by callers of its function, and never divided."""
     tree, scope = script.tree, script.scope_of(loop)
     owner = scope.resolve(name) if name.isidentifier() else None
     if owner is None:
@@ -55,7 +55,7 @@ def is_shown(script: ScriptModel, read: ast.expr) -> bool:
 
 
 def _use(script: ScriptModel, read: ast.expr, far: int) -> str:
-    """What is done with a value: it is shown, it is kept or compared as it is, or something is worked out."""
+    """What is done with a value: it is shown, it is stored or compared as it is, or something is computed from it."""
     if is_shown(script, read):
         return _SHOWN
     child: ast.AST = read
@@ -88,7 +88,7 @@ def _is_filled_in(node: ast.AST) -> bool:
 
 
 def _given_back(script: ScriptModel, read: ast.expr, given: ast.Return, far: int) -> str:
-    """What those who call a function do with what it gives back."""
+    """What those who call a function do with what it returns."""
     place = None
     if isinstance(given.value, ast.Tuple) and read in given.value.elts:
         place = given.value.elts.index(read)
@@ -110,7 +110,7 @@ def _renamed(script: ScriptModel, stmt: ast.Assign, far: int) -> str:
 
 
 def _read_as(script: ScriptModel, name: ast.Name, far: int) -> str:
-    """What is done with what a name holds behind the statement that gives it that."""
+    """What is done with the value of a name after the statement that assigns it."""
     owner, end = script.scope_of(name).resolve(name.id), script.tree.end(script.tree.statement(name))
     reads = [n for n in script.reads(name.id, owner) if script.tree.start(n) > end] if owner else []
     return _all_of(_use(script, one, far) for one in reads)
@@ -122,7 +122,7 @@ def _all_of(uses: Iterable[str]) -> str:
 
 
 def _name_of(script: ScriptModel, call: ast.Call, place: int | None) -> ast.Name | None:
-    """The name that a call's value, or the part of it at a place, is kept under."""
+    """The name that a call's value, or the part of it at a place, is assigned to."""
     stmt = script.tree.parent(call)
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
     if place is not None:

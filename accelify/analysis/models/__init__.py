@@ -1,1 +1,1 @@
-"""Models: how they are kept, wrapped, called, copied and looked into, and what happens to their weights."""
+"""Models: where they are stored, how they are wrapped, called, copied and inspected, and what changes their weights."""

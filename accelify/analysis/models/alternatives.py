@@ -1,6 +1,6 @@
 """What is made of one of several classes, as a table or an option chooses: each of them, and the methods of each.
 
-The interpreter knows such an object by the first of its classes. What would be true of that one alone is asked of all.
+The interpreter knows such an object by the first of its classes. These functions look at all of its classes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _RUN = (v.MODEL, v.INSTANCE, v.CRITERION)
 
 
 def classes_of(thing: Thing) -> list[Class]:
-    """The classes of the program that a thing can be of."""
+    """The classes of the program that a `Thing` can be of."""
     return [thing.cls, *thing.others] if thing.cls is not None else []
 
 

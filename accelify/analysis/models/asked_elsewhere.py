@@ -23,7 +23,7 @@ _UNWRAPPING = frozenset({"hasattr", "getattr"})
 
 
 class AskedElsewhere(NamedTuple):
-    """A call that hands a function a model, where that asks for its class, and whether it does nothing else with it."""
+    """A call that passes a function a model, where that tests its class, and whether it does nothing else with it."""
 
     call: ast.Call
     model: ast.expr
@@ -34,7 +34,7 @@ class AskedElsewhere(NamedTuple):
 
 
 def asked_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[AskedElsewhere]:
-    """The calls of a script that hand such a function one of some models."""
+    """The calls of a script that pass such a function one of some models."""
     others = {
         module
         for module in script.program.modules.values()
@@ -55,7 +55,7 @@ def asked_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[AskedEl
 
 
 def _asked(script: ScriptModel, module: Module, callee: Scope, name: str) -> tuple[ast.Call, bool] | None:
-    """Where a function asks what class it is given by a name, and whether it does nothing else with that."""
+    """Where a function tests the class of an argument, and whether it does nothing else with the argument."""
     tests: list[ast.Call] = []
     asking: set[ast.AST] = set()
     nodes = walk(callee.node)
@@ -82,7 +82,7 @@ def _asked(script: ScriptModel, module: Module, callee: Scope, name: str) -> tup
 
 
 def _is_part(module: Module, read: ast.Name) -> bool:
-    """Whether a name is read for what is in a wrapper: `net = net.module`, behind a question for it."""
+    """Whether a name is read for what is in a wrapper: `net = net.module`, after a test for it."""
     parent = module.tree.parent(read)
     return isinstance(parent, ast.Attribute) and parent.attr == "module"
 

@@ -1,4 +1,4 @@
-"""Tensors that are part of no model and that a script updates by hand with their gradients, beside what it prepares.
+"""Tensors that are part of no model and that a script updates by hand with their gradients, besides what it prepares.
 
 weight = torch.randn(1, requires_grad=True)
 for x, y in loader:                             # prepared, for a model that is trained with it later
@@ -27,7 +27,7 @@ class UpdatedTensor:
 
     Args:
         name: what it is called where that is done.
-        read: where its gradient is first read behind backward.
+        read: where its gradient is first read after backward.
         place: the statement before which the gradient has to be everybody's.
     """
 
@@ -83,7 +83,7 @@ def _are_bare(script: ScriptModel, node: ast.expr, optimizers: list[Thing]) -> b
             return False
         if not isinstance(value.site, ast.Call) or value.module not in script.modules:
             return False
-        # `torch.zeros(1).requires_grad_()` is a thing beside the `torch.zeros(1)` in it.
+        # `torch.zeros(1).requires_grad_()` is a tensor in addition to the `torch.zeros(1)` in it.
         if not (dotted(_first_call(value.site).func) or "").startswith("torch."):
             return False
         if script.trains_around(value.site):
@@ -106,7 +106,7 @@ def _first_call(call: ast.Call) -> ast.Call:
 
 
 def _follows(script: ScriptModel, read: ast.Attribute, backward: ast.Call) -> ast.stmt | None:
-    """The statement around a read that comes behind a backward, in its block or in one around that."""
+    """The statement around a read that comes after a backward, in its block or in one around that."""
     tree = script.tree
     around = {a for a in tree.ancestors(read) if isinstance(a, ast.stmt)}
     stmt: ast.AST | None = tree.statement(backward)
@@ -121,7 +121,7 @@ def _follows(script: ScriptModel, read: ast.Attribute, backward: ast.Call) -> as
 
 
 def _inside(script: ScriptModel, read: ast.Attribute, outer: ast.stmt | None) -> ast.stmt:
-    """The statement to stand before: `outer`, or the one in the loop that gives the tensor its name."""
+    """The statement to be before: `outer`, or the one in the loop that gives the tensor its name."""
     tree, name = script.tree, dotted(read.value)
     chain = [a for a in tree.ancestors(read) if isinstance(a, ast.stmt)]
     for index, stmt in enumerate(chain):

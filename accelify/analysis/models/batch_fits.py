@@ -1,4 +1,4 @@
-"""Tensors that are fitted to each batch by an optimizer of their own: poses to pictures, latent codes to images.
+"""Tensors that a separate optimizer fits to each batch: poses to pictures, latent codes to images.
 
 def fit(init, keypoints):
     pose = init.detach().clone().requires_grad_()
@@ -9,7 +9,7 @@ def fit(init, keypoints):
         optimizer.step()
     return pose
 
-Each process has batches of its own, and so such tensors of its own: their gradients are nobody else's.
+Each process has different batches, and so different such tensors: their gradients are not to be averaged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BatchFits:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.names: dict[Thing, list[str]] = {}
-        # One that is cleared and never stepped fits nothing: what it clears is read, and then made anew.
+        # One that is cleared and never stepped fits nothing: what it clears is read, and then made again.
         used = (o for call in script.calls() for o in self._asked(call, ("step", "zero_grad")))
         every = sorted(set(used), key=Thing.place)
         if len(every) < 2 or not any(o.link("models") for o in every):
@@ -51,7 +51,7 @@ class BatchFits:
 
     @cached_property
     def _loops(self) -> set[ast.For | ast.AsyncFor]:
-        """The loops over loaders; what else they are is asked by those who know already what trains."""
+        """The loops over loaders; callers know already which of them train."""
         script = self.script
         return {
             loop
@@ -60,7 +60,7 @@ class BatchFits:
         }
 
     def fitted_by(self, backward: Backward) -> list[str]:
-        """The names for which a backward is run, where the steps behind it in its block are such optimizers' alone."""
+        """The names for which a backward is run, where the steps after it in its block are such optimizers' alone."""
         tree = self.script.tree
         if not self.names or not isinstance(tree.parent(backward.call), ast.Expr):
             return []

@@ -19,7 +19,7 @@ def is_behind_prepare(
     things: Set[Thing] = frozenset(),
     seen: frozenset[Scope] = frozenset(),
 ) -> bool:
-    """Whether a node runs after the prepare of its own scope (or in a function, which runs later).
+    """Whether a node runs after the prepare of its scope (or in a function, which runs later).
 
     With `things`, only where these are prepared counts.
     """
@@ -41,7 +41,7 @@ def is_behind_prepare(
 def _made_anew(
     script: ScriptModel, sites: list[PrepareSite], node: Node, things: Set[Thing], prepared: int
 ) -> bool:
-    """Whether the name holds another thing by then than the one that was prepared, which prepare is still to come."""
+    """Whether the name refers to another object by then, for which prepare is still to come."""
     around = set(script.tree.ancestors(node))
     return any(
         prepared < script.tree.start(stmt) < script.tree.start(node)
@@ -56,7 +56,7 @@ def _made_anew(
 
 
 def _makes(script: ScriptModel, stmt: ast.stmt, things: Set[Thing]) -> bool:
-    """Whether a statement makes a thing and is not just handed one: `net = train(net)` gives the same back."""
+    """Whether a statement makes a `Thing` and does not just pass one through: `net = train(net)` returns the same."""
     value = getattr(stmt, "value", None)
     return isinstance(value, ast.Call) and not any(
         things & script.things(given) for given in [*value.args, *[kw.value for kw in value.keywords]]

@@ -1,7 +1,7 @@
 """What is done to the parts of a model one by one: `for layer in net.modules(): layer.prune(0.5)`.
 
-Whose method that is cannot be said, as the parts are of any class. What it gives back is dropped, so that it was called
-for what it does to them.
+Whose method that is cannot be known, as the parts are of any class. Its result is dropped, so it was called for its
+side effects on them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HOOKS = re.compile(r"^register_\w*hook$")
 
 
 def changes_part(tree: Tree, call: ast.Call) -> bool:
-    """Whether a call whose result is dropped is of, or about, a part of a model that a loop goes through.
+    """Whether a call whose result is dropped is of, or about, a part of a model that a loop iterates over.
 
     Args:
         tree: of the module around it.

@@ -1,4 +1,4 @@
-"""What a model counts while it runs: steps of a solver, rows left out. Each process counts for its own batches."""
+"""What a model counts while it runs: steps of a solver, rows left out. Each process counts for its batches only."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _adds(tree: Tree) -> bool:
 
 
 def _counts(script: ScriptModel, cls: Class) -> Iterator[str]:
-    """The attributes to which a class adds something of what its methods are given, or how often a library runs it."""
+    """The attributes to which a class adds values from its methods' arguments, or the number of runs by a library."""
     run_by_library: bool | None = None
     for method in cls.scope.children.values():
         own = method.self_name()
@@ -61,7 +61,7 @@ def _counts(script: ScriptModel, cls: Class) -> Iterator[str]:
 
 
 def _is_run_by_library(script: ScriptModel, cls: Class) -> bool:
-    """Whether an object is handed to a library, which runs it as often as it takes: `odeint(net, x, t)`."""
+    """Whether an object is passed to a library, which runs it as often as it needs: `odeint(net, x, t)`."""
     interpreter = script.interpreter
     for module in script.interpreter.program.modules.values():
         for call in module.tree.nodes(ast.Call):

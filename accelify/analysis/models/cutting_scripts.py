@@ -29,7 +29,7 @@ def cuts_names(data: bytes) -> Iterator[int]:
         except (SyntaxError, ValueError):
             return
     nodes = walk(module)
-    # What stands where the names failed as they are knows that they have the prefix.
+    # What is where the names failed as they are knows that they have the prefix.
     tried = {id(n) for handler in nodes if isinstance(handler, ast.ExceptHandler) for n in walk(handler)}
     for node in nodes:
         inside: list[ast.AST] = []

@@ -13,17 +13,17 @@ from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.syntax import dotted, walk
 
-# Library classes that keep a copy of the model they are given.
+# Library classes that store a copy of their model argument.
 _COPYING_CLASSES = frozenset({"AveragedModel", "ModelEma", "ModelEmaV2", "ModelEmaV3", "EMA", "ModelEMA"})
 
-# Library functions that run the model they are given.
+# Library functions that run their model argument.
 _RUNNING_FUNCTIONS = frozenset(
     "profile summary add_graph get_model_complexity_info FlopCountAnalysis export trace make_dot".split()
 )
 
 _KNOWN = frozenset({"torch", "builtins"})
 
-# Methods that reckon with two tensors, which have to lie on one device for it; `copy_` takes one from another.
+# Methods that compute with two tensors, which have to be on one device for it; `copy_` takes one from another.
 # What draws weights, by its name.
 _DRAWING = re.compile(r"(?:normal|uniform|orthogonal|sparse)_?$|^(?:xavier|kaiming)|^reset_parameters$")
 _RECKONING = frozenset(
@@ -38,7 +38,7 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
             continue
         end = script.tree.end(site.after)
         for call in site.scope.of_type(ast.Call, ast.Attribute):
-            # Of attributes, `device` alone asks where a part lies.
+            # Of attributes, `device` alone asks where a part is.
             if (isinstance(call, ast.Attribute) and call.attr != "device") or script.tree.start(call) >= end:
                 continue
             if keeps_part(script, call, lambda part: _is_among(script, model, script.models_of(part))):
@@ -53,7 +53,7 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
 
 
 def _loads_beside(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
-    """Whether an object of the script's own that is made of the model loads its state, which goes where the model is.
+    """Whether an object of the script that is made from the model loads its state, onto the device of the model.
 
     `optimizer = Stepper(model)` and `optimizer.load_state_dict(...)`: prepare only brings that of torch's optimizers.
     """
@@ -78,7 +78,7 @@ def _loads_beside(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
 def _reckons_with_another(
     script: ScriptModel, sites: Iterable[PrepareSite], call: ast.Call, model: v.Thing
 ) -> bool:
-    """Whether a call reckons with the weights of the model and those of one that the script moves by itself.
+    """Whether a call computes with the weights of the model and those of one that the script moves by itself.
 
     `blend(slow, model)`, or `zip(slow.parameters(), model.parameters())` of a loop that does it.
     """
@@ -116,7 +116,7 @@ def _reckons(node: ast.AST) -> bool:
 
 
 def _run_by(script: ScriptModel, call: ast.Call) -> Iterator[tuple[Scope, ast.AST]]:
-    """The functions of the project that a call comes to, with all of their nodes, those of models left out."""
+    """The functions of the project that a call reaches, with all of their nodes, without those of models."""
     seen: set[Scope] = set()
     queue = in_order(script.callees(call))
     while queue:
@@ -162,9 +162,9 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
 
 
 def _draws_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
-    """Whether a call draws the model's weights anew behind a move: `net.apply(init)`, `init_weights(net)`.
+    """Whether a call initialises the model's weights again after a move: `net.apply(init)`, `init_weights(net)`.
 
-    They are drawn by the generator of the device that they lie on.
+    They are drawn by the generator of the device that they are on.
     """
     applies = isinstance(call.func, ast.Attribute) and call.func.attr == "apply"
     receiver = call.func.value if isinstance(call.func, ast.Attribute) and applies else None
@@ -181,7 +181,7 @@ def _draws_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
 
 
 def _is_shared(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
-    """Whether a call gives the weights, where they lie, to other processes: `net.share_memory()`."""
+    """Whether a call gives the weights, where they are, to other processes: `net.share_memory()`."""
     func = call.func
     if isinstance(func, ast.Attribute) and func.attr == "share_memory":
         return _is_among(script, model, script.models_of(func.value))
@@ -197,7 +197,7 @@ def _named(node: ast.AST) -> str:
 
 
 def _keeps_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
-    """Whether a call reads weights of which something is made there that is kept, and has to lie where they do."""
+    """Whether a call reads weights from which something is made and stored that has to be on their device."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in WEIGHTS:
         return False
     return _is_among(script, model, script.models_of(call.func.value)) and are_kept(script, call, _run_by)
@@ -232,7 +232,7 @@ def _runs_within(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
 
 
 def _runs_method(script: ScriptModel, function: Scope, call: ast.Call, model: v.Thing) -> bool:
-    """Whether a function calls a method of the model's own that runs parts of it: `model.extract(x)`."""
+    """Whether a function calls a method that the model defines and that runs parts of it: `model.extract(x)`."""
     return (
         isinstance(call.func, ast.Attribute)
         and model in _called_in(script, function, call.func.value)
@@ -241,7 +241,7 @@ def _runs_method(script: ScriptModel, function: Scope, call: ast.Call, model: v.
 
 
 def _called_in(script: ScriptModel, function: Scope, func: ast.expr) -> Iterable[object]:
-    """What a function calls by an expression, also where it stands in a module that is not converted."""
+    """What a function calls by an expression, also where it is in a module that is not converted."""
     module = script.interpreter.module_of(function)
     if module in script.modules:
         return script.models_of(func)

@@ -1,4 +1,4 @@
-"""Modules that get another part behind the place where they are prepared."""
+"""Modules that get another part after the place where they are prepared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models whose weights are replaced by tensors that lie on the host, so that a later move brings them back.
+"""Models whose weights are replaced by tensors that are on the host, so that a later move brings them back.
 
 for p, w in zip(net.parameters(), weights):
     p.data = torch.from_numpy(w)
@@ -26,7 +26,7 @@ _WORDS = (b".data =", b".data=", b"Parameter(")
 
 
 def filled_from_host(script: ScriptModel) -> set[Thing]:
-    """The models that some function gives such weights, whatever module it stands in."""
+    """The models that some function gives such weights, whatever module it is in."""
     found: set[Thing] = set()
     for module in {id(m.tree): m for m in [script.module, *script.program.modules.values()]}.values():
         if any(module.tree.mentions(word) for word in _WORDS):

@@ -1,4 +1,4 @@
-"""What a model makes of the number of its own forwards: a drop rate that rises, a margin that fades.
+"""Values that a model computes from the number of its forwards: a drop rate that rises, a margin that fades.
 
 self.calls += 1
 keep = max(1 - 0.1 / 40000 * self.calls, 0.9)
@@ -33,7 +33,7 @@ class ForwardCount(NamedTuple):
 
 
 def forward_counts(script: ScriptModel) -> Iterator[ForwardCount]:
-    """The models of the program that make something of a count of their own forwards, one for each class."""
+    """The models of the program that use a count of their forwards, one for each class."""
     counting = {id(tree): _counts_up(tree) for tree in {c.module.tree for c in script.interpreter.classes()}}
     for cls in script.interpreter.classes():
         if not counting[id(cls.module.tree)] or script.interpreter.kind_of_class(cls) != v.MODEL:
@@ -61,7 +61,7 @@ def _is_count(node: ast.AugAssign, own: str) -> bool:
 
 
 def _makes_something(tree: Tree, method: Scope, name: str) -> bool:
-    """Whether a method reckons with an attribute, or asks how far it went; what is done every so often is no course."""
+    """Whether a method computes with an attribute, or tests its size; something done every n rounds does not count."""
     for node in method.nodes:
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or dotted(node) != name:
             continue

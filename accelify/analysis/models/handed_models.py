@@ -1,4 +1,4 @@
-"""Models that a function calls because its caller hands them over: another call of it need not run any.
+"""Models that a function calls because its caller passes them: another call of it need not run any.
 
 report(model, "weights")    calls the model where `report` does
 report("loss", 0.5)         does not
@@ -13,12 +13,12 @@ from accelify.analysis.files.effect_sites import defaults_of, is_stored
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import hides_arguments
 
-# What only formats what it is given.
+# Functions that only format their argument.
 LOGGING = frozenset("debug info warning warn error critical fatal exception log format".split())
 
 
 def parameter_of(scope: Scope, node: ast.expr) -> str:
-    """The parameter that an expression stands for, where the function gives it no other value; "" for others."""
+    """The parameter that an expression represents, where the function gives it no other value; "" for others."""
     if not isinstance(node, ast.Name) or node.id == scope.self_name() or scope.resolve(node.id) is not scope:
         return ""
     given = scope.takes(node.id)
@@ -28,7 +28,7 @@ def parameter_of(scope: Scope, node: ast.expr) -> str:
 def models_handed(
     call: ast.Call, callee: Scope, called: set[str], scope: Scope, is_model: Callable[[ast.expr], bool]
 ) -> tuple[bool, set[str]]:
-    """Whether a call hands over a model that the callee calls, and by which parameters of the caller it does.
+    """Whether a call passes a model that the callee calls, and by which parameters of the caller it does.
 
     Args:
         call: of the callee.
@@ -44,7 +44,7 @@ def models_handed(
     for name in called:
         argument = given.get(name)
         if argument is None or starred:
-            # What is handed over cannot be seen, but a default is none.
+            # The argument is unknown, but a default is none.
             surely = surely or starred or defaults.get(name) is None
         elif is_model(argument):
             own = parameter_of(scope, argument)

@@ -9,7 +9,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.values import Function
 
-# Of tensors, which a training step makes anew, and of modules.
+# Of tensors, which a training step makes again, and of modules.
 _OF_TENSORS = "register_hook"
 _OF_MODULES = frozenset({"register_backward_hook", "register_full_backward_hook"})
 
@@ -19,7 +19,7 @@ def backward_hooks(script: ScriptModel, in_training: Callable[[ast.Call], bool])
 
     Args:
         script: its model.
-        in_training: whether a call is made for the batches of a process's own share.
+        in_training: whether a call is made for the batches of a process's share.
     """
     if not script.tree.mentions(b"_hook(") and not any(m.tree.mentions(b"_hook(") for m in script.modules):
         return

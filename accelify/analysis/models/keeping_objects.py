@@ -1,4 +1,4 @@
-"""Objects of modules that are not converted which keep models, and save and load their weights by themselves.
+"""Objects of modules that are not converted which store models, and save and load their weights by themselves.
 
 class Keeper:
     def register(self, **models):          self.held.update(models)
@@ -25,13 +25,13 @@ _KEEPING = frozenset({"update", "append", "extend", "add"})
 
 @dataclass(frozen=True, eq=False)
 class Keeping:
-    """A call that hands such an object a model.
+    """A call that passes such an object a model.
 
     Attributes:
         call: the script's call: `keeper.register(net=net)`.
-        model: what it hands over.
+        model: what it passes.
         callee: the method that takes it.
-        module: where the class stands.
+        module: where the class is.
         saving: where the class asks the models for their weights, None where it saves none.
         loading: where it gives them some out of a file, None where it loads none.
         loads: the methods that lead there.
@@ -47,7 +47,7 @@ class Keeping:
 
 
 def keeping_objects(script: ScriptModel, models: Set[Thing]) -> Iterator[Keeping]:
-    """The calls of a script that hand an object one of some models to keep, where it saves or loads their weights."""
+    """The calls of a script that pass a model to an object which stores it, and saves or loads its weights."""
     others = {
         m
         for m in script.program.modules.values()
@@ -87,7 +87,7 @@ def _of_class(
 
 
 def _kept_under(callee: Scope, name: str) -> set[str]:
-    """The attributes in which a method keeps what it is given by a name, or with others by `**models`."""
+    """The attributes in which a method stores an argument, alone or with others by `**models`."""
     own, rest = callee.self_name(), getattr(getattr(callee.node, "args", None), "kwarg", None)
     given = name if callee.takes(name) or rest is None else rest.arg
     found: set[str] = set()
@@ -114,7 +114,7 @@ def _attribute(node: ast.expr, own: str | None) -> str | None:
 
 
 def _asked(method: Scope, kept: set[str], how: str) -> Iterator[ast.Call]:
-    """The calls `m.state_dict()` of a method, of a kept model or of one of those over which a loop goes."""
+    """The calls `m.state_dict()` of a method, of a stored model or of one of those over which a loop iterates."""
     own = method.self_name()
     names: set[str] = set()
     for node in walk(method.node):

@@ -1,4 +1,4 @@
-"""What a model keeps of the batch at hand, and tells when it is asked: `model.kl`, `model.latest_losses()`."""
+"""What a model stores of the current batch, and returns when it is asked: `model.kl`, `model.latest_losses()`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelify.analysis.values import Class, Thing
 
 
 def kept_of_batch(script: ScriptModel) -> list[ast.expr]:
-    """The reads, outside of a model, of attributes that its methods make of tensors they are given."""
+    """The reads, outside of a model, of attributes that its methods compute from their tensor arguments."""
     kept = {
         cls: names
         for cls in script.interpreter.classes()
@@ -43,7 +43,7 @@ def kept_of_batch(script: ScriptModel) -> list[ast.expr]:
 
 
 def _kept(script: ScriptModel, cls: Class) -> Iterator[str]:
-    """The attributes that methods of a class make of what they are given, where that is made of a batch."""
+    """The attributes that methods of a class compute from their arguments, where these are made from a batch."""
     for method in cls.scope.children.values():
         own = method.self_name()
         if method.kind != "function" or own is None or method.name.endswith("__init__"):
@@ -63,7 +63,7 @@ def _methods(cls: Class, name: str) -> list[Scope]:
 
 
 def _tells(method: Scope, kept: set[str]) -> bool:
-    """Whether a method gives back what is kept of a batch."""
+    """Whether a method returns what is stored of a batch."""
     own = method.self_name()
     return any(
         isinstance(n, ast.Attribute) and n.attr in kept and dotted(n.value) == own

@@ -1,4 +1,4 @@
-"""Models that keep the configured batch size and make a state of that many samples: `self.hidden = zeros(...)`."""
+"""Models that store the configured batch size and make a state of that many samples: `self.hidden = zeros(...)`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAKERS = frozenset("zeros ones randn rand empty full new_zeros new_ones new_ful
 
 
 def state_of_kept_size(classes: Iterable[Class]) -> tuple[Class, ast.Call, str] | None:
-    """The class, and where it makes a state of a size that it keeps, with that size as it is written.
+    """The class, and where it makes a state of a stored size, with that size as it is written.
 
     Args:
         classes: of models, with their bases.
@@ -44,7 +44,7 @@ def _is_own(node: ast.AST) -> bool:
 
 
 def _kept(methods: list[Scope]) -> set[str]:
-    """`self.batch_size`, which is set once, to what `__init__` is given."""
+    """`self.batch_size`, which is set once, to an argument of `__init__`."""
     found: dict[str, list[bool]] = {}
     for method in methods:
         given = {a.arg for a in method.parameters()} - {"self"}
@@ -59,7 +59,7 @@ def _kept(methods: list[Scope]) -> set[str]:
 
 
 def _size(call: ast.Call, kept: set[str], method: Scope) -> str | None:
-    """The kept size among the dimensions of a tensor that a call makes."""
+    """The stored size among the dimensions of a tensor that a call makes."""
     if str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1] not in _MAKERS:
         return None
     for argument in call.args:

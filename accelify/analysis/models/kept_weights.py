@@ -1,11 +1,11 @@
-"""Weights of which something is made that is kept: copies, averages, sums of their gradients, the device of each.
+"""Stored values that are made from weights: copies, averages, sums of their gradients, the device of each.
 
 first = copy.deepcopy(model.state_dict())
 fisher = {n: torch.zeros_like(p) for n, p in model.named_parameters()}
 for name, p in model.named_parameters():
     ema.register(name, p.data)
 
-What is kept lies where the weights do, and is reckoned with beside them later.
+What is stored is on the device of the weights, and is used together with them later.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _Runs = Callable[[ScriptModel, ast.Call], Iterator[tuple[Scope, ast.AST]]]
 
 
 def are_kept(script: ScriptModel, call: ast.Call, run_by: _Runs) -> bool:
-    """Whether something that is made of the weights which a call gives is kept.
+    """Whether something that is made from the weights which a call returns is stored.
 
     Args:
         script: the script.
         call: `model.named_parameters()`.
-        run_by: the functions that a call comes to, with all of their nodes.
+        run_by: the functions that a call reaches, with all of their nodes.
     """
     inner: ast.AST = call
     for ancestor in script.tree.ancestors(call):
@@ -69,7 +69,7 @@ def are_kept(script: ScriptModel, call: ast.Call, run_by: _Runs) -> bool:
 def keeps_part(
     script: ScriptModel, node: ast.Call | ast.Attribute, is_model: Callable[[ast.expr], bool]
 ) -> bool:
-    """Whether a node makes another tensor of a part of a model, or asks where the part lies.
+    """Whether a node makes another tensor of a part of a model, or asks where the part is.
 
     `net.fc.weight.clone()`, `torch.ones_like(layer.weight)` for the layers of it, `next(net.parameters()).device`.
     """
@@ -115,7 +115,7 @@ def makes_another(node: ast.AST) -> bool:
 
 
 def _makes_of(script: ScriptModel, outer: ast.Call, weights: ast.Call, run_by: _Runs) -> bool:
-    """Whether a call that is handed the weights themselves makes something of them: `Average(model.parameters())`."""
+    """Whether a call makes something from weights that it gets directly: `Average(model.parameters())`."""
     if not any(a is weights for a in [*outer.args, *[kw.value for kw in outer.keywords]]):
         return False
     if makes_another(outer.func):
@@ -133,7 +133,7 @@ def _makes_of(script: ScriptModel, outer: ast.Call, weights: ast.Call, run_by: _
 
 
 def _hands_on(script: ScriptModel, stmt: ast.stmt, names: Collection[str], run_by: _Runs) -> bool:
-    """Whether a statement hands a weight to a function of the project that keeps it, or a part of what it is."""
+    """Whether a statement passes a weight to a function of the project that stores it, or a part of it."""
     for call in calls_in(stmt):
         given = [*call.args, *[kw.value for kw in call.keywords]]
         if not any(root_name(a) in names for a in given):
@@ -150,7 +150,7 @@ def _hands_on(script: ScriptModel, stmt: ast.stmt, names: Collection[str], run_b
 
 
 def _keeps(node: ast.AST, function: Scope, names: Collection[str]) -> bool:
-    """Whether a node of a function keeps what its parameters hold: a copy of it, itself, or its device."""
+    """Whether a node of a function stores the value of a parameter: a copy of it, itself, or its device."""
     if makes_another(node) or asks_device(node, names):
         return True
     return (
@@ -170,7 +170,7 @@ def _clones(node: ast.AST, names: Collection[str]) -> bool:
 
 
 def asks_device(node: ast.AST, names: Collection[str]) -> bool:
-    """Whether a node asks where something of some names lies: `next(net.parameters()).device`."""
+    """Whether a node asks where something of some names is: `next(net.parameters()).device`."""
     if not isinstance(node, ast.Attribute) or node.attr != "device":
         return False
     return any(isinstance(n, ast.Name) and n.id in names for n in walk(node.value))

@@ -1,4 +1,4 @@
-"""Models that a function makes another one of, by the class of the one that it is handed.
+"""Functions that make another model, by the class of the model that they get.
 
 def copied(net):
     twin = type(net)(net.config)    # of a wrapped model: of the wrapper's class

@@ -1,4 +1,4 @@
-"""Weights of a file that are merged into a model's own before it is given them.
+"""Weights of a file that are merged into a model's state before the model loads it.
 
 own = net.state_dict()
 own.update({name: weight for name, weight in read.items() if name in own})    for name, weight in read.items():
@@ -21,7 +21,7 @@ _FARTHEST = 3
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """A `load_state_dict` of a model's own weights, in which others are put before.
+    """A `load_state_dict` of the model's state, into which other weights are merged before.
 
     Attributes:
         call: `net.load_state_dict(own)`.
@@ -35,7 +35,7 @@ class Merged:
 
 
 def merged_weights(script: ScriptModel) -> Iterator[Merged]:
-    """The places where a model is given its own weights with some of another dictionary among them."""
+    """The places where a model loads its state with weights of another dictionary merged in."""
     for call in script.calls() if script.tree.mentions(_WORD) else ():
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "load_state_dict":
             continue
@@ -48,7 +48,7 @@ def merged_weights(script: ScriptModel) -> Iterator[Merged]:
 
 
 def _is_own(script: ScriptModel, state: ast.Name) -> bool:
-    """Whether a name is given what a model's `state_dict()` gives, and nothing else."""
+    """Whether a name is assigned the result of a model's `state_dict()`, and nothing else."""
     made = [s.value for s in script.tree.assigns(state.id) if script.scope_of(s) is script.scope_of(state)]
     return bool(made) and all(
         isinstance(value, ast.Call)
@@ -59,7 +59,7 @@ def _is_own(script: ScriptModel, state: ast.Name) -> bool:
 
 
 def _put_into(script: ScriptModel, state: ast.Name) -> Iterator[ast.expr]:
-    """What a dictionary is updated with, and dictionaries over whose entries a loop goes that sets its own."""
+    """What a dictionary is updated with, and dictionaries over whose entries a loop iterates that sets its entries."""
     for node in script.scope_of(state).nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
             if (
@@ -109,11 +109,11 @@ def _made_of(script: ScriptModel, given: ast.expr, far: int) -> Iterator[ast.exp
 
 
 def taken_out_at(script: ScriptModel, merged: Merged, read: set[ast.Assign]) -> ast.Assign | None:
-    """The one statement that takes the dictionary of weights out of what is read; None where that cannot be told.
+    """The one statement that takes the dictionary of weights out of what is read; None where it is not known.
 
     Args:
         script: the script.
-        merged: where it is merged into a model's own.
+        merged: where it is merged into a model's state.
         read: the assignments of what is read, or of a part of it.
     """
     names = {other.id for other in merged.others if isinstance(other, ast.Name)}

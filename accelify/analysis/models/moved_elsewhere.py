@@ -1,4 +1,4 @@
-"""Functions that move a model which they are handed: `torch.save(model.cpu().state_dict(), path)`, `model.to(device)`.
+"""Functions that move a model argument: `torch.save(model.cpu().state_dict(), path)`, `model.to(device)`.
 
 Where one process alone runs them, its weights are others for DistributedDataParallel, which hooks on those that it saw.
 """
@@ -12,12 +12,12 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk
 
 _MOVING = frozenset({"cpu", "half", "double", "bfloat16"})
-# The function may hand the model on to another one.
+# The function may pass the model on to another one.
 _FARTHEST = 2
 
 
 def moved_elsewhere(script: ScriptModel, call: ast.Call, model: ast.expr) -> tuple[Scope, ast.Call] | None:
-    """Where the functions that a call runs move a model that it hands over; None where none of them does.
+    """Where the functions that a call runs move a model that it passes; None where none of them does.
 
     Args:
         script: its model.

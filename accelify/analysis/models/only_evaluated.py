@@ -1,4 +1,4 @@
-"""A second model of the same making that is left unprepared: loaded, put into evaluation, and asked, or thrown away.
+"""A second model of the same kind that is left unprepared: loaded, put into evaluation mode, and run, or thrown away.
 
 tested = build().cuda()                          for x, y in loader:
 tested.load_state_dict(model.state_dict())           tried = build().cuda()
@@ -26,7 +26,7 @@ from accelify.analysis.syntax import calls_in, walk
 _TRAINING = frozenset(
     "parameters named_parameters train zero_grad requires_grad_ apply children modules".split()
 )
-# What is asked of a model that is compiled to be written into a file.
+# Methods of a model that is compiled to be written into a file.
 _WRITTEN = frozenset({"save", "eval", "cpu"})
 _COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.DictComp)
 # What shows a model, or asks what it is.
@@ -36,11 +36,11 @@ _SHOWING = frozenset(
 
 
 def is_only_counted(script: ScriptModel, holder: Holder, scope: Scope, creations: list[ast.stmt]) -> bool:
-    """Whether a function makes a model of its own to look at its weights, and neither runs it nor hands it on.
+    """Whether a function makes a model only to look at its weights, and neither runs it nor passes it on.
 
     Args:
         script: its model.
-        holder: a name under which a factory's model is kept, beside the one that is trained.
+        holder: a name of a factory's model, besides the one that is trained.
         scope: the function.
         creations: the statements that make it there; those that give the trained model a second name make none.
     """
@@ -72,8 +72,8 @@ def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool
 
     Args:
         script: its model.
-        holder: a name under which a factory's model is kept, beside the one that is trained.
-        scope: where it is given it.
+        holder: a name of a factory's model, besides the one that is trained.
+        scope: where it is assigned.
     """
     if holder.cls is not None:
         return False
@@ -86,7 +86,7 @@ def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool
         elif isinstance(parent, ast.Call) and script.trains(parent):
             return False
         elif not isinstance(parent, (ast.Call, ast.keyword)):
-            return False  # kept under another name, in a list, in an object
+            return False  # assigned to another name, in a list, in an object
         else:
             handed = True
     if "save" in asked and asked <= _WRITTEN and not handed:
@@ -95,7 +95,7 @@ def is_only_evaluated(script: ScriptModel, holder: Holder, scope: Scope) -> bool
 
 
 def is_made_for_batches(script: ScriptModel, creations: list[ast.stmt]) -> bool:
-    """Whether a model is made anew for each batch that another one of its making trains on, without an optimizer.
+    """Whether a model is made again for each batch that another one of its making trains on, without an optimizer.
 
     Weights that are tried out and thrown away: prepare would keep every one of them.
     """

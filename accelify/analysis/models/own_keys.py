@@ -1,4 +1,4 @@
-"""Weights that are filled in under the names of the model's own: whatever prefix those have, they fit.
+"""Weights that are filled in under the names of the model's weights: they fit, whatever prefix those have.
 
 state = model.state_dict()
 state.update({name: given[k] for name, k in zip(list(state), given)})
@@ -18,7 +18,7 @@ _READ = frozenset({"keys", "items", "values", "get", "copy"})
 
 
 def fills_own_names(callee: Scope, load: ast.Call, model: str) -> bool:
-    """Whether what a function loads into a model is the model's `state_dict()`, changed under its own names only.
+    """Whether what a function loads into a model is the model's `state_dict()`, changed under existing names only.
 
     Args:
         callee: the function.
@@ -62,7 +62,7 @@ def _changes(callee: Scope, name: str) -> Iterator[tuple[ast.expr | None, ast.AS
 
 
 def _is_own(callee: Scope, name: str, key: ast.expr | None, around: ast.AST | None) -> bool:
-    """Whether a key is one of the dictionary's own, and nothing else is asked for it."""
+    """Whether a key is one that the dictionary has, and is used for nothing else."""
     if isinstance(key, ast.Subscript):  # `keys[i]` of `keys = list(state)`
         held = dotted(key.value)
         made = [n.value for n in callee.of_type(ast.Assign) if dotted(n.targets[0]) == held]

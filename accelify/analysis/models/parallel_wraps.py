@@ -25,10 +25,10 @@ def wraps_model(script: ScriptModel, call: ast.Call) -> bool:
 
 
 def _splits_targets(cls: Class) -> bool:
-    """Whether a DataParallel is one of a loss: it takes outputs that lie on several GPUs, and spreads the targets.
+    """Whether a DataParallel is one of a loss: it takes outputs that are on several GPUs, and spreads the targets.
 
     `DataParallelCriterion` of zhanghang1989/PyTorch-Encoding, which scripts bring along. On one device it runs what
-    it wraps with what it is given.
+    it wraps with its arguments.
     """
     forward = cls.method("forward")
     if forward is None or not cls.external_bases() & k.PARALLEL_WRAPPERS:
@@ -42,7 +42,7 @@ def _splits_targets(cls: Class) -> bool:
 def wrapping_calls(script: ScriptModel) -> list[ast.Call]:
     """The calls of a script that wrap a model so."""
     if not any(module.tree.mentions(b"Parallel") for module in script.program.modules.values()):
-        return []  # the word stands in the name of every such class, or in that of one of its bases
+        return []  # the word is in the name of every such class, or in that of one of its bases
     return [call for call in script.calls() if wraps_model(script, call)]
 
 
@@ -57,9 +57,9 @@ def wrapped_models(script: ScriptModel) -> dict[Thing, list[ast.Call]]:
 
 
 def is_unread_and_stays(script: ScriptModel, model: Thing) -> bool:
-    """Whether a model is in a wrapper of its own library, or of a module that is not read, which is not taken out.
+    """Whether a model is in a wrapper of another library, or of a module that is not read, which is not taken out.
 
-    What that keeps as `module` is its own, and is there whatever becomes of the model.
+    What that stores as `module` belongs to it, and exists whatever becomes of the model.
     """
     name, site = model.qualname or "", model.site
     last = name.rpartition(".")[2]
@@ -77,7 +77,7 @@ def is_unread_and_stays(script: ScriptModel, model: Thing) -> bool:
 
 
 def is_behind(script: ScriptModel, node: ast.AST, wrap: ast.Call) -> bool:
-    """Whether a node can come behind a wrapping; in another function, unless that is called before it only."""
+    """Whether a node can run after a wrapping; in another function, unless that is called before it only."""
     tree = script.tree
     scope, own = script.scope_of(wrap), script.scope_of(node)
     if scope is own:

@@ -1,4 +1,4 @@
-"""Outputs with several rows a sample, which a statement behind the model's call makes one of again: crops of a picture.
+"""Outputs with several rows a sample, which a statement after the model's call splits again: crops of a picture.
 
 b, crops, c, h, w = x.size()
 output = model(x.view(-1, c, h, w))                 # b * crops rows
@@ -20,7 +20,7 @@ _SAME_ROWS = frozenset("data detach cpu cuda float double half contiguous to clo
 
 
 def takes_rows_together(call: ast.Call, before: Sequence[ast.stmt]) -> bool:
-    """Whether a model is given what has the samples' own rows in its first dimension: `x.view(-1, c, h, w)`.
+    """Whether the model's input has the rows of all samples in its first dimension: `x.view(-1, c, h, w)`.
 
     Args:
         call: of the model.
@@ -51,7 +51,7 @@ def _is_flattened(node: ast.AST) -> bool:
 def parted_again(
     tree: Tree, statements: Sequence[ast.stmt], index: int, is_size: Callable[[ast.expr], bool]
 ) -> int | None:
-    """Which statement gives the output of a model a row for each sample again; None where none can be told.
+    """The statement that splits the output of a model into a row for each sample again; None where none is found.
 
     Args:
         tree: the script's.
@@ -123,5 +123,5 @@ def _within_samples(tree: Tree, node: ast.AST) -> ast.AST | None:
 
 
 def _is_inner(dimension: ast.expr | None) -> bool:
-    """Whether a dimension is given, and is not the first."""
+    """Whether there is a dimension argument, and it is not the first dimension."""
     return is_constant(dimension, 1, 2, 3) or (dimension is not None and text_of(dimension) == "-1")

@@ -1,4 +1,4 @@
-"""Where a model or its weights go into a file: here, or in a function of another module that is handed the model.
+"""Where a model or its weights are written to a file: here, or in a function of another module that gets the model.
 
 torch.save(model.state_dict(), path); save_checkpoint({"net": model.state_dict()}, path); utils.save_model(path, model)
 torch.save({"net": model}, path)  # whole
@@ -16,7 +16,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.analysis.values import Thing
 
-# How many functions lie between a model that is handed over and its weights at most.
+# How many functions there can be between a model argument and the use of its weights.
 _FAR = 3
 
 
@@ -63,7 +63,7 @@ def _has_bare_names(choice: ast.If | ast.IfExp, func: ast.Attribute) -> bool:
 
 
 def saved_paths(script: ScriptModel) -> set[str]:
-    """The texts that stand in the paths of files which a script saves by torch: `"weights/best.pth"`."""
+    """The texts that are in the paths of files which a script saves by torch: `"weights/best.pth"`."""
     found: set[str] = set()
     for call in script.calls():
         path = call_argument(call, 1, "f") if script.qualname(call.func) == "torch.save" else None
@@ -82,7 +82,7 @@ def _saves(effects: SideEffects, call: ast.Call) -> bool:
 
 
 def _takes_weights(effects: SideEffects, callee: Scope, name: str, far: int = _FAR) -> bool:
-    """Whether a function asks what it is handed by a name for its `state_dict`, itself or in what it calls."""
+    """Whether a function reads the `state_dict` of an argument, itself or in what it calls."""
     for node in callee.calls:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "state_dict":
             if isinstance(node.func.value, ast.Name) and node.func.value.id == name:
@@ -123,7 +123,7 @@ def _is_named(names: set[str], node: ast.expr) -> bool:
 
 
 def _keys(save: ast.Call, scope: Scope, is_model: Callable[[ast.expr], bool]) -> set[str | None]:
-    """Under which keys of what a `torch.save` writes a model lies."""
+    """Under which keys of what a `torch.save` writes a model is."""
     saved = call_argument(save, 0, "obj")
     written = [saved] if saved is not None else []
     if isinstance(saved, ast.Name):

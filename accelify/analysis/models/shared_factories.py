@@ -1,4 +1,4 @@
-"""Functions of other modules that make a model for whoever calls them, on the device that they are told.
+"""Functions of other modules that make a model for their callers, on the device that they get.
 
 def get_model(config, device):
     model = Net(config)
@@ -14,7 +14,7 @@ from accelify.analysis.script import ScriptModel
 
 
 def is_told_device(script: ScriptModel, device: ast.expr) -> bool:
-    """Whether a device is a parameter of a function of another module, which all calls that are seen hand over."""
+    """Whether a device is a parameter of a function of another module, which all calls that are seen pass."""
     if not isinstance(device, ast.Name) or len(script.modules) == 1:
         return False
     scope = script.scope_of(device)

@@ -1,10 +1,10 @@
-"""Weights that a step of the second order shifts by gradients which are one process's own, and shifts back.
+"""Weights that a second-order step shifts by gradients which are local to one process, and shifts back.
 
 vector = torch.autograd.grad(loss, other.parameters())    (or `v.grad` of a model that is not prepared)
 for p, v in zip(model.parameters(), vector):
     p.data.add_(rate * v)
 
-What is worked out at the shifted weights is averaged too late: each process has been at other ones.
+What is computed at the shifted weights is averaged too late: each process has been at other ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def shifted_weights(script: ScriptModel, prepared: Set[Thing]) -> Iterator[tuple
 
 
 def _models_of(node: ast.expr) -> Iterator[ast.expr]:
-    """What is asked for its weights: `model` of `zip(model.parameters(), vector)`."""
+    """The model whose weights are read: `model` of `zip(model.parameters(), vector)`."""
     for call in walk(node):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _WEIGHTS:
             yield call.func.value
@@ -70,7 +70,7 @@ def _is_weight(node: ast.expr, names: set[str]) -> bool:
 
 
 def _pairs(loop: ast.For) -> Iterator[tuple[str, ast.expr]]:
-    """The names of a loop with what each goes through."""
+    """The names of a loop with what each iterates over."""
     if isinstance(loop.target, ast.Tuple) and isinstance(loop.iter, ast.Call):
         if dotted(loop.iter.func) == "zip":
             for target, given in zip(loop.target.elts, loop.iter.args, strict=False):

@@ -22,12 +22,12 @@ _ASKING = frozenset({"hasattr", "isinstance", "type", "getattr"})
 def stray_unwrapping(
     script: ScriptModel, models: Set[Thing], known: Set[ast.AST]
 ) -> Iterator[tuple[Module, ast.Attribute]]:
-    """Such reads in the program's own modules, with the module of each.
+    """Such reads in the program's modules, with the module of each.
 
     Args:
         script: its model.
-        models: those that lose their wrapper; their reads in the script's own modules are edited.
-        known: the reads of which something is said, or done, already.
+        models: those that lose their wrapper; their reads in the script's modules are edited.
+        known: the reads that are already reported or edited.
     """
     for module in dict.fromkeys([*script.modules, *script.program.modules.values()]):
         if not module.tree.mentions(_WORD) or _keeps_one(script, module):
@@ -47,14 +47,14 @@ def stray_unwrapping(
 
 
 def _nodes(script: ScriptModel, module: Module) -> Iterator[ast.Attribute]:
-    """The attributes of a module in functions that something of the program comes to."""
+    """The attributes of a module in functions that the program reaches."""
     for scope in module.used_scopes():
         if scope not in script.dormant:
             yield from scope.of_type(ast.Attribute)
 
 
 def _keeps_one(script: ScriptModel, module: Module) -> bool:
-    """Whether a file has objects of its own that keep something as `module`."""
+    """Whether a file defines objects that store a value as `module`."""
     return any(
         node.attr == "module" and not isinstance(node.ctx, ast.Load) for node in _nodes(script, module)
     )
@@ -70,7 +70,7 @@ def _is_unseen(script: ScriptModel, module: Module, value: ast.expr, models: Set
 
 
 def _is_asked_for(script: ScriptModel, module: Module, read: ast.Attribute) -> bool:
-    """Whether the object is asked for its wrapper around the read, or the read may fail."""
+    """Whether there is a test for the wrapper around the read, or the read may fail."""
     tree = script.tree if module in script.modules else module.tree
     for around in tree.ancestors(read):
         if isinstance(around, ast.Try):

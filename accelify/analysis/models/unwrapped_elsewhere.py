@@ -14,7 +14,7 @@ from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.analysis.values import Thing
 
 _WORD = b".module"
-# Functions may hand the model on to others, as far as this.
+# Functions may pass the model on to others, as far as this.
 _FARTHEST = 3
 # Who asks one of these of the model knows that it may be bare.
 _ASKING = frozenset({"hasattr", "isinstance", "type", "getattr"})
@@ -22,15 +22,15 @@ _ASKING = frozenset({"hasattr", "isinstance", "type", "getattr"})
 
 @dataclass(frozen=True, eq=False)
 class UnwrappedElsewhere:
-    """A call that hands a function a model, where `.module` is read off it, and what told that it is wrapped.
+    """A call that passes a model to a function which reads `.module` of it, and the test that says it is wrapped.
 
     Attributes:
         call: the script's call.
-        model: what it hands over.
+        model: what it passes.
         callee: the function that reads `.module`.
         module: where that is.
         read: the place.
-        flag: the argument that is asked for nothing but whether the model is wrapped, None where there is none.
+        flag: the argument that is only tested for whether the model is wrapped, None where there is none.
     """
 
     call: ast.Call
@@ -42,7 +42,7 @@ class UnwrappedElsewhere:
 
 
 def unwrapped_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[UnwrappedElsewhere]:
-    """The calls of a script that hand such a function one of some models."""
+    """The calls of a script that pass such a function one of some models."""
     others = {
         m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(_WORD)
     }
@@ -65,7 +65,7 @@ def unwrapped_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[Unw
 def _read(
     script: ScriptModel, call: ast.Call, callee: Scope, name: str, far: int
 ) -> tuple[Scope, ast.Attribute] | None:
-    """Where a function, or one that it hands the model on to, reads `.module` off it without asking for it first."""
+    """Where a function, or one that it passes the model on to, reads `.module` off it without asking for it first."""
     module = script.interpreter.module_of(callee)
     for node in callee.nodes:
         if isinstance(node, ast.Attribute) and node.attr == "module" and isinstance(node.ctx, ast.Load):
@@ -111,7 +111,7 @@ def _asked(module: Module, callee: Scope, read: ast.Attribute) -> str | None:
 
 
 def _is_left_out(module: Module, call: ast.Call, callee: Scope, read: ast.Attribute) -> bool:
-    """Whether a call says that the model is not wrapped, by its default say."""
+    """Whether an argument of a call, or its default, is a flag that the model is not wrapped."""
     name = _asked(module, callee, read)
     given = defaults_of(callee) | {own: argument for argument, own in handed_to(call, callee)}
     return name is not None and is_constant(given.get(name), None, False, 0)
@@ -130,7 +130,7 @@ def _flag(module: Module, call: ast.Call, callee: Scope, read: ast.Attribute) ->
 
 
 def _moves_another(node: ast.AST, read: ast.Attribute) -> bool:
-    """Whether a node takes something else than the model to a device: the flag then tells of the GPU."""
+    """Whether a node moves another value than the model to a device: the flag is then about the GPU."""
     if not isinstance(node, ast.Attribute) or node.attr not in ("cuda", "to"):
         return False
     return (dotted(node.value) or "").partition(".")[0] != dotted(read.value)

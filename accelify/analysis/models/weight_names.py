@@ -16,10 +16,10 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, dotted, is_constant, walk
 
 PREFIX = "module."
-# What gives names and what they are of, in pairs.
+# Functions whose results are pairs of a name and what it names.
 PAIRS = frozenset({"named_parameters", "named_modules", "named_buffers"})
 WORDS = (b"named_parameters", b"named_modules", b"named_buffers", b"state_dict")
-# Functions may hand the model on to others, as far as this.
+# Functions may pass the model on to others, as far as this.
 _FARTHEST = 2
 _BY_NAME = frozenset({"get_parameter", "get_submodule", "get_buffer"})
 _PASSING_ON = frozenset({"enumerate", "list", "tuple", "sorted", "reversed", "iter", "tqdm"})
@@ -32,11 +32,11 @@ Parents = Callable[[Node], Node | None]
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A call that gives names of weights, where they are read as they were under a DataParallel.
+    """A call that returns names of weights, where they are read as they were under a DataParallel.
 
     Attributes:
         source: `net.named_parameters()`.
-        told: whether `module.` stands there in so many words, or the seven letters are cut off.
+        told: whether `module.` is written there, or the seven letters are cut off.
     """
 
     source: ast.Call
@@ -44,7 +44,7 @@ class Reading:
 
 
 def sources_of(nodes: Iterable[Node]) -> Iterator[ast.Call]:
-    """The calls among some nodes that give names of weights."""
+    """The calls among some nodes that return names of weights."""
     for call in nodes:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             if call.func.attr in PAIRS or call.func.attr == "state_dict":
@@ -58,8 +58,8 @@ def reading_of(script: ScriptModel, source: ast.Call, scope: Scope, parents: Par
     Args:
         script: the script's model.
         source: the call.
-        scope: the function in which it stands.
-        parents: what stands around a node of its file.
+        scope: the function with the call.
+        parents: the parent of each node of its file.
     """
     found = _names_of(source, scope, parents)
     if found is None:
@@ -72,7 +72,7 @@ def reading_of(script: ScriptModel, source: ast.Call, scope: Scope, parents: Par
 
 
 def _names_of(source: ast.Call, scope: Scope, parents: Parents) -> tuple[list[Node], IsName] | None:
-    """Where the names that a call gives are at hand, and how they are told there."""
+    """Where the names that a call returns are available, and how they are recognised there."""
     assert isinstance(source.func, ast.Attribute)
     return _names_at(_only_use(source, scope, parents), source.func.attr in PAIRS, parents)
 
@@ -114,7 +114,7 @@ def _names_at(node: Node, pairs: bool, parents: Parents) -> tuple[list[Node], Is
 
 
 def reader_of(script: ScriptModel, source: ast.Call, scope: Scope, parents: Parents) -> Scope | None:
-    """The function that is handed the names which a call gives, and reads them with `module.` before them."""
+    """The function that gets the names which a call returns, and reads them with `module.` before them."""
     assert isinstance(source.func, ast.Attribute)
     node = _only_use(source, scope, parents)
     call = parents(node)
@@ -141,7 +141,7 @@ def _only_use(source: ast.Call, scope: Scope, parents: Parents) -> ast.expr:
 
 
 def _named(name: str, first: bool) -> IsName:
-    """Tells a name, or the first of a pair of that name: `pair[0]`."""
+    """Recognises a name, or the first of a pair of that name: `pair[0]`."""
 
     def is_name(node: Node) -> bool:
         if first and isinstance(node, ast.Subscript) and is_constant(node.slice, 0):
@@ -154,7 +154,7 @@ def _named(name: str, first: bool) -> IsName:
 
 
 def _tells(script: ScriptModel, nodes: list[Node], is_name: IsName, far: int = 1) -> bool:
-    """Whether names are compared with, or looked up among, such that begin with `module.` and have more behind it."""
+    """Whether names are compared with, or looked up among, texts that begin with `module.` and go on after it."""
     asked = [text for node in nodes for text in _asked(script, node, is_name)]
     told = {text for text in asked if text.startswith(PREFIX) and text != PREFIX}
     if any(text.removeprefix(PREFIX) not in asked for text in told) or _cuts(nodes, is_name):
@@ -204,7 +204,7 @@ def _texts(script: ScriptModel, node: ast.expr | None, far: int = 1) -> Iterator
 
 
 def _cuts(nodes: list[Node], is_name: IsName) -> bool:
-    """Whether the seven letters of `module.` are cut off a name, that is not asked whether it has them."""
+    """Whether the seven letters of `module.` are cut off a name without a test for them."""
     return not _minds(nodes) and any(
         isinstance(node, ast.Subscript)
         and is_name(node.value)
@@ -220,13 +220,13 @@ def _is_its_length(node: ast.expr | None) -> bool:
 
 
 def _minds(nodes: list[Node]) -> bool:
-    """Whether the prefix alone is asked for somewhere: with it or without, names are read rightly."""
+    """Whether there is a test for the prefix: with it or without, names are read rightly."""
     lengths = {n.args[0] for n in nodes if isinstance(n, ast.Call) and n.args and _is_its_length(n)}
     return any(is_constant(node, PREFIX, "module") and node not in lengths for node in nodes)
 
 
 def _counts_parts(nodes: list[Node], is_name: IsName) -> bool:
-    """Whether the parts of a name are told by their number: `_, layer, kind = name.split(".")`."""
+    """Whether the parts of a name are read by their number: `_, layer, kind = name.split(".")`."""
     parts = {n for n in nodes if _is_split(n, is_name)}
     held = {
         stmt.targets[0].id

@@ -1,4 +1,4 @@
-"""Functions of modules that are not converted which load weights from a file into the model that they are given.
+"""Functions of modules that are not converted which load weights from a file into a model argument.
 
 workspace.py:   def load_parameters(path, net):
                     net.load_state_dict(torch.load(path)["state"])
@@ -23,7 +23,7 @@ _WORD = b"load_state_dict"
 
 @dataclass(frozen=True, eq=False)
 class WeightsElsewhere:
-    """A call that hands such a function a model, the model, the function and where it loads."""
+    """A call that passes such a function a model, the model, the function and where it loads."""
 
     call: ast.Call
     model: ast.expr
@@ -33,7 +33,7 @@ class WeightsElsewhere:
 
 
 def weights_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[WeightsElsewhere]:
-    """The calls of a script that hand such a function one of some models."""
+    """The calls of a script that pass such a function one of some models."""
     others = {
         m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(_WORD)
     }

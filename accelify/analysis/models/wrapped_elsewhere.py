@@ -36,7 +36,7 @@ class WrappedElsewhere:
 
 
 def wrapped_elsewhere(script: ScriptModel) -> Iterator[WrappedElsewhere]:
-    """The DataParallels of other modules that the script comes to, in the order of the script's calls."""
+    """The DataParallels of other modules that the script reaches, in the order of the script's calls."""
     found = [one for module in _others(script) for one in _of_module(script, module)]
     yield from sorted(found, key=lambda one: (script.tree.start(one.call), one.where, one.wrap.lineno))
 
@@ -117,7 +117,7 @@ def _first_call(script: ScriptModel, scope: Scope, asked: str) -> ast.Call | Non
 
 
 def _handed_on(call: ast.Call, scope: Scope, asked: str, outer: Scope) -> str:
-    """The parameter of the function around a call that is handed on as what is asked for; or ""."""
+    """The parameter of the function around a call that is passed on as the argument that is looked for; or ""."""
     given = next((argument for argument, name in handed_to(call, scope) if name == asked), None)
     named = given.id if isinstance(given, ast.Name) and asked else ""
     return named if outer.takes(named) and not is_stored(outer, named) else ""

@@ -1,9 +1,9 @@
-"""Scripts beside the one that is converted which want what it saves to come out of a `DataParallel`.
+"""Scripts in the same folder that expect the saved weights to come out of a `DataParallel`.
 
-They load weights into a wrapper, and want `module.` in the names, cut it off them unasked, or take a saved model out of
-one (`.module`). Only scripts that take something from the same modules are looked at, in the script's own folder, and
-the program's modules that stay as they are. In the folders below, a script that loads weights has to name the file,
-too; with its folder that is enough.
+They load weights into a wrapper, and expect `module.` in the names, cut it off without a test, or take a saved model
+out of one (`.module`). Only scripts that import from the same modules are looked at, in the script's folder, and the
+program's modules that are not converted. In the folders below, a script that loads weights also has to name the file;
+if it names the folder, too, that is enough.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _ASKS = re.compile(rb"""['"]module\.?['"]\s+(?:not\s+)?in\b|\.startswith\(['"]mo
 # Who names the wrapper or asks for its part knows that a model may come without.
 _KNOWS = re.compile(rb"""DataParallel|['"]module['"]|\.backward\(""")
 _GIVING_BACK = frozenset({"eval", "train", "cpu", "cuda", "to", "float", "double", "half"})
-# A file of weights in a path, with the folders in front of it where they stand there.
+# A file of weights in a path, with the folders in front of it where they are there.
 _FILE = re.compile(rb"[^'\"{}%]*?([\w-][\w.-]*\.\w+)$")
 _LARGEST = 1_000_000
 _MOST = 300
 _MOST_ENTRIES = 2_000
-# How far below the script's folder, and where no scripts lie that load what it saves.
+# How far below the script's folder, and where no scripts are that load what it saves.
 _DEEPEST = 3
 _NO_SCRIPTS = frozenset({"build", "dist", "node_modules", "site-packages", "venv", "tests", "docs"})
 
-# Where in a file a model lies: under a key of the dictionary, or None where it is all of the file.
+# Where in a file a model is: under a key of the dictionary, or None where it is all of the file.
 Key = str | None
 
 
@@ -47,7 +47,7 @@ def loading_into_wrappers(script: ScriptModel, saved: Set[str] = frozenset()) ->
 
     Args:
         script: the script that saves.
-        saved: what stands in the paths of its files.
+        saved: what is in the paths of its files.
     """
     for path, data in [*_sharing(script, b"DataParallel("), *_below(script, b"DataParallel(", saved)]:
         if _MINDS.search(data) is not None:
@@ -65,7 +65,7 @@ def loading_into_wrappers(script: ScriptModel, saved: Set[str] = frozenset()) ->
 def keeping_wrappers(
     script: ScriptModel, owner: str, taker: str, loads: Set[str]
 ) -> Iterator[tuple[str, int]]:
-    """The names of scripts that hand a wrapper to an object which loads it, each with the line of that.
+    """The names of scripts that pass a wrapper to an object which loads it, each with the line of that.
 
     Args:
         script: the script that saves.
@@ -92,7 +92,7 @@ def cutting_names(script: ScriptModel, saved: Set[str] = frozenset()) -> Iterato
 
     Args:
         script: the script that saves.
-        saved: what stands in the paths of its files.
+        saved: what is in the paths of its files.
     """
     word = b".load_state_dict("
     for path, data in [*_sharing(script, word), *_below(script, word, saved)]:
@@ -127,7 +127,7 @@ def taking_out_of_wrappers(script: ScriptModel, keys: set[Key]) -> Iterator[tupl
 
 
 def taken_out(module: ast.Module) -> Iterator[tuple[Key, ast.Attribute]]:
-    """What `.module` is read off a model out of a file, with the key under which that lies there."""
+    """What `.module` is read off a model out of a file, with the key under which that is there."""
     functions = [n for n in walk(module) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
     known: dict[str, tuple[Key, ...]] = {}
     for body in [module.body, *[function.body for function in functions]]:
@@ -190,7 +190,7 @@ def _sharing(script: ScriptModel, word: bytes) -> Iterator[tuple[Path, bytes]]:
 
 
 def _below(script: ScriptModel, word: bytes, saved: Set[str]) -> Iterator[tuple[Path, bytes]]:
-    """The scripts of the folders below with some word that name one of some files, and where it lies or our modules."""
+    """The scripts of the folders below with some word that name one of some files, and where it is or our modules."""
     found = [match for text in saved if (match := _FILE.search(text.encode())) is not None]
     files = {match[1]: match[0].lstrip(b"./") for match in found}
     if script.path is None or not files:

@@ -15,11 +15,11 @@ _OF_DATA = ("__getitem__", "__iter__")
 
 
 def come_to(script: ScriptModel, *words: bytes) -> Iterator[tuple[ast.Call, Module, Scope]]:
-    """Each such function once, with its module and the first call of the script that comes to it.
+    """Each such function once, with its module and the first call of the script that reaches it.
 
     Args:
         script: its model.
-        words: only of modules in whose source one of these stands.
+        words: only modules whose source contains one of these.
     """
     apart = [m for m in script.program.modules.values() if m not in script.modules]
     wanted = {m for m in apart if any(m.tree.mentions(word) for word in words)}

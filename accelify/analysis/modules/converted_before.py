@@ -1,4 +1,4 @@
-"""What tells a script or a module that was converted before: it imports the runtime, or is handed an Accelerator."""
+"""How to recognise a script or module that was converted before: it imports the runtime, or gets an Accelerator."""
 
 from __future__ import annotations
 

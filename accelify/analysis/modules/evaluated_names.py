@@ -7,14 +7,14 @@ import re
 
 from accelify.analysis.syntax import Tree, dotted, target_names, walk
 
-# A shorter beginning says too little of a name.
+# A shorter beginning does not identify a name.
 _SHORTEST = 4
-# Methods by which an object trains, where they are given something: `model.train()` only sets a mode.
+# Methods by which an object trains, where they have arguments: `model.train()` only sets a mode.
 _TRAINS = re.compile(r"^(train|fit|learn|run|optimi[sz]e|solve)", re.I)
 
 
 def evaluated_names(tree: Tree, call: ast.Call) -> list[str]:
-    """The names that a call of `eval` can stand for; none where its text is not an entry of such a table."""
+    """The names that a call of `eval` can represent; none where its text is not an entry of such a table."""
     chosen = call.args[0] if call.args else None
     if not isinstance(chosen, ast.Subscript) or not isinstance(chosen.value, ast.Name):
         return []

@@ -44,7 +44,7 @@ def _is_one_of(script: ScriptModel, node: ast.expr, alike: Container[Scope]) -> 
 
 
 def _is_called(script: ScriptModel, read: ast.expr) -> bool:
-    """Whether a table is read to call what stands at a place of it, `table[name](...)`."""
+    """Whether a table is read to call what is at a place of it, `table[name](...)`."""
     taken = script.tree.parent(read)
     call = script.tree.parent(taken) if isinstance(taken, ast.Subscript) and taken.value is read else None
     return isinstance(call, ast.Call) and call.func is taken and bool(script.callees(call))

@@ -1,6 +1,6 @@
 """Modules that are imported by a name in a variable: `import_module(args.trainer)`.
 
-The name is looked for where it stands: written out, or the default of the option, or else its first choice.
+The name is looked for where it is: written out, or the default of the option, or else its first choice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def imports_by_name(tree: Tree) -> dict[ast.Call, str | None]:
 
 
 def _options(tree: Tree) -> dict[str, str]:
-    """What the options of the command line are where none is given, those that are text."""
+    """The defaults of the command line's options, as far as they are text."""
     found: dict[str, str] = {}
     for call in tree.nodes(ast.Call):
         if getattr(call.func, "attr", "") not in ("add_argument", "add_option", "add"):
@@ -39,7 +39,7 @@ def _options(tree: Tree) -> dict[str, str]:
 
 
 def _text(tree: Tree, node: ast.expr, options: dict[str, str], far: int = 0) -> str | None:
-    """The text that an expression is where no option is given."""
+    """The text of an expression with the defaults of all options."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.Attribute):

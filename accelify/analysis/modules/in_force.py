@@ -1,7 +1,7 @@
-"""Which of several definitions of one name is in force where a module's own statements read it.
+"""Which of several definitions of one name is valid where a module's statements read it.
 
 Cells of a notebook define `evaluate` again, a little different, and each call means the one above it. What a function
-reads may run behind any of them.
+reads may run after any of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LATER = (ast.Lambda, ast.GeneratorExp)
 
 
 def own_definitions(tree: Tree, scope: Scope) -> tuple[dict[ast.AST, str], dict[ast.Name, str]]:
-    """The definitions of a module that share a name, and its own reads of them, each with a name for that one alone.
+    """The definitions of a module that share a name, and its reads of them, each with a unique name.
 
     Names that are bound by anything else than a definition at the top of the module are left out.
 
@@ -58,7 +58,7 @@ def own_definitions(tree: Tree, scope: Scope) -> tuple[dict[ast.AST, str], dict[
 
 
 def _bound(node: ast.AST) -> list[str]:
-    """The names that a node of a module's own statements binds."""
+    """The names that a node of a module's statements binds."""
     if isinstance(node, ast.Name):
         return [node.id]
     if isinstance(node, _DEFINITIONS):

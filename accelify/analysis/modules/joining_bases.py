@@ -27,7 +27,7 @@ _WRITING = ("torch.save", "torch.load", "SummaryWriter")
 def placing_bases(script: ScriptModel) -> list[Module]:
     """Modules with base classes of what trains here, whose methods move what is trained or choose a device for it.
 
-    What a constructor assigns a device that it names itself is left out: the subclass assigns its own behind that.
+    What a constructor assigns a device that it names itself is left out: the subclass overwrites it after that.
     """
     return _bases(script, _places)
 

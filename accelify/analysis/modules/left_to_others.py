@@ -1,4 +1,4 @@
-"""Functions of other modules that a script never comes to, though something in the program calls them.
+"""Functions of other modules that a script never reaches, although the program calls them somewhere.
 
 config.py:  def get_generator(model):           nobody calls it but another script
                 return Generator(model)         so that nothing makes a Generator, and nothing runs its methods
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def left_to_others(script: ScriptModel) -> set[Scope]:
-    """Functions at the top of other modules that nobody calls or names, and what only these come to.
+    """Functions at the top of other modules that nobody calls or names, and what only these reach.
 
     Of classes it is their methods, where only such functions make objects of them. Where functions are looked up by a
     name that is put together, nobody knows.

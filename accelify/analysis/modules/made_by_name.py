@@ -1,6 +1,6 @@
 """What is made by a name that only the run knows: `getattr(module, config["type"])(...)`, alone or in a helper.
 
-One helper makes data, models and optimizers alike, so that each call is told apart by the module that it is handed.
+One helper makes data, models and optimizers alike, so that calls are distinguished by their module argument.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIBRARIES = {
     "torchvision.models": v.MODEL,
     "torchvision.datasets": v.DATASET,
 }
-# Classes that stand beside what is asked for: the layers of a model, the data set of a loader.
+# Classes that are defined next to what is asked for: the layers of a model, the data set of a loader.
 _KINDS = (v.LOADER, v.MODEL, v.OPTIMIZER, v.SCHEDULER, v.DATASET, v.CRITERION)
 
 
@@ -69,14 +69,14 @@ class MadeByName:
         arguments: list[Values],
         keywords: dict[str | None, Values],
     ) -> Values:
-        """What one call of such a helper gives back; nothing where the function is none.
+        """What one call of such a helper returns; nothing where the function is none.
 
         Args:
-            module: in which the call stands.
-            scope: in which it stands.
+            module: the module of the call.
+            scope: the scope of the call.
             node: the call.
             target: the function that is called.
-            arguments: what its arguments stand for.
+            arguments: what its arguments represent.
             keywords: the same of its keywords.
         """
         inner = self._returned_by_name(target)
@@ -105,7 +105,7 @@ class MadeByName:
         }
         made = self.made_by_name(module, scope, node, given.get(base.id, set()), handed, named)
         if not made and self.settled():
-            # Each call makes something of its own, whatever it is: what is done with it tells.
+            # Each call makes a new object of unknown kind: its use shows the kind.
             made = {self.thing(node, "by name", v.UNKNOWN, module)}
         return made
 
@@ -164,7 +164,7 @@ class MadeByName:
     ) -> Values:
         """The data set of `sets.__dict__[name](...)`: each class or function of the modules in `held` can have made it.
 
-        Only what makes data sets is followed: models are told by what is done with them.
+        Only what makes data sets is followed: models are recognised by their use.
         """
         found: Values = set()
         for value in held:
@@ -183,9 +183,9 @@ class MadeByName:
         return found
 
     def evaluated(self, module: Module, scope: Scope, node: ast.Call) -> Values:
-        """What `eval(TABLE[name])` stands for: the data sets whose names the table has, and functions that make one.
+        """What `eval(TABLE[name])` represents: the data sets whose names the table has, and functions that make one.
 
-        `eval("plot_" + kind)` stands for the functions whose names begin so.
+        `eval("plot_" + kind)` represents the functions whose names begin so.
         """
         begun = self._begun_so(module, scope, node.args[0]) if len(node.args) == 1 else set()
         if begun:

@@ -13,11 +13,11 @@ def module_at(script: ScriptModel, node: Node, name: str) -> tuple[str, str | No
     """How a module is written where a node runs, and the import at the top of the file that this takes.
 
     Where its name is something else there (`logging = start_log(folder)` in the same function), or is bound later,
-    another one is imported beside it: `std_logging`.
+    another one is imported in addition: `std_logging`.
 
     Args:
         script: its model.
-        node: beside which, or in which, the module is used.
+        node: near which, or in which, the module is used.
         name: of a module without dots.
 
     Returns:
@@ -45,7 +45,7 @@ def _binds(stmt: ast.Import, module: str) -> str | None:
 
 
 def _is_bound_otherwise(owner: Scope, name: str) -> bool:
-    """Whether something in a scope other than `import name` gives a name to what may not be that module."""
+    """Whether a statement in a scope other than `import name` binds a name to what may not be that module."""
     if any(argument.arg == name for argument in owner.parameters()):
         return True
     for node in owner.nodes:
@@ -64,7 +64,7 @@ def _is_bound_otherwise(owner: Scope, name: str) -> bool:
 def _comes_before(script: ScriptModel, stmt: ast.Import, node: Node) -> bool:
     """Whether an import has run when a node of the same scope does.
 
-    At the top of a file what stands in front is enough: an import in an `if` or a `try` there is made for all of it.
+    At the top of a file what is in front is enough: an import in an `if` or a `try` there is made for all of it.
     """
     tree = script.tree
     if tree.start(stmt) >= tree.start(node):

@@ -10,7 +10,7 @@ from accelify.analysis.script import ScriptModel
 
 
 def is_read_behind_only(script: ScriptModel, name: ast.Name, function: Scope, anchor: Anchor) -> bool:
-    """Whether a variable of a module, set once there, is read only behind a place in a function of the same module.
+    """Whether a variable of a module, set once there, is read only after a place in a function of the same module.
 
     Args:
         script: the script.
@@ -40,7 +40,7 @@ def _is_behind(
 
 
 def _is_known_elsewhere(script: ScriptModel, name: str) -> bool:
-    """Whether another module of the program may take the variable from its own: what it took stays as it was."""
+    """Whether another module of the program may import the variable: its copy does not change."""
     others = [m for m in script.program.modules.values() if m not in script.modules]
     return (
         any(module.tree.mentions(name.encode()) for module in others)

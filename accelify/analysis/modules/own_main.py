@@ -39,7 +39,7 @@ def calls_of_other_mains(modules: Iterable[Module]) -> set[Node]:
 
 
 def only_for_main(module: Module, others: list[Module]) -> set[Node]:
-    """The functions at the top of an imported module that nothing but its own main comes to."""
+    """The functions at the top of an imported module that only its own main block reaches."""
     guard = own_main(module.tree)
     if guard is None:
         return set()

@@ -1,4 +1,4 @@
-"""Which functions of other modules a script can come to: what only another script calls is that script's own."""
+"""Which functions of other modules a script can reach: what only another script calls is not part of this program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accelify.analysis.values import Class, Thing
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
 
-# What a `__dict__` is handed to without a name being chosen from it.
+# Functions that get a `__dict__` without choosing a name from it.
 _SHOWING = frozenset({"print", "str", "len", "json.dump", "json.dumps", "pprint.pprint"})
 
 
@@ -46,7 +46,7 @@ def is_called_by_nobody(script: ScriptModel, scope: Scope) -> bool:
 
 
 def is_never_run(script: ScriptModel, node: Node) -> bool:
-    """Whether code stands in a function of a script that runs by itself, and nothing there calls or names it.
+    """Whether code is in a function of a script that runs by itself, and nothing there calls or names it.
 
     Where the training itself waits for others to call it, they may call its neighbours as well.
     """
@@ -58,7 +58,7 @@ def is_never_run(script: ScriptModel, node: Node) -> bool:
 
 
 def _is_left_alone(script: ScriptModel, scope: Scope) -> bool:
-    """Whether a function at the top of a module is called by nothing, named nowhere and not registered anywhere."""
+    """Whether a function at the top of a module is never called, named or registered."""
     module = script.interpreter.module_of(scope)
     if scope.kind != "function" or scope.parent is not module.scopes.module:
         return False
@@ -71,7 +71,7 @@ def _is_left_alone(script: ScriptModel, scope: Scope) -> bool:
 
 
 def _can_be_looked_up(script: ScriptModel, home: Module, name: str) -> bool:
-    """Whether a function of a module can be found by a name that is put together: by `eval`, `getattr`, `globals`."""
+    """Whether a function of a module can be found by a name built at run time: by `eval`, `getattr`, `globals`."""
     return _is_looked_up(script, lambda looking: looking is home or name in looking.scopes.module.locals)
 
 
@@ -132,7 +132,7 @@ def _is_live(
 
 
 def _is_unused_factory(script: ScriptModel, scope: Scope) -> bool:
-    """Whether a method makes objects of its class (`Net.from_pretrained`), and nothing but itself says its name."""
+    """Whether a method makes objects of its class (`Net.from_pretrained`), and only the method itself has its name."""
     node = scope.node
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     if not any(isinstance(d, ast.Name) and d.id == "classmethod" for d in node.decorator_list):
@@ -146,12 +146,12 @@ def _is_unused_factory(script: ScriptModel, scope: Scope) -> bool:
 
 
 def mentioned_names(script: ScriptModel) -> set[str]:
-    """Names that are read otherwise than to be called or derived from: functions that are handed on as values."""
+    """Names that are read other than to be called or derived from: functions that are passed as values."""
     found: set[str] = set()
     for module in _own_trees(script):
         calls = list(module.tree.nodes(ast.Call))
         called = {id(call.func) for call in calls}
-        # `super(Derived, self)` stands in the class itself.
+        # `super(Derived, self)` is in the class itself.
         called |= {id(call.args[0]) for call in calls if call.args and dotted(call.func) == "super"}
         called |= {id(base) for cls in _derived_elsewhere(script, module) for base in cls.bases}
         for node in [*module.tree.nodes(ast.Name), *module.tree.nodes(ast.Attribute)]:
@@ -161,7 +161,7 @@ def mentioned_names(script: ScriptModel) -> set[str]:
 
 
 def _derived_elsewhere(script: ScriptModel, module: Module) -> list[ast.ClassDef]:
-    """The classes of a tree whose bases come to life with them: the script's own may wait for others to make them."""
+    """The classes of a tree that are live as soon as their bases are: the script's may wait for others to make them."""
     classes = list(module.tree.nodes(ast.ClassDef))
     if module is not script.module:
         return classes
@@ -188,7 +188,7 @@ def _made_classes(script: ScriptModel) -> set[ast.ClassDef]:
 
 
 def _looks_up_names(script: ScriptModel) -> bool:
-    """Whether functions are looked up by names that are put together: anything can be called then."""
+    """Whether functions are looked up by names that are built at run time: anything can be called then."""
     for call in script.tree.nodes(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id in ("getattr", "eval", "exec"):
             if not any(isinstance(a, ast.Constant) for a in call.args[1:2]):

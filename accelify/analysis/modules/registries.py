@@ -1,4 +1,4 @@
-"""Classes and functions that a module hands to a registry as it is imported, whoever asks for them by name later.
+"""Classes and functions that a module passes to a registry as it is imported, whoever asks for them by name later.
 
 @register_model(name="small")
 class Small(nn.Module): ...          # MODELS["small"] = Small
@@ -17,7 +17,7 @@ WORD = "regist"
 
 
 def registering(node: ast.AST) -> list[ast.expr]:
-    """The decorators of a definition that hand it to a registry, by their names: `@MODELS.register("a")`."""
+    """The decorators of a definition that pass it to a registry, by their names: `@MODELS.register("a")`."""
     decorators = getattr(node, "decorator_list", [])
     return [one for one in decorators if _REGISTERS.search(_name(one)) is not None]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from accelify.analysis.modules.told_paths import ToldPaths
 from accelify.analysis.syntax import dotted, names_in, walk
 
-# How far up a project's root is looked for, and what says that it is found.
+# How far up a project's root is looked for, and the files by which it is recognised.
 _MOST_ROOTS = 4
 _TOP_OF_PROJECT = (".git", "setup.py", "pyproject.toml")
 _WORD = "sys.path"
@@ -31,23 +31,23 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 @lru_cache(maxsize=1024)
 def is_of_python(folder: Path) -> bool:
-    """Whether a folder is one of Python's standard library, which is no project: what lies there is known by name."""
+    """Whether a folder is one of Python's standard library, which is no project: what is there is known by name."""
     return folder.is_relative_to(_PYTHON) and not _INSTALLED.intersection(
         folder.relative_to(_PYTHON).parts[:1]
     )
 
 
 def roots_of(path: Path) -> list[Path]:
-    """The folders under which a script's imports from its own project lie: its own first."""
+    """The folders in which a script's imports from its project are found: its own folder first."""
     folder = path.resolve().parent
     top, marked = folder, []
     while (top / "__init__.py").exists() and top.parent != top:
-        # A project's own folder that is a package too: modules of it are run by `python -m` from there.
+        # A project's folder that is a package, too: modules of it are run by `python -m` from there.
         if top != folder and _is_top(top):
             marked.append(top)
         top = top.parent
     if top != folder:
-        # The package may lie in a folder that needs no `__init__.py` to be one: `experiments/cars/train.py`.
+        # The package may be in a folder that needs no `__init__.py` to be one: `experiments/cars/train.py`.
         above = _up_to_top(top)
         return [folder, *marked, *(above if not marked and _is_top(above[-1]) else [top])]
     # A script in `tools/` or `examples/vision/` imports from the project's root.
@@ -63,7 +63,7 @@ def _up_to_top(folder: Path) -> list[Path]:
     return found
 
 
-# Libraries are known by name; their own source says nothing about a script's roles.
+# Libraries are known by name; their source is not needed for a script's roles.
 NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
 # What scripts import most, and no project has a module in place of.
 _LIBRARIES = NEVER_FOLLOWED | frozenset("argparse math os random sys time tqdm".split())
@@ -80,12 +80,12 @@ def _is_top(folder: Path) -> bool:
 
 
 def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path], str | None]) -> list[Path]:
-    """Folders that a script puts on its `sys.path`, itself or in modules of the project that it imports, and behind
-    these those of PYTHONPATH.
+    """Folders that a script puts on its `sys.path`, itself or in modules of the project that it imports, followed by
+    those of PYTHONPATH.
 
     Args:
-        path: where the script lies.
-        text: what stands in it.
+        path: where the script is.
+        text: what is in it.
         roots: the folders around it in which its modules are looked for.
         read: how to read a file.
     """
@@ -98,7 +98,7 @@ def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path],
 
 
 def _told_by_environment(folder: Path) -> list[Path]:
-    """The folders of PYTHONPATH that lie in the project around a folder: others are none of its own."""
+    """The folders of PYTHONPATH that are in the project around a folder: others are not part of it."""
     told = os.environ.get("PYTHONPATH", "")
     top = top_of_project(folder) if told else None
     if top is None:
@@ -164,7 +164,7 @@ def module_file(parts: Sequence[str], roots: Iterable[Path]) -> Path | None:
     return None
 
 
-# A place that is put on `sys.path`, and what names in it stand for that only a loop or a call around it gives.
+# A place that is put on `sys.path`, and what names in it represent that only a loop or a call around it gives.
 _Puts = list[tuple[ast.expr, dict[str, ast.expr]]]
 
 

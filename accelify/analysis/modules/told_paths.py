@@ -1,4 +1,4 @@
-"""Places told in terms of the file itself, as `os.path.join(os.path.dirname(__file__), "lib")`, without running it."""
+"""Paths computed from `__file__`, as `os.path.join(os.path.dirname(__file__), "lib")`, without running the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from accelify.analysis.syntax import dotted
 
 _ABSOLUTE = frozenset({"abspath", "realpath", "resolve", "absolute"})
-# What is asked of a path itself, not of the module in front of it.
+# Attributes of a path itself, not of the module in front of it.
 _METHODS = frozenset({"resolve", "absolute", "as_posix", "joinpath"})
 _JOINING = frozenset({"join", "joinpath", "Path", "PurePath", "str", "normpath", "as_posix"})
 _WORDS = {"sep": os.sep, "pardir": os.pardir, "curdir": os.curdir}
@@ -18,7 +18,7 @@ _FARTHEST = 12
 
 
 class ToldPaths(NamedTuple):
-    """What the expressions of one file tell, where it lies at a path and is run in a folder.
+    """The paths that the expressions of one file evaluate to, where it is at a path and is run in a folder.
 
     `assigned` are the assignments to its names, in order; `bound` what a call or a loop gives to those in it.
     """
@@ -29,7 +29,7 @@ class ToldPaths(NamedTuple):
     bound: Mapping[str, ast.expr]
 
     def place(self, node: ast.expr) -> str | None:
-        """The place that an expression tells, None where it is not known."""
+        """The path that an expression evaluates to, None where it is not known."""
         text = self._text(node)
         return None if text is None else os.path.normpath(os.path.join(self.folder, text))
 
@@ -54,13 +54,13 @@ class ToldPaths(NamedTuple):
         return self._called(node, far) if isinstance(node, ast.Call) else None
 
     def _texts(self, nodes: list[ast.expr], far: int) -> list[str] | None:
-        """What each of some expressions tells, None where one is not known."""
+        """The path for each of some expressions, None where one is not known."""
         found = [self._text(node, far + 1) for node in nodes]
         known = [text for text in found if text is not None]
         return known if len(known) == len(found) else None
 
     def _named(self, name: ast.Name, far: int) -> str | None:
-        """What a name was last assigned in front of the line where it stands, which may assign it anew."""
+        """What a name was last assigned in front of the line where it is, which may assign it again."""
         if name.id == "__file__":
             return self.file
         if name.id in self.bound:
@@ -87,7 +87,7 @@ class ToldPaths(NamedTuple):
         return "".join(texts) if isinstance(node.op, ast.Add) else None
 
     def _part(self, node: ast.Subscript, far: int) -> str | None:
-        """`path.parents[1]`, `os.path.split(path)[0]` and `sys.path[0]`, which is the script's own folder."""
+        """`path.parents[1]`, `os.path.split(path)[0]` and `sys.path[0]`, which is the script's folder."""
         index = getattr(node.slice, "value", None)
         if index not in (0, 1, 2, 3):
             return None
@@ -110,7 +110,7 @@ class ToldPaths(NamedTuple):
         if name in ("getcwd", "cwd"):
             return self.folder
         if name in ("getfile", "getsourcefile"):
-            return self.file  # of the frame in which it is asked
+            return self.file  # of the frame in which it is called
         own = [call.func.value] if isinstance(call.func, ast.Attribute) and name in _METHODS else []
         if any(isinstance(arg, ast.Starred) for arg in call.args):
             return None

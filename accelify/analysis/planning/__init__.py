@@ -1,1 +1,1 @@
-"""What a conversion does where: the Accelerator's place and way, its arguments, prepare, and what stands in the way."""
+"""Where a conversion makes its edits: the place of the Accelerator, its arguments, prepare, and what prevents them."""

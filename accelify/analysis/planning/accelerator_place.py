@@ -1,4 +1,4 @@
-"""Where the Accelerator is made: early enough for all that asks for it, and behind all that it is told."""
+"""Where the Accelerator is made: before all code that uses it, and after everything that its arguments read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AcceleratorPlace(ConstructorArguments):
 
     blockers: list[Blocker]
     inline: list[ast.Call]
-    # Wishes that cannot be told where it is made, with how they were written.
+    # Settings that are not known where it is made, with how they were written.
     dropped: dict[str, str]
     # Where an option that names a device is copied to another name, and gets none of the Accelerator's.
     copied_devices: set[ast.expr]
@@ -106,7 +106,7 @@ class AcceleratorPlace(ConstructorArguments):
                 return
 
     def _precision_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
-        """Tell the switch of mixed precision by a name that the Accelerator's place knows, where there is one."""
+        """Write the switch of mixed precision by a name that is known where the Accelerator is made, if any is."""
         scope = place_of(self.script, anchor)
         seen = mixed_precision(self.script, lambda node: self._as_seen_from(scope, node))
         kept = self.arguments["mixed_precision"], self.argument_reads["mixed_precision"]
@@ -120,7 +120,7 @@ class AcceleratorPlace(ConstructorArguments):
         return found
 
     def _options_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
-        """Tell the devices of options by the names that the Accelerator's place knows, where there are such."""
+        """Write the devices of options by names that are known where the Accelerator is made, if there are any."""
         script, scope = self.script, place_of(self.script, anchor)
         before = cpu = self.arguments.get("cpu", "")
         names = self.argument_reads.get("cpu", frozenset())
@@ -149,7 +149,7 @@ class AcceleratorPlace(ConstructorArguments):
         return not self._late_names(anchor)
 
     def _late_names(self, anchor: Anchor) -> list[str]:
-        """The names that the Accelerator's arguments read and that are assigned only behind it."""
+        """The names that the Accelerator's arguments read and that are assigned only after it."""
         found: list[str] = []
         root = place_of(self.script, anchor)
         for name in self.argument_names:
@@ -175,7 +175,7 @@ class AcceleratorPlace(ConstructorArguments):
             if owner is root or owner.kind == "module":
                 late = stores and not is_surely_bound(self.tree, stores, anchor.offset)
                 if owner is not root and owner.kind == "module":
-                    late = False  # a function runs after the module's own code
+                    late = False  # a function runs after the module's code
                 if late:
                     found.append(name)
                     continue
@@ -184,7 +184,7 @@ class AcceleratorPlace(ConstructorArguments):
         return sorted(found)
 
     def _same_place(self, site: PrepareSite) -> bool:
-        """Prepare stands after its statement: an anchor right before or in that statement is early enough."""
+        """Prepare is after its statement: an anchor right before or in that statement is early enough."""
         assert self.anchor is not None
         anchor = self.anchor
         if self.script.module_of(site.after) is not self.script.module_of(anchor.block[0]):
@@ -203,7 +203,7 @@ class AcceleratorPlace(ConstructorArguments):
         return False
 
     def _keep_behind(self, anchor: Anchor) -> None:
-        """What a constructor is handed is prepared behind the Accelerator that it makes."""
+        """Arguments of a constructor are prepared after the Accelerator that it makes."""
         if not anchor.attribute or anchor.before is None:
             return
         init = self.script.scope_of(anchor.before)

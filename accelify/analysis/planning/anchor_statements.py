@@ -1,4 +1,4 @@
-"""What a statement at the top of a run does, by which the Accelerator's place is found: above it or behind it."""
+"""What a statement at the top of a run does, by which the Accelerator's place is found: before it or after it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _HARMLESS_CALLS = (
 
 
 def makes_role(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether a statement, or one that a test stands above, makes what is prepared or chooses the device."""
+    """Whether a statement, or one that a test is above, makes what is prepared or chooses the device."""
     if isinstance(stmt, ast.If):
         return any(makes_role(script, inner) for inner in [*stmt.body, *stmt.orelse])
     if not isinstance(stmt, ast.Assign):
         return False
-    # Of several that a function gives only the names say which is which.
+    # Of several results of a function, only the names say which is which.
     given = [n for t in stmt.targets if isinstance(t, (ast.Tuple, ast.List)) for n in t.elts]
     made = [stmt.value, *given]
     return chooses_device(script, stmt) or any(
@@ -41,14 +41,14 @@ def makes_role(script: ScriptModel, stmt: ast.stmt) -> bool:
 
 
 def leads(block: list[ast.stmt], index: int) -> bool:
-    """Whether only imports, definitions and plain constants stand before a statement."""
+    """Whether only imports, definitions and plain constants are before a statement."""
     return all(
         is_header(s) or isinstance(s, (ast.Expr, ast.Try, ast.If)) or _is_constant(s) for s in block[:index]
     )
 
 
 def _is_constant(stmt: ast.stmt) -> bool:
-    """`__author__ = "..."`, `SEED = 1`, as they stand above the imports of a file."""
+    """`__author__ = "..."`, `SEED = 1`, as they are above the imports of a file."""
     return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant)
 
 
@@ -91,7 +91,7 @@ def parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
 def extends_arguments(script: ScriptModel, stmt: ast.stmt, needed: frozenset[str]) -> bool:
     """Whether a statement changes options that the Accelerator's arguments read.
 
-    `args.cuda = ...`, `setattr(opt, name, value)` in a loop, or `opt.parse(kwargs)` of a class that sets its own.
+    `args.cuda = ...`, `setattr(opt, name, value)` in a loop, or `opt.parse(kwargs)` of a class that sets attributes.
     """
     if not needed or isinstance(stmt, DEFINITIONS):
         return False
@@ -126,7 +126,7 @@ def sets_attributes(script: ScriptModel, call: ast.Call, needed: frozenset[str])
 
 
 def is_moved_by_then(block: list[ast.stmt], index: int, needed: frozenset[str]) -> bool:
-    """Whether a statement binds options anew, out of a checkpoint, by which something was moved in front of it.
+    """Whether a statement binds options again, out of a checkpoint, by which something was moved in front of it.
 
     `model.to(args.device)` above `if args.resume: args = checkpoint["args"]`: the Accelerator knew its device there.
     """
@@ -153,7 +153,7 @@ def may_set_options(script: ScriptModel, ahead: Iterable[ast.stmt]) -> bool:
 
 
 def runs_text(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """`exec(open("configurator.py").read())` in a module: options of the command line take the place of its own."""
+    """`exec(open("configurator.py").read())` in a module: options of the command line override its variables."""
     if not isinstance(stmt, (ast.Expr, ast.For, ast.If, ast.With)):
         return False
     return any(
@@ -207,6 +207,6 @@ def is_harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
 
 
 def asks_rank(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether a statement asks the Accelerator for something that its plain form cannot say."""
+    """Whether a statement asks the Accelerator for something that its plain form cannot express."""
     start, end = script.tree.start(stmt), script.tree.end(stmt)
     return any(start <= script.tree.start(n) < end for n in script.placeholders)

@@ -74,7 +74,7 @@ class Anchor:
 
 
 class Reach:
-    """Which functions can be given the accelerator, by parameter, by attribute or by the module's own name."""
+    """Which functions can get the accelerator, by parameter, by attribute or by the module's global name."""
 
     def __init__(self, script: ScriptModel, anchor: Anchor, core: set[Scope] | None = None) -> None:
         self.script = script
@@ -84,9 +84,9 @@ class Reach:
         self.root = node_of(script, anchor.root)
         self.is_global = anchor.root.kind == "module"
         self.threaded: list[Scope] = []
-        # What keeps the accelerator from a function, in words.
+        # Why a function cannot get the accelerator, in words.
         self.obstacles: dict[Scope, str] = {}
-        # The modules that keep it from one, because they call it and are not converted with the script.
+        # The modules that prevent it, because they call the function and are not converted with the script.
         self.elsewhere: dict[Module, None] = {}
         self._refused: set[Scope] = set()
         self._idle: dict[Scope, bool] = {}
@@ -115,7 +115,7 @@ class Reach:
         idle = home not in self.threaded and self._is_idle(home)
         if idle or not self._feasible(home, added):
             # A name that only the main guard makes is not there for those who import the module, nor is a function
-            # that stands in the guard itself.
+            # that is in the guard itself.
             if self._sees_global(home) and (
                 home in self.core or not self._prefers_parameter() or self._within_guard(home.node)
             ):
@@ -127,7 +127,7 @@ class Reach:
         return self._written(scope, home)
 
     def _runs_later(self, inner: Scope) -> bool:
-        """Whether a function inside the one that makes the Accelerator is only named behind that place."""
+        """Whether a function inside the one that makes the Accelerator is only named after that place."""
         while inner.parent is not None and inner.parent is not self.root:
             inner = inner.parent
         if inner.parent is None or not isinstance(inner.node, ast.FunctionDef):
@@ -137,7 +137,7 @@ class Reach:
         return all(read >= self.anchor.offset or read in own for read in reads)
 
     def _sees_global(self, home: Scope) -> bool:
-        """Whether the accelerator is a global of the module that a function stands in."""
+        """Whether the accelerator is a global of the module that a function is in."""
         return self.is_global and self.script.module_of(home.node).scopes.module is self.anchor.root
 
     def _prefers_parameter(self) -> bool:
@@ -170,7 +170,7 @@ class Reach:
         return NAME
 
     def _after_anchor(self, home: Scope, seen: set[Scope]) -> bool:
-        """Whether every call of a function from the module's own code comes after the anchor."""
+        """Whether every call of a function from the module's code comes after the anchor."""
         if home in seen:
             return True
         seen.add(home)
@@ -184,7 +184,7 @@ class Reach:
         return True
 
     def can_be_given_to(self, home: Scope) -> bool:
-        """Whether a function, or the objects of a class, can be given the accelerator."""
+        """Whether a function, or the objects of a class, can get the accelerator."""
         return self._feasible(home, [])
 
     def _feasible(self, home: Scope, added: list[Scope]) -> bool:
@@ -203,7 +203,7 @@ class Reach:
         added.append(home)
         calls = self._calls_of(home)
         # A class that only derives from one that is made here takes what its base takes, and a function that nobody
-        # calls what it hands on.
+        # calls what it passes on.
         if not calls and init_of(self.script, home) not in self.script.dormant and not self._is_idle(home):
             return self._refuse(home, f"no call of `{_shown(home)}` is seen")
         for call in calls:
@@ -244,7 +244,7 @@ class Reach:
         return False
 
     def _obstacle(self, home: Scope) -> str | None:
-        """Why a function takes no parameter more, or a class nothing to keep; None where it does."""
+        """Why a function can take no further parameter, or a class store none; None where it can."""
         function = home if home.kind == "function" else init_of(self.script, home)
         shown = f"`{_shown(home)}`"
         if function is None or isinstance(function.node, (ast.Module, ast.ClassDef)):
@@ -270,10 +270,10 @@ class Reach:
         return None
 
     def _takes_attribute(self, home: Scope) -> bool:
-        """Whether a class can be given the accelerator to keep: a plain one, or a module that trains itself, or keeps
-        the optimizer that it is trained by.
+        """Whether a class can store the accelerator in an attribute: a plain one, or a module that trains itself, or
+        stores the optimizer that it is trained by.
 
-        In the script's own file a module sees the global name, which leaves its `__init__` as it is.
+        In the script's file a module sees the global name, which leaves its `__init__` as it is.
         """
         if _is_plain_class(self.script, home):
             return True
@@ -290,7 +290,7 @@ class Reach:
         )
 
     def _is_copied(self, cls: Class) -> bool:
-        """Whether an object of a class is copied or saved whole: what it keeps would go with it."""
+        """Whether an object of a class is copied or saved whole: its attributes would go with it."""
         return cls in self._copied
 
     @cached_property
@@ -305,7 +305,7 @@ class Reach:
         }
 
     def _escapes(self, scope: Scope) -> bool:
-        """Whether a function is used as a value: called by somebody the script does not show."""
+        """Whether a function is used as a value: called by code that the script does not show."""
         assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
         for call in self.script.callers(scope):
             # `eval("train_" + kind)(...)`: all that it may call take the Accelerator then.
@@ -332,15 +332,15 @@ def _shown(home: Scope) -> str:
 
 
 def _is_plain_class(script: ScriptModel, scope: Scope) -> bool:
-    """Whether a class is the script's own and none of torch's: no module, dataset, optimizer."""
+    """Whether the script defines a class and torch no base of it: no module, dataset, optimizer."""
     return script.interpreter.kind_of_class(class_value(script, scope)) == v.INSTANCE
 
 
 def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[str]) -> Anchor:
-    """The place for the Accelerator, given the scopes that cannot do without it, or why there is none."""
+    """The place for the Accelerator, with the scopes that cannot do without it, or why there is none."""
     homes = {node_of(script, s) for s in core}
-    # A model that trains itself, or a class of torch's own kind, takes no parameter more: only a global name
-    # reaches it, in the script's own file.
+    # A model that trains itself, or a subclass of one of torch's classes, takes no further parameter: only a global
+    # name reaches it, in the script's file.
     if any(
         h.kind == "class" and not _is_plain_class(script, h) and script.module_of(h.node) is script.module
         for h in homes
@@ -361,13 +361,13 @@ def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[s
         anchor = _root_anchor(script, root, needed_names)
         if anchor is not None and all(map(Reach(script, anchor).can_be_given_to, homes)):
             return anchor
-    # Threading is not possible: the module's own name reaches every function.
+    # Threading is not possible: the module's global name reaches every function.
     anchor = _in_block(script, script.scopes.module, script.tree.module.body, frozenset())
     return anchor
 
 
 def _where_it_starts(script: ScriptModel, homes: set[Scope], core: set[Scope]) -> Anchor | None:
-    """The script's own place for the Accelerator, where all that needs it stands in modules that it can be handed to:
+    """The script's place for the Accelerator, where all that needs it is in modules that it can be passed to:
     the script saves and prints too."""
     if any(_is_own(script, home) for home in homes) or not any(_shows(script, c) for c in script.calls()):
         return None
@@ -380,7 +380,7 @@ def _where_it_starts(script: ScriptModel, homes: set[Scope], core: set[Scope]) -
 
 
 def _shows(script: ScriptModel, call: ast.Call) -> bool:
-    """Whether the script's own code prints or writes a file, which one process does for all."""
+    """Whether the script's code prints or writes a file, which one process does for all."""
     name = script.qualname(call.func) or ""
     written = name in ("torch.save", "builtins.print", "builtins.open") or name.endswith(".savefig")
     return written and script.module_of(call) is script.module
@@ -391,7 +391,7 @@ def _is_own(script: ScriptModel, scope: Scope) -> bool:
 
 
 def _roots(script: ScriptModel, homes: set[Scope]) -> list[Scope]:
-    """Candidates for the scope that makes the Accelerator: the homes themselves, then their callers outwards."""
+    """Candidates for the scope that makes the Accelerator: the scopes that need it, then their callers outwards."""
     ordered = sorted(
         homes,
         key=lambda s: (
@@ -424,7 +424,7 @@ def _root_anchor(script: ScriptModel, root: Scope, needed: frozenset[str]) -> An
 
 
 def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
-    """The module's body, or the main guard's where everything that matters stands in it."""
+    """The module's body, or the main guard's where everything that matters is in it."""
     guard = script.main_guard
     if guard is None:
         return script.tree.module.body

@@ -1,4 +1,4 @@
-"""The Accelerator of an object at hand: `agent.accelerator`, where only the agent keeps one."""
+"""The Accelerator as an attribute of an available object: `agent.accelerator`, where only the agent has one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigns_always
 from accelify.analysis.values import Thing
 
-# The assignments that make the objects of one scope, by the name that holds one.
+# The assignments that make the objects of one scope, by the name of the object.
 _Made = dict[str, list[ast.stmt]]
 
 
 class AtHand:
-    """Asks for the objects that keep the Accelerator.
+    """Finds the objects that store the Accelerator.
 
     Args:
         script: the script.
-        reach: how the Accelerator comes to where it is needed; None where there is none.
+        reach: how the Accelerator gets to where it is needed; None where there is none.
     """
 
     def __init__(self, script: ScriptModel, reach: Reach | None) -> None:
@@ -29,7 +29,7 @@ class AtHand:
         self._kept = _keeping(script, reach)
 
     def expression(self, node: ast.AST) -> str | None:
-        """How the Accelerator of an object is written that is surely made where a node stands."""
+        """How the Accelerator of an object is written that is surely made where a node is."""
         made = self._kept.get(self._script.scope_of(node)) if self._kept else None
         for name, assignments in (made or {}).items():
             if self._is_behind(node, assignments):
@@ -37,9 +37,9 @@ class AtHand:
         return None
 
     def made_later(self, node: ast.AST) -> str | None:
-        """The name of the object that keeps the Accelerator, where it is made behind a node of the same scope.
+        """The name of the object that has the Accelerator, where it is made after a node of the same scope.
 
-        None where the scope has the Accelerator itself, and hands it to the object.
+        None where the scope has the Accelerator itself, and passes it to the object.
         """
         scope = self._script.scope_of(node)
         made = self._kept.get(scope)
@@ -56,7 +56,7 @@ class AtHand:
         return None
 
     def _is_behind(self, node: ast.AST, assignments: list[ast.stmt]) -> bool:
-        """Whether one of the assignments has been made where a node stands: the only one, or one of each branch."""
+        """Whether one of the assignments has been made where a node is: the only one, or one of each branch."""
         tree, child = self._script.tree, node
         while (parent := tree.parent(child)) is not None:
             if isinstance(child, ast.stmt):
@@ -68,7 +68,7 @@ class AtHand:
 
 
 def _keeping(script: ScriptModel, reach: Reach | None) -> dict[Scope, _Made]:
-    """The statements that name an object which keeps the Accelerator, by scope; the name never holds another one."""
+    """The statements that name an object which stores the Accelerator, by scope; the name never means another one."""
     found: dict[Scope, _Made] = {}
     homes = {home for home in (reach.root, *reach.threaded) if home.kind == "class"} if reach else set()
     for stmt in script.tree.nodes(ast.Assign) if homes else ():

@@ -15,8 +15,8 @@ from accelify.analysis.values import Class, Thing
 def told_here(script: ScriptModel, text: str, anchor: Anchor) -> str | None:
     """An argument's text as it can be written at the Accelerator's place.
 
-    `self.args.cpu` is `args.cpu` in a constructor that has not set `self.args` yet but is handed it. None where an
-    attribute is read that nothing has set by then.
+    `self.args.cpu` is `args.cpu` in a constructor that has not set `self.args` yet but has it as a parameter. None
+    where an attribute is read that nothing has set by then.
     """
     root = anchor.root if anchor.root.kind != "class" else script.scope_of(anchor.before or anchor.block[0])
     own = root.self_name() if root.is_method else None

@@ -1,4 +1,4 @@
-"""What the Accelerator's constructor is given: the script's wish for the CPU, its precision, its accumulation."""
+"""The arguments of the Accelerator's constructor: the script's choice of the CPU, its precision, its accumulation."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ConstructorArguments:
             self.arguments["cpu"] = wishes[0].cpu or "True"
             self.argument_reads["cpu"] = wishes[0].names
         elif not self.devices.assignments and self._asking_names():
-            # A parameter that nobody gives is asked last.
+            # A parameter that no caller passes is tried last.
             told = min(self._asking_names(), key=lambda one: is_never_told(self.script, one))
             self.arguments["cpu"] = told.wish
             self.argument_reads["cpu"] = frozenset({told.name})
@@ -120,7 +120,7 @@ class ConstructorArguments:
         ]
 
     def _wish_of_constants(self) -> None:
-        """The CPU, where a constant that the script moves things to is nothing else or depends on an option."""
+        """The CPU, where a constant that the script moves tensors to is nothing else or depends on an option."""
         moved = self._moved_to_constants()
         if all(constant.is_cpu for _, constant in moved):
             self.arguments["cpu"] = "True"
@@ -165,9 +165,9 @@ class ConstructorArguments:
         return False
 
     def _unknown_of_lowered(self, anchor: Anchor) -> str | None:
-        """Write what the plain form no longer says as it is known where the Accelerator is made.
+        """Write what the plain form does not contain as it is known where the Accelerator is made.
 
-        What is known only later, in words; None where all is told.
+        What is known only later, in words; None where everything is known.
         """
         if self.known.names and (late := self._late_names(anchor)):
             names = ", ".join(f"`{n}`" for n in late)
@@ -201,7 +201,7 @@ class ConstructorArguments:
         )
 
     def _cuda_guard(self) -> tuple[str, frozenset[str]] | None:
-        """The wish in the `if args.cuda:` around moves, for scripts without a device variable."""
+        """The setting in the `if args.cuda:` around moves, for scripts without a device variable."""
         found: list[tuple[str, frozenset[str]]] = []
         for call in self.script.calls():
             if not _is_move_to_gpu(call):
@@ -210,7 +210,7 @@ class ConstructorArguments:
                 test = self._asked_for(ancestor, call)
                 if test is not None:
                     wish = self.devices.wish(test)
-                    # A helper can ask by a name of its own for what was decided where the models are made.
+                    # A helper can read under another name what was decided where the models are made.
                     if wish is not None and self._known_at_sites(wish):
                         return wish
                     if wish is not None and not self._are_parameters(wish[1], self.script.scope_of(ancestor)):
@@ -264,10 +264,10 @@ class ConstructorArguments:
         return [scope, *[s for s in init if s.name.rsplit(".", 1)[-1] == "__init__"]]
 
     def _are_parameters(self, names: frozenset[str], scope: Scope) -> bool:
-        """Whether all names are a helper's own: who calls it decides, and nobody else can read them."""
+        """Whether all names are parameters of a helper: its callers decide, and nobody else can read them."""
         heads = {name.split(".")[0] for name in names}
         if self_of(scope) in heads:
-            return False  # what an object keeps
+            return False  # an attribute of an object
         return all(scope.takes(head) for head in heads)
 
     def _names_a_device(self) -> bool:

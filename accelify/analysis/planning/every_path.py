@@ -1,4 +1,4 @@
-"""Whether a script reads something whatever its options say: what it reads so is there in every run of it."""
+"""Whether a script reads a value under all of its options: what it reads so is there in every run of it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from accelify.analysis.holders import Holder
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted
 
-# A call of a call of a call: beyond this, what it hangs on is not asked.
+# A call of a call of a call: beyond this, conditions are not followed.
 _FARTHEST_CALL = 3
 
 
 def on_every_path(script: ScriptModel, node: ast.AST, far: int = 0) -> bool:
-    """Whether a node runs whatever the conditions say, in a function with one of its calls."""
+    """Whether a node runs under all conditions, in a function with one of its calls."""
     for ancestor in script.tree.ancestors(node):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             scope = next((s for s in script.functions() if s.node is ancestor), None)

@@ -24,7 +24,7 @@ _OF_PYTHON = frozenset("tuple str bytes int float complex frozenset".split())
 def node_of(script: ScriptModel, scope: Scope) -> Scope:
     """What carries the accelerator for a scope: its outermost function, the class of a method, or the module.
 
-    A static method or one of the class has no object that could keep it, and carries its own.
+    A static or class method has no object to store it in, and gets it as a parameter.
     """
     current = scope
     while current.kind == "function" and current.parent is not None and current.parent.kind == "function":
@@ -58,7 +58,7 @@ def bases_elsewhere(script: ScriptModel, home: Scope) -> list[Module]:
 
 
 def init_of(script: ScriptModel, cls: Scope) -> Scope | None:
-    """The `__init__` of a class's own; None where it has none.
+    """The `__init__` that a class defines itself; None where it has none.
 
     Of classes that are made without one, bases included, `initialize` is what they are called with instead:
     `model = Model(); model.initialize(options)`.
@@ -95,9 +95,9 @@ def class_value(script: ScriptModel, scope: Scope) -> Class:
 
 
 def takes_arguments_early(cls: Class) -> bool:
-    """Whether the objects of a class are made by a `__new__` that is handed what `__init__` takes, and no more.
+    """Whether the objects of a class are made by a `__new__` that takes the arguments of `__init__`, and no more.
 
-    `class Variable(autograd.Variable)`, `class Row(tuple)`, a `__new__(cls, size)` of its own.
+    `class Variable(autograd.Variable)`, `class Row(tuple)`, a class with `__new__(cls, size)`.
     """
     if cls.external_bases() & _MADE_EARLY or any(map(_is_of_python, cls.ancestry())):
         return True

@@ -1,4 +1,4 @@
-"""Optimizers that are kept in no variable, and prepared where they are made: `fit(net, SGD(net.parameters()))`."""
+"""Optimizers without a variable, which are prepared where they are made: `fit(net, SGD(net.parameters()))`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelify.analysis.values import Thing
 
 
 def optimizer_sites(script: ScriptModel, optimizer: Thing) -> list[ast.Call]:
-    """The constructor of an optimizer, where it is what a call is given or what a dictionary holds."""
+    """The constructor of an optimizer, where it is the argument of a call or an entry of a dictionary."""
     tree, site = script.tree, optimizer.site
     if not isinstance(site, ast.Call) or optimizer.module not in script.modules or tree.parent(site) is None:
         return []

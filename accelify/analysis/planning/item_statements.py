@@ -1,4 +1,4 @@
-"""What a statement does with a thing that is to be prepared: keeps it elsewhere, hands it over, still shapes it."""
+"""What a statement does with an object that is to be prepared: stores it elsewhere, passes it on, changes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHAPING = frozenset(
     "initialize reset_parameters weight_init _initialize_weights add_module append extend insert freeze unfreeze "
     "copy_".split()
 )
-# Functions that look at a loader and keep nothing of it.
+# Functions that read a loader and store nothing of it.
 _LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
 
 
@@ -50,7 +50,7 @@ class ItemStatements:
         self._within = StatementParts()
 
     def _hands_back(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a statement gets back what it handed in: `model = train(model, ...)`."""
+        """Whether a statement gets back what it passed in: `model = train(model, ...)`."""
         value = getattr(stmt, "value", None)
         if not isinstance(value, ast.Call):
             return False
@@ -58,9 +58,9 @@ class ItemStatements:
         return any(item.things & self.script.things(a) for a in given if isinstance(a, ast.expr))
 
     def _hands_on(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a statement keeps a loader elsewhere: in an iterator, a dictionary, a bar, under another name.
+        """Whether a statement stores a loader elsewhere: in an iterator, a dictionary, a bar, under another name.
 
-        What is kept goes on being the loader as it was before prepare. Asking for its length or data set keeps nothing.
+        What is stored is still the loader as it was before prepare. Reading its length or data set stores nothing.
         """
         if stmt in item.creations:
             return False
@@ -85,7 +85,7 @@ class ItemStatements:
         return False
 
     def _is_counted_before(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a loader is prepared only behind a statement that counts over it, and so before its length."""
+        """Whether a loader is prepared only after a statement that counts over it, and so before its length."""
         return any(
             self.tree.is_after(stmt, c) and self.script.scope_of(c) is item.scope for c in self.counted
         )
@@ -113,7 +113,7 @@ class ItemStatements:
         return {scope for scope in found if scope.kind == "function" and not scope.is_method}
 
     def _hands_over(self, stmt: ast.stmt, item: Item) -> bool:
-        """Whether a statement gives the item to a class of the program that keeps it and trains with it."""
+        """Whether a statement passes the item to a class of the program that stores it and trains with it."""
         for node in calls_in(stmt):
             given = [*node.args, *[kw.value for kw in node.keywords]]
             if any(t.site is node and is_record(t) for t in self.script.things(node, v.UNKNOWN, v.INSTANCE)):
@@ -165,7 +165,7 @@ class ItemStatements:
         )
 
     def _roots(self, node: ast.expr) -> set[Thing]:
-        """The things at the root of an attribute chain: the model of `model.fc.weight`."""
+        """The `Thing`s at the root of an attribute chain: the model of `model.fc.weight`."""
         while True:
             found = self.script.things(node, v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
             if found:

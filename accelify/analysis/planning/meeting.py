@@ -1,4 +1,4 @@
-"""The functions in which processes meet: they train, gather, or read batches that are shared out."""
+"""The functions in which processes meet: they train, gather, or read batches that are sharded."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from accelify.analysis.values import Thing
 def meeting_scopes(script: ScriptModel, prepared: set[Thing]) -> set[Scope]:
     """The functions that meet others, themselves or through what they call.
 
-    Calls of modules that are not converted count as well: a log that was handed the trainer asks it for its figures.
+    Calls of modules that are not converted count as well: a log that has a reference to the trainer reads its figures.
 
     Args:
         script: the script.
-        prepared: the objects that are handed to prepare, loaders among them.
+        prepared: the objects that are passed to prepare, loaders among them.
     """
     callers = script.interpreter.callers
     loops = [loop for loop, loaders in script.loader_loops if loaders & prepared]

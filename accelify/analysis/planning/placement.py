@@ -1,4 +1,4 @@
-"""Where `prepare(...)` stands: in which block, after which statement, with which names."""
+"""The place of `prepare(...)`: in which block, after which statement, with which names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from accelify.analysis.values import Class, Thing
 
 
 class Placement(ItemStatements):
-    """Finds home and place of everything that is to be prepared."""
+    """Finds the scope and place of everything that is to be prepared."""
 
     def __init__(self, script: ScriptModel, wrapped: frozenset[str] = frozenset()) -> None:
         super().__init__(script)
@@ -46,7 +46,7 @@ class Placement(ItemStatements):
         self.evaluated: list[Holder] = []
 
     def home(self, thing: Thing, kind: str) -> Item | None:
-        """The name under which a thing is prepared: the one nearest to the module's own code."""
+        """The name under which a `Thing` is prepared: the one nearest to the module's code."""
         best: tuple[int, int, int, Item] | None = None
         given = kind == v.LOADER or any(
             gives(self.script, s, thing) and not is_alias(s)
@@ -55,7 +55,7 @@ class Placement(ItemStatements):
         )
         for holder in self.script.holders_of(thing):
             if holder.cls is not None and _is_exception(holder.cls):
-                continue  # it keeps what it tells of, and trains nothing
+                continue  # it stores a reference, and trains nothing
             # The attributes of a module are its parts, but an optimizer it keeps is not a part.
             if kind in (v.MODEL, v.LOADER):
                 if holder.scope is not None and is_in_model(self.script, holder.scope):
@@ -75,7 +75,7 @@ class Placement(ItemStatements):
                 ):
                     continue  # what came here trained only goes on through a function: `model = resume(model)`
                 if kind == v.LOADER:
-                    # The name may be used again for one that is not shared out.
+                    # The name may be used again for one that is not sharded.
                     every = [s for s in every if gives(self.script, s, thing)]
                 # `model = model.train()` makes nothing new.
                 handed = [s for s in every if gives_back(s, holder.name)]
@@ -96,7 +96,7 @@ class Placement(ItemStatements):
                     continue
                 if kind != v.LOADER and all(self.held.takes_out(s) for s in creations):
                     if not self.held.only_chosen(creations):
-                        continue  # one of several: they are prepared where they are kept
+                        continue  # one of several: they are prepared in their container
                 item = Item(holder, kind, scope, creations, {thing})
                 used = self._used(holder, scope) + (holder.name in self.wrapped)
                 rank = (depth, -used, creations[0].lineno)
@@ -109,7 +109,7 @@ class Placement(ItemStatements):
     def _is_anothers_part(
         self, thing: Thing, holder: Holder, creations: list[ast.stmt], scope: Scope
     ) -> bool:
-        """Whether a name was read off an attribute that is given this thing later: `source = net.body`."""
+        """Whether a name was read from an attribute that is assigned this `Thing` later: `source = net.body`."""
         if len(holder.things) < 2 or not all(
             isinstance(getattr(s, "value", None), ast.Attribute) for s in creations
         ):
@@ -122,7 +122,7 @@ class Placement(ItemStatements):
         )
 
     def _is_made_elsewhere(self, holder: Holder, scope: Scope) -> bool:
-        """Whether another method of the class makes what a scope only hands back to its attribute."""
+        """Whether another method of the class makes what a scope only assigns back to its attribute."""
         return holder.cls is not None and any(
             where is not scope and isinstance(getattr(s, "value", None), ast.Call) and not is_alias(s)
             for s, where in holder.assignments
@@ -141,7 +141,7 @@ class Placement(ItemStatements):
         )
 
     def _in_attribute_of_another(self, thing: Thing, kind: str) -> Item | None:
-        """The attribute of an object that keeps a thing without a name of its own: `options.optimizer`."""
+        """The attribute of an object that refers to a `Thing` without a name: `options.optimizer`."""
         for holder in self.script.attributes_of_others:
             given = [
                 (s, where)
@@ -158,12 +158,12 @@ class Placement(ItemStatements):
         return None
 
     def homes(self, thing: Thing, kind: str) -> list[Item]:
-        """All names under which things of one making are prepared: a factory called three times makes three."""
+        """All names under which `Thing`s of one call are prepared: a factory called three times makes three."""
         best = self.home(thing, kind)
         if best is None:
             return []
         if kind == v.OPTIMIZER and not any(gives(self.script, s, thing) for s in best.creations):
-            # `wrapper.inner = SGD(...)` from outside, in the place of the one that the wrapper was given.
+            # `wrapper.inner = SGD(...)` from outside, which replaces the wrapper's argument.
             later = self._in_attribute_of_another(thing, kind)
             best = later if later is not None else best
         found = [best]
@@ -191,7 +191,7 @@ class Placement(ItemStatements):
                         s
                         for s in creations
                         if self._makers(s) & makers
-                        # Of a parameter, a function that loads it only hands on what a caller prepared.
+                        # Of a parameter, a function that loads it only passes on what a caller prepared.
                         and not (taken and hands_through(self.script, s, thing))
                     ]
                 if kind == v.MODEL and (
@@ -240,7 +240,7 @@ class Placement(ItemStatements):
         return self.script.callees(value) if isinstance(value, ast.Call) else set()
 
     def container_home(self, thing: Thing, kind: str) -> Item | None:
-        """The list, tuple or dictionary in which a thing without a name of its own is prepared."""
+        """The list, tuple or dictionary in which a `Thing` without a name is prepared."""
         best: tuple[int, int, Item] | None = None
         for holder in self.held.holders_of(thing):
             form = self.held.form(holder, kind)
@@ -258,7 +258,7 @@ class Placement(ItemStatements):
         return best[2] if best else None
 
     def _used(self, holder: Holder, scope: Scope) -> int:
-        """Whether training uses a name itself, where a thing has several (`net = ssd_net`)."""
+        """Whether training uses a name itself, where a `Thing` has several (`net = ssd_net`)."""
         if (
             holder.scope is None
             or len({id(h) for t in holder.things for h in self.script.holders_of(t)}) == 1
@@ -322,7 +322,7 @@ class Placement(ItemStatements):
     def _parts(self, item: Item) -> list[tuple[Item, list[Any], ast.stmt | None]]:
         """The blocks in which an item is prepared, each with the first statement of it that trains with the item.
 
-        One, unless it is made anew inside the loop (an optimizer that is switched), or on some paths only.
+        One, unless it is made again inside the loop (an optimizer that is switched), or on some paths only.
         """
         body = item.scope.node.body
         block, use = self._descend(body, item)
@@ -339,7 +339,7 @@ class Placement(ItemStatements):
         ]
         early = [c for c in item.creations if c not in late and c not in again]
         if again and (early or late):
-            # Made anew behind the training, for a second one.
+            # Made again after the training, for a second one.
             found += self._parts(self._part(item, again))
             item = self._part(item, [c for c in item.creations if c not in again])
         if late and early:
@@ -362,7 +362,7 @@ class Placement(ItemStatements):
             return not reads or any(on_every_path(self.script, read) for read in reads)
         if name in owner.positional() and not all(self._hands_back(s, item) for s in item.creations):
             if all(any(gives(self.script, s, t) for s in item.creations) for t in item.things):
-                return False  # a parameter is there anyway, and what its caller hands over is prepared there
+                return False  # a parameter is there anyway, and what its caller passes is prepared there
         first = self.tree.start(item.creations[0])
         for read in self.script.reads(name, owner):
             within = self.script.scope_of(read) is item.scope
@@ -400,17 +400,17 @@ class Placement(ItemStatements):
                     found, use = self._descend(child, item)
                     if use is not None:
                         return found, use
-            # Behind the training in it nothing runs it again, where it is no loop: `if __name__ == "__main__":`.
+            # After the training in it nothing runs it again, where it is no loop: `if __name__ == "__main__":`.
             made_behind = isinstance(stmt, (ast.If, ast.With)) and len(inside) == len(item.creations)
             return self._around(block, item.creations) if made_behind else block, None
-        # No training below this block: after the creation, where it stands.
+        # No training below this block: after the creation, where it is.
         owner_block: list[Any] = self.tree.block_of(item.creations[-1])[2]
         if all(any(c is s for s in owner_block) for c in item.creations):
             return owner_block, None
         return self._around(block, item.creations), None
 
     def _around(self, block: list[Any], creations: list[ast.stmt]) -> list[Any]:
-        """The innermost block in which all of some statements stand."""
+        """The innermost block in which all of some statements are."""
         for stmt in block:
             for inner in blocks(stmt) if stmt not in creations else ():
                 if all(any(stands_in(c, s) for s in inner) for c in creations):

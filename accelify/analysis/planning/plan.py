@@ -1,4 +1,4 @@
-"""The plan of a conversion: what is prepared where, what is sharded, and what stands in the way."""
+"""The plan of a conversion: what is prepared where, what is sharded, and what prevents the conversion."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Plan(AcceleratorPlace):
         script: its model.
         batch_size: what the script's batch size means afterwards, `per-process` or `total`.
         runtime: what the script imports afterwards, `accelify` or `accelerate`.
-        known: what its plain form no longer says, where it was brought back to one.
+        known: what its plain form does not contain any more, where the script was lowered to one.
         beyond: evaluation loops that the Accelerator does not reach, as a first plan has found.
     """
 
@@ -76,9 +76,9 @@ class Plan(AcceleratorPlace):
         self.reasons = Reasons(script, self.placement)
         self.devices = Devices(script)
         self.device_constants: list[DeviceConstant] = device_constants(script)
-        # Who distributes by hand shares out what he cuts by hand too.
+        # Who distributes by hand shards what he cuts by hand too.
         self.hand_cut = None if self.known.distributed else find_hand_cut(script)
-        # Batches made by hand are always shared out, whatever the batch size of loaders means.
+        # Batches made by hand are always sharded, whatever the batch size of loaders means.
         self.reductions = LossReductions(script, "total" if self.hand_cut is not None else batch_size)
         self.blockers: list[Blocker] = []
         self.evaluations: list[EvaluationLoop] = evaluation_loops(script, batch_size, self.known.sharded)
@@ -90,7 +90,7 @@ class Plan(AcceleratorPlace):
         self.of_told_steps: set[Loop] = set()
         # Of these the loaders that come from calls which cannot be seen, with what is called.
         self.unseen: dict[Thing, str] = {}
-        # Calls that hand a whole loader to functions which are not converted.
+        # Calls that pass a whole loader to functions which are not converted.
         self.whole_calls: set[ast.Call] = set()
         self.inline: list[ast.Call] = []
         self.sites: list[PrepareSite] = []
@@ -125,7 +125,7 @@ class Plan(AcceleratorPlace):
         """The prepared loaders that may be something else, which prepare leaves alone, with its class or call."""
         return doubtful_loaders(self.script, self.prepared) | self.unseen
 
-    # -- what stands in the way
+    # -- what prevents a conversion
 
     def _find_blockers(self) -> None:
         taken = already_distributed(self.script, self.known.distributed)
@@ -255,7 +255,7 @@ class Plan(AcceleratorPlace):
             if not fixed and evaluation.problem is None and all(is_shardable(t) for t in evaluation.loaders):
                 chosen |= evaluation.loaders
         for evaluation in self.evaluations:
-            # One loop that needs the whole data on every process keeps its loaders whole for all of them.
+            # One loop that needs the whole data on every process makes all loops read its loaders whole.
             if evaluation.problem is not None and not evaluation.fetches_one:
                 chosen -= {t for t in evaluation.loaders if t not in self.script.training_loaders}
         self._agree_on_loaders(chosen)
@@ -264,7 +264,7 @@ class Plan(AcceleratorPlace):
         return chosen - self.script.episode_loaders
 
     def _agree_on_loaders(self, chosen: set[Thing]) -> None:
-        """Take out what is not shared out together: a loop gathers what all of its loaders give, or nothing."""
+        """Take out what is not sharded together: a loop gathers what all of its loaders give, or nothing."""
         again = True
         while again:
             again = False
@@ -278,7 +278,7 @@ class Plan(AcceleratorPlace):
                 chosen -= evaluation.loaders - self.script.training_loaders
 
     def _as_distributed(self, chosen: set[Thing]) -> set[Thing]:
-        """Of a script that was distributed by hand: what it shared out itself, and what one process alone reads."""
+        """Of a script that was distributed by hand: what it sharded itself, and what one process alone reads."""
         shared = {
             t
             for t in self.script.interpreter.things.values()
@@ -294,7 +294,7 @@ class Plan(AcceleratorPlace):
         return ({*chosen, *shared}) - (alone - self.script.training_loaders)
 
     def on_main_only(self, node: Node, seen: frozenset[Scope] = frozenset()) -> bool:
-        """Whether only the main process of a script that was distributed by hand comes to a node."""
+        """Whether only the main process of a script that was distributed by hand reaches a node."""
         if any(n in self.main_only for n in (node, *self.tree.ancestors(node))):
             return True
         scope = self.script.scope_of(node)
@@ -302,12 +302,12 @@ class Plan(AcceleratorPlace):
         return bool(calls) and scope not in seen and all(self.on_main_only(c, seen | {scope}) for c in calls)
 
     def is_sharded(self, loaders: set[Thing]) -> bool:
-        """Whether all of some loaders give each process its own part of the data."""
+        """Whether all of some loaders give each process a different part of the data."""
         return bool(loaders) and loaders <= self.prepared
 
     @property
     def shares_training_data(self) -> bool:
-        """Whether each process trains on its own part of the data."""
+        """Whether each process trains on a different part of the data."""
         return self.hand_cut is not None or self.is_sharded(
             self.script.training_loaders - self.script.episode_loaders
         )
@@ -331,7 +331,7 @@ class Plan(AcceleratorPlace):
         return found
 
     def own_lengths(self, scheduler: Thing) -> Iterator[ast.Call]:
-        """Where the script takes the lengths of loaders, shared out by then, that a schedule is made from."""
+        """Where the script takes the lengths of loaders, sharded by then, that a schedule is made from."""
         if self.batch_size == "total":
             return
         for length in lengths_of(self.script, scheduler):
@@ -352,7 +352,7 @@ class Plan(AcceleratorPlace):
         return [self.tree.statement(c) for t in held - self.prepared - own for c in self.own_lengths(t)]
 
     def runs_prepared(self, node: Node, things: Set[Thing]) -> bool:
-        """Whether a node runs when some things are prepared already."""
+        """Whether a node runs when some `Thing`s are prepared already."""
         return runs_prepared(self.script, self.sites, things, node)
 
     def steps_per_batch(self, call: ast.Call, seen: frozenset[Scope] = frozenset()) -> bool:
@@ -391,7 +391,7 @@ class Plan(AcceleratorPlace):
         return makes_one_of(self.script, evaluated, scope) or makes_others_in_row(self.script, made, scope)
 
     def after_prepare(self, node: Node, things: Set[Thing] = frozenset()) -> bool:
-        """Whether a node runs after the prepare of its own scope, or where `things` are prepared."""
+        """Whether a node runs after the prepare of its scope, or where `things` are prepared."""
         return is_behind_prepare(self.script, self.sites, node, things)
 
 

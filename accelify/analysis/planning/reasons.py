@@ -1,4 +1,4 @@
-"""Why a model or optimizer cannot be prepared where it is, said as it is."""
+"""Messages that say why a model or optimizer cannot be prepared."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Reasons:
         self.held = placement.held
 
     def kept_whole(self, loaders: set[Thing], evaluations: list[EvaluationLoop]) -> str:
-        """Why an evaluation loop needs its loaders whole that also runs over some which are kept whole."""
+        """Why an evaluation loop needs its loaders whole: it also runs over some which stay whole."""
         first = min(loaders, key=Thing.place)
         made = self.script.tree.parent(first.site) if first.site is not None else None
         names = target_names(made.targets[0]) if isinstance(made, ast.Assign) else sorted(first.names)
@@ -141,7 +141,7 @@ class Reasons:
         )
 
     def _derived_from_unread(self) -> Blocker | None:
-        """The reason, where an optimizer is given the parameters of an object whose base class is not found."""
+        """The reason, where an optimizer gets the parameters of an object whose base class is not found."""
         sites = [
             o.site for o in sorted(self.script.optimizers, key=Thing.place) if isinstance(o.site, ast.Call)
         ]
@@ -176,10 +176,10 @@ class Reasons:
         return Blocker("ACC003", message, self.script.backwards[0].call)
 
     def _handed_over(self, kind: str, name: str, function: Any) -> Blocker:
-        """Who hands a model or optimizer to a function: a caller that can be seen, or one that cannot."""
+        """Who passes a model or optimizer to a function: a caller that can be seen, or one that cannot."""
         own = next((s for s in self.script.functions() if s.node is function), None)
         calls = self.script.interpreter.callers.get(own, []) if own is not None else []
-        # `train(1, 50)`, which some write to try a file out, hands no model over.
+        # `train(1, 50)`, which some write to try a file out, passes no model.
         calls = [
             (module, call)
             for module, call in calls
@@ -196,7 +196,7 @@ class Reasons:
         return Blocker("ACC004", message, call if module in self.script.modules else function)
 
     def homeless(self, thing: Thing, kind: str) -> Blocker:
-        """Why nothing can be prepared under a name of its own."""
+        """Why a `Thing` without a name cannot be prepared."""
         if self._trains_tensors():
             return self._tensors()
         name = next(iter(sorted(thing.names)), kind)
@@ -251,7 +251,7 @@ class Reasons:
             return Blocker("ACC005", f"{message}, so it cannot be prepared here", thing.site)
         kept = self.held.holders_of(thing)
         if kept:
-            # Under keys that are not known it can have the names of whatever else is kept there.
+            # Under unknown keys it can overwrite the names of other entries.
             name = self._entry(thing) or name
             message = (
                 f"the {kind} `{name}` is kept in `{kept[0].name}`, whose elements are not all of one kind"
@@ -272,7 +272,7 @@ class Reasons:
         )
 
     def _entry(self, thing: Thing) -> str | None:
-        """How the entry is written that a thing is made for: `conf["optimizer"] = SGD(...)`."""
+        """How the entry is written for which a `Thing` is made: `conf["optimizer"] = SGD(...)`."""
         tree = self.script.tree
         stmt = tree.parent(thing.site) if isinstance(thing.site, ast.Call) else None
         if thing.module not in self.script.modules or not isinstance(stmt, ast.Assign):
@@ -281,7 +281,7 @@ class Reasons:
         return tree.segment(entries[0]) if entries else None
 
     def _root(self, thing: Thing) -> Thing:
-        """What a thing was taken out of, as far as nothing is known of that either."""
+        """What a `Thing` was taken out of, as far as nothing is known of that either."""
         seen = {thing}
         while True:
             wholes = thing.link("whole") - seen
@@ -291,7 +291,7 @@ class Reasons:
             seen.add(thing)
 
     def _made_by_a_base(self, thing: Thing) -> str | None:
-        """The base class of another module that makes a thing for a class of this file."""
+        """The base class of another module that makes a `Thing` for a class of this file."""
         module = thing.module
         made = (
             module.scopes.of(thing.site).owner_class if module and isinstance(thing.site, ast.AST) else None
@@ -302,7 +302,7 @@ class Reasons:
         return None
 
     def _set_outside(self, thing: Thing) -> Class | None:
-        """The class whose `self` a thing is read from, where nothing in the program sets that attribute."""
+        """The class from whose `self` a `Thing` is read, where nothing in the program sets that attribute."""
         owners = [
             w.cls
             for w in thing.link("whole")
@@ -311,7 +311,7 @@ class Reasons:
         return min(owners, key=lambda cls: cls.name, default=None)
 
     def _unread_base(self, cls: Class) -> str | None:
-        """The base class of a library, other than torch and Python's own, that may set attributes of a class."""
+        """The base class of a library, other than torch and Python's, that may set attributes of a class."""
         known = sys.stdlib_module_names | {"torch", "builtins"}
         bases = (base for base in cls.external_bases() if "." in base)
         return min((base for base in bases if base.partition(".")[0] not in known), default=None)
@@ -365,5 +365,5 @@ class Reasons:
 
 
 def _given(call: ast.Call) -> bool:
-    """Whether a call hands over anything but constants."""
+    """Whether a call passes anything but constants."""
     return any(not isinstance(a, ast.Constant) for a in [*call.args, *[kw.value for kw in call.keywords]])

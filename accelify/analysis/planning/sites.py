@@ -15,7 +15,7 @@ KIND_ORDER = {v.MODEL: 0, v.OPTIMIZER: 1, v.LOADER: 2, v.SCHEDULER: 3}
 
 @dataclass(eq=False)
 class Item:
-    """One name handed to prepare."""
+    """One name that is passed to prepare."""
 
     holder: Holder
     kind: str
@@ -26,7 +26,7 @@ class Item:
     container: str | None = None
 
     def add(self, other: Item) -> None:
-        """Take in what another thing of the same name is and where it is made."""
+        """Merge in what another `Thing` of the same name is and where it is made."""
         self.things |= other.things
         self.creations += [stmt for stmt in other.creations if stmt not in self.creations]
         self.creations.sort(key=lambda stmt: (stmt.lineno, stmt.col_offset))

@@ -2,7 +2,7 @@
 
 The Accelerator runs every forward of a prepared model in its precision, and scales the loss where that is fp16. A
 script that evaluates outside of its `autocast`, whose model casts parts of its forward only, or that trains in fp16
-without a GradScaler, has other figures then, on one process already: its own casts stay.
+without a GradScaler, has other figures then, on one process already: the script's casts stay.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accelify.analysis.values import Imported
 
 
 def casts_its_own_way(script: ScriptModel) -> bool:
-    """Whether a script's own casts differ from the Accelerator's, which hold for every forward of a prepared model."""
+    """Whether a script's casts differ from the Accelerator's, which apply to every forward of a prepared model."""
     if not any(module.tree.mentions(b"autocast") for module in script.program.modules.values()):
         return False
     autocasts = [c for c in script.calls() if script.qualname(c.func) in k.AUTOCAST_CLASSES]
@@ -71,7 +71,7 @@ def _models_cast(script: ScriptModel) -> bool:
 
 
 def _is_outside(script: ScriptModel, node: Node, seen: set[Scope]) -> bool:
-    """Whether a place is come to without a cast around it, by its own function or by a call of it that is seen."""
+    """Whether a place is reached without a cast around it, in its function or at a call of it that is seen."""
     if _is_cast(script, node):
         return False
     scope = script.scope_of(node)
@@ -83,7 +83,7 @@ def _is_outside(script: ScriptModel, node: Node, seen: set[Scope]) -> bool:
 
 
 def _is_cast(script: ScriptModel, node: Node) -> bool:
-    """Whether a `with autocast()` of its own function is around a place."""
+    """Whether a `with autocast()` of the same function is around a place."""
     for ancestor in script.tree.ancestors(node):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
             return False

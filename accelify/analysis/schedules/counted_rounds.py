@@ -1,6 +1,6 @@
 """Schedules that step in `for _ in range(len(loader))`: once a batch, as in a loop over the loader itself.
 
-The length has to be that of a loader which is shared out by then: rounds of any other number are as many as before, on
+The length has to be that of a loader which is sharded by then: rounds of any other number are as many as before, on
 any number of processes.
 """
 
@@ -67,7 +67,7 @@ def _lengths(script: ScriptModel, count: ast.expr) -> list[tuple[ast.Call, set[T
 
 
 def _made(script: ScriptModel, name: ast.Name) -> Iterator[ast.expr]:
-    """What a name is assigned, but for what it is given instead of nothing: `if n == 0: n = 100`."""
+    """What a name is assigned, except for a replacement of zero: `if n == 0: n = 100`."""
     scope = script.scope_of(name)
     for stmt in script.tree.assigns(name.id):
         branch = script.tree.parent(stmt)

@@ -69,7 +69,7 @@ class CountedSteps:
                     self.ramps.add(ramp)
 
     def module(self, scope: Scope) -> Module:
-        """The module in which a scope stands."""
+        """The module that contains a scope."""
         return self.script.interpreter.module_of(scope)
 
     def nodes(self, scope: Scope) -> list[ast.AST]:
@@ -110,7 +110,7 @@ class CountedSteps:
         return "" if factor and not tests else None
 
     def _told_number(self, test: ast.expr, scope: Scope) -> str | None:
-        """What counts the steps that a test looks for among numbers that were told: `step in milestones`, where `step`
+        """The count of steps that a test looks for among configured numbers: `step in milestones`, where `step`
         is `epoch * len(loader) + i`."""
         if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.In, ast.Eq)):
             return None
@@ -218,7 +218,7 @@ class CountedSteps:
         return bool(values) and all(is_constant(value, 1) for value in values)
 
     def given(self, scope: Scope, name: str) -> Iterator[tuple[ast.expr, Scope]]:
-        """What is handed over for a parameter, in the calls for every batch where there are such."""
+        """What calls pass for a parameter, those for every batch where there are such."""
         pairs = self.script.interpreter.callers.get(scope, [])
         often = [(m, c) for m, c in pairs if c in self._calls]
         for module, call in often or pairs:

@@ -34,7 +34,7 @@ def leading_to_backward(script: ScriptModel, idle: Set[ast.Call] = frozenset()) 
 
 
 def idle_calls(script: ScriptModel, training: Set[Scope]) -> set[ast.Call]:
-    """Those of the calls of some functions that come to no backward, by the constants that they hand over.
+    """Those of the calls of some functions that reach no backward, by the constants that they pass.
 
     Args:
         script: its model.
@@ -69,7 +69,7 @@ def _around(scope: Scope) -> list[Scope]:
 
 
 def _is_ruled_out(script: ScriptModel, function: Scope, way: Node, constants: Constants) -> bool:
-    """Whether a function does not come to a node, or would fail beside it: `None.step()`."""
+    """Whether a function does not reach a node, or would fail there: `None.step()`."""
     tree, child = script.tree, way
     for ancestor in tree.ancestors(way):
         if isinstance(child, ast.stmt):

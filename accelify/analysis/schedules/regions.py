@@ -1,4 +1,4 @@
-"""Regions of mixed precision that a script keeps under a name before it opens them: `context = autocast(...)`."""
+"""Regions of mixed precision that a script assigns to a name before it opens them: `context = autocast(...)`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def kept_region(script: ScriptModel, call: ast.Call) -> tuple[ast.Assign, list[ast.expr]] | None:
-    """The statement that keeps a region, and where it is opened; None where something else is done with it.
+    """The statement that assigns a region, and where it is opened; None where something else is done with it.
 
     `context = autocast("cuda") if amp else nullcontext()`, and nothing but `with context:` afterwards.
     """

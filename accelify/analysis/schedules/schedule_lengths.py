@@ -1,7 +1,7 @@
 """Lengths of loaders that schedules are made from, and whether they are those of one process by then.
 
-A schedule is often made by a helper, in the script or in a module that is not converted, which is handed the number of
-steps. So a length is looked for in all modules of the program, and told with the places in the script that lead to it.
+A schedule is often made by a helper, in the script or in a module that is not converted, which gets the number of
+steps. So a length is looked for in all modules of the program, and reported with the places in the script that use it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FARTHEST = 5
 
 
 class Length(NamedTuple):
-    """A `len(...)` and the module that it stands in."""
+    """A `len(...)` and the module that it is in."""
 
     call: ast.Call
     module: Module
@@ -116,7 +116,7 @@ def runs_prepared(
     node: Node,
     seen: frozenset[Scope] = frozenset(),
 ) -> bool:
-    """Whether a node runs when some things are prepared already."""
+    """Whether a node runs when some `Thing`s are prepared already."""
     chosen = [s for s in sites if any(things & item.things for item in s.items)]
     scope = script.scope_of(node)
     own = [s for s in chosen if s.scope is scope]

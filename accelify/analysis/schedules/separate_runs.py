@@ -1,4 +1,4 @@
-"""Runs that follow each other, each with a model of its own: folds, seeds, grids of options."""
+"""Runs that follow each other, each with another model: folds, seeds, grids of options."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def begins_run(
 ) -> PrepareSite | None:
     """The first of the prepares of a run, where one Accelerator sees several runs; None where it sees one.
 
-    All that is prepared is made anew in each of them, and trained there: in the rounds of a loop, or in a function that
-    a loop calls. By then nothing that an earlier run prepared is trained on.
+    All that is prepared is made again in each of them, and trained there: in the rounds of a loop, or in a function
+    that a loop calls. By then nothing that an earlier run prepared is trained on.
 
     Args:
         script: its model.

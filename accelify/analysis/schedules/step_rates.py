@@ -22,7 +22,7 @@ _GROUPS = b"param_groups"
 class StepRate(NamedTuple):
     """A learning rate that is set once for each batch.
 
-    `place` is the statement that sets it, or where that stands in a module which is not converted, the call that runs
+    `place` is the statement that sets it, or where that is in a module which is not converted, the call that runs
     it; `counter` what it is counted by, None where it is changed by a factor each time. `of_batches` is whether that
     counts samples or tokens.
     """

@@ -152,9 +152,9 @@ def _loops_of_epochs(
 def _divisions(
     script: ScriptModel, number: ast.expr, far: int = 0, sure: bool = True
 ) -> Iterator[tuple[ast.BinOp, bool]]:
-    """The divisions that a number of rounds comes of, in the loop itself or in what a name of it is assigned.
+    """The divisions from which a number of rounds is computed, in the loop itself or in an assignment to its name.
 
-    Each with whether it is one in any case: an attribute of options may be told otherwise.
+    Each with whether it is always used: an attribute of options may be set otherwise.
     """
     sure = sure and not any(
         isinstance(n, (ast.IfExp, ast.BoolOp)) or (isinstance(n, ast.Call) and dotted(n.func) == "min")

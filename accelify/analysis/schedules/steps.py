@@ -42,7 +42,7 @@ def measured_limits(script: ScriptModel, node: ast.AST) -> Iterator[Length]:
 
 
 def lengths_of_limit(script: ScriptModel, limit: ast.expr) -> list[Length]:
-    """The lengths that a limit is made of; none where it may be something else, a number that was told."""
+    """The lengths from which a limit is computed; none where it may be something else, a configured number."""
     value, far = limit, 0
     while isinstance(value, (ast.Name, ast.Attribute)) and far < _FARTHEST:
         given = list(given_to(script, script.module_of(value), value))
@@ -96,7 +96,7 @@ def _tests(script: ScriptModel, node: ast.AST, seen: frozenset[Scope]) -> Iterat
 
 
 def sources(script: ScriptModel, read: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
-    """What a name is assigned in its scope, or given by callers."""
+    """What a name is assigned in its scope, or passed by callers."""
     scope, name = script.scope_of(read), dotted(read) or ""
     for stmt in script.tree.assigns(name):
         if script.scope_of(stmt) is scope:

@@ -1,8 +1,8 @@
-"""Prepared schedulers that a script tells its own count of steps: `scheduler.step(step)`, `last_epoch=step`.
+"""Prepared schedulers that get the script's count of steps: `scheduler.step(step)`, `last_epoch=step`.
 
-A step that is told a number sets the schedule to it and does not go on by the batches of all processes. A count of the
-batches that one process takes reaches 1/N of the original's in an epoch. The number of an epoch, or the share of one
-that is done (`epoch + i / len(loader)`), is the original's on any number of processes.
+A step with a number as its argument sets the schedule to that number and does not advance by the batches of all
+processes. A count of the batches that one process takes reaches 1/N of the original's in an epoch. The number of an
+epoch, or a fraction of an epoch (`epoch + i / len(loader)`), is the original's on any number of processes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from accelify.analysis.values import Thing
 
 
 class ToldStep(NamedTuple):
-    """A step or the making of a scheduler that is told a count.
+    """A step or the constructor call of a scheduler that gets a count.
 
-    `place` is the call, or where that stands in a module which is not converted, the one that leads to it; `counter`
+    `place` is the call, or where that is in a module which is not converted, the one that leads to it; `counter`
     what is counted.
     """
 

@@ -1,9 +1,9 @@
-"""Schedules that are made for a told number of steps in one branch, and for the length of a loader in the other.
+"""Schedules that are made for a configured number of steps in one branch, and for a loader's length in the other.
 
-`total = args.max_steps if args.max_steps > 0 else len(loader) * epochs`: where the training ends after the told steps,
-each of N processes makes as many as before, and where it ends with its epochs 1/N of them. Neither a schedule that
-advances by the batches of all processes nor one that is left as it is suits both, unless the length is that of a
-process's own share.
+`total = args.max_steps if args.max_steps > 0 else len(loader) * epochs`: where the training ends after the configured
+steps, each of N processes makes as many as before, and where it ends with its epochs 1/N of them. Neither a schedule
+that advances by the batches of all processes nor one that is left as it is suits both, unless the length is that of the
+process's share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FARTHEST = 4
 
 
 class ToldTotal(NamedTuple):
-    """A number of steps that is told, the same from the length of a loader, and the schedule that is made of both."""
+    """A configured number of steps, the alternative from the length of a loader, and the schedule made from both."""
 
     told: ast.expr
     length: Length
@@ -32,7 +32,7 @@ class ToldTotal(NamedTuple):
 
 
 def told_totals(script: ScriptModel) -> Iterator[ToldTotal]:
-    """The schedules of that kind whose training ends after the told number of steps."""
+    """The schedules of that kind whose training ends after the configured number of steps."""
     done: set[tuple[Thing, frozenset[str]]] = set()
     for call in script.calls():
         if not (isinstance(call.func, ast.Attribute) and call.func.attr == "step"):
@@ -70,7 +70,7 @@ def _of(script: ScriptModel, scheduler: Thing, limits: frozenset[str]) -> Iterat
 def _parted(
     script: ScriptModel, scheduler: Thing, limits: frozenset[str], given: list[tuple[Node, Module]]
 ) -> Iterator[ToldTotal]:
-    """The two of which a number is the one or the other, where the told one ends the training."""
+    """The two alternatives of a number, where the configured one ends the training."""
     if len(given) < 2:
         return
     lengths = [list(lengths_read_by(script, home, value)) for value, home in given]  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Whether the training lies before or behind a place of a function: the steps that do not stand around it."""
+"""Whether the training comes before or after a place of a function: the steps that are not around it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def trained_before(script: ScriptModel, node: Node) -> bool:
 
 
 def trains_only_behind(script: ScriptModel, node: Node) -> bool:
-    """Whether all of a function's training stands behind a place of it, and there is some."""
+    """Whether all of a function's training comes after a place of it, and there is some."""
     steps = [script.tree.start(step) for step in _steps(script, node)]
     return bool(steps) and script.tree.start(node) < min(steps)
 
 
 def _steps(script: ScriptModel, node: Node) -> Iterator[Node]:
-    """The calls that train in the scope of a node, without those that it stands in."""
+    """The calls that train in the scope of a node, without those that it is in."""
     around = set(script.tree.ancestors(node))
     for step in script.scope_of(node).calls:
         if script.trains(step) and step not in around:
@@ -40,7 +40,7 @@ def _steps(script: ScriptModel, node: Node) -> Iterator[Node]:
 
 
 def _leads_elsewhere(script: ScriptModel, step: Node, node: Node) -> bool:
-    """Whether no run goes from a step to a place: the one stands in the other's `else`, or the step's branch leaves."""
+    """Whether no run goes from a step to a place: the one is in the other's `else`, or the step's branch leaves."""
     if script.enclosing_loops(node):
         return False  # the next round may take the other branch
     around = set(script.tree.ancestors(node))

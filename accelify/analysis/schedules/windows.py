@@ -14,7 +14,7 @@ from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_con
 
 @dataclass
 class Division:
-    """`loss / steps`: as a statement of its own, or inside an expression of which `kept` stays."""
+    """`loss / steps`: as a separate statement, or inside an expression of which `kept` stays."""
 
     statement: ast.stmt | None
     kept: ast.expr
@@ -37,7 +37,7 @@ class Window:
     divisor: str = ""
 
     def argument(self, for_accelerate: bool = False) -> tuple[str, str]:
-        """The constructor argument that keeps the numbers of the loop written by hand."""
+        """The constructor argument that preserves the numbers of the loop written by hand."""
         if for_accelerate:
             # It divides by the whole window, the last one too, as the loop does.
             return "gradient_accumulation_steps", self.steps
@@ -198,7 +198,7 @@ def _divisions(script: ScriptModel, loss: ast.expr, loop: ast.For, steps: str) -
 def _later_reads(
     script: ScriptModel, loss: ast.expr, division: Division, loop: ast.For
 ) -> list[ast.Name] | None:
-    """Reads of the divided loss behind the division, which keep its value; None where one cannot be rewritten."""
+    """Reads of the divided loss after the division, which keep its value; None where one cannot be rewritten."""
     if not isinstance(loss, ast.Name):
         return []
     end = script.tree.end(division.statement or script.tree.statement(division.whole))
@@ -216,7 +216,7 @@ def _later_reads(
 
 
 def from_caller(script: ScriptModel, node: ast.expr) -> ast.expr | None:
-    """What a parameter is given by the one call of its function; any other expression is itself."""
+    """What the one call of a function passes for a parameter; any other expression is itself."""
     for _ in range(4):
         if not isinstance(node, ast.Name):
             return node
@@ -234,7 +234,7 @@ def from_caller(script: ScriptModel, node: ast.expr) -> ast.expr | None:
 
 
 def accumulates_by_hand(script: ScriptModel) -> ast.If | None:
-    """An optimizer step that stands under `if i % n == 0` (or the like) behind a backward in the same loop."""
+    """An optimizer step under `if i % n == 0` (or the like) after a backward in the same loop."""
     for backward in script.backwards:
         for loop in script.enclosing_loops(backward.call)[:1]:
             for stmt in loop.body:
@@ -254,7 +254,7 @@ def mixed_precision(
 
     Args:
         script: its model.
-        seen_as: how the switch of mixed precision is written where the Accelerator is made, if not as it stands.
+        seen_as: how the switch of mixed precision is written where the Accelerator is made, if not as it is.
     """
     autocasts = script.calls_to(k.AUTOCAST_CLASSES)
     scalers = script.calls_to(k.SCALER_CLASSES)

@@ -26,7 +26,7 @@ def is_none(stmt: ast.stmt) -> bool:
 
 
 def is_alias(stmt: ast.stmt) -> bool:
-    """Whether an assignment only gives a thing a second name: `net = model`, `net = DataParallel(model)`."""
+    """Whether an assignment only gives an object a second name: `net = model`, `net = DataParallel(model)`."""
     value = getattr(stmt, "value", None)
     if isinstance(value, ast.Call) and value.args and _wraps(value):
         value = value.args[0]
@@ -43,7 +43,7 @@ def is_alias(stmt: ast.stmt) -> bool:
 
 
 def gives_back(stmt: ast.stmt, name: str) -> bool:
-    """Whether an assignment only hands a thing back to its own name: `net = net.to(device)`."""
+    """Whether an assignment only assigns an object back to its name: `net = net.to(device)`."""
     value = getattr(stmt, "value", None)
     while isinstance(value, ast.Call):
         if isinstance(value.func, ast.Attribute) and value.func.attr in k.SELF_RETURNING:
@@ -77,7 +77,7 @@ def takes_to_host(stmt: ast.stmt, name: str) -> bool:
 
 
 def stands_in(node: ast.stmt, outer: ast.AST) -> bool:
-    """Whether a statement stands in another one, or is it."""
+    """Whether a statement is in another one, or is it."""
     if node is outer:
         return True
     first, last = getattr(outer, "lineno", None), getattr(outer, "end_lineno", None)
@@ -125,10 +125,10 @@ def leaves(stmt: ast.stmt) -> bool:
 
 
 def may_leave(tree: Tree, nodes: Iterable[ast.AST], start: int, read: ast.AST) -> bool:
-    """Whether a run may leave between a place and what is read behind it: `if args.evaluate: ...; return`.
+    """Whether a run may leave between a place and what is read after it: `if args.evaluate: ...; return`.
 
-    An error does not count: nothing goes on behind it on any path. Neither does the end of a loop, or of one of its
-    rounds, which the read stands behind.
+    An error does not count: nothing continues after it on any path. Neither does the end of a loop, or of one of its
+    rounds, which the read comes after.
     """
     around = set(tree.ancestors(read))
 

@@ -10,12 +10,12 @@ from accelify.analysis.statements.bound import always_binds, leaves
 from accelify.analysis.statements.tensor_tests import is_no_tensor, settles_tensor, tests_tensors
 from accelify.analysis.syntax import Tree, statements_in, target_names
 
-# A name is settled by what binds it, and by what never comes to its end.
+# A name is settled by what binds it, and by what never reaches its end.
 _LEAVING_BY = (ast.If, ast.Try)
 
 
 class Bindings:
-    """Answers for the names of a script; what was asked once is kept.
+    """Answers for the names of a script; answers are cached.
 
     Args:
         tree: of the script.
@@ -30,7 +30,7 @@ class Bindings:
         self._blocks: dict[int, _Block] = {}
 
     def of(self, node: ast.Name) -> list[ast.stmt | None]:
-        """The statements that can have bound a name where it is read; None stands for a parameter."""
+        """The statements that can have bound a name where it is read; None represents a parameter."""
         found = self._known.get(node)
         if found is None:
             found = self._known[node] = list(self._of(node, always_binds))
@@ -78,7 +78,7 @@ class Bindings:
                 yield owner
                 return
             if isinstance(owner, (ast.For, ast.AsyncFor, ast.While)):
-                # What the round before has left behind.
+                # What the previous round has left.
                 for stmt in owner.body:
                     yield from self.inside(stmt, name)
             if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -11,10 +11,10 @@ _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 def is_surely_bound(tree: Tree, stores: Iterable[ast.Name], offset: int) -> bool:
-    """Whether some of the places that bind a name are gone through by every run that comes to an offset.
+    """Whether every run that reaches an offset passes some of the places that bind a name.
 
     Args:
-        tree: in which they stand.
+        tree: the tree that contains them.
         stores: the names that are bound, all of one variable.
         offset: where it is read.
     """
@@ -27,12 +27,12 @@ def _is_gone_through(tree: Tree, store: ast.Name, offset: int) -> bool:
         for node in tree.ancestors(store)
         if isinstance(node, ast.If) and not tree.start(node) <= offset < tree.end(node)
     ]
-    # The outermost of them: what every way through it binds is bound behind it.
+    # The outermost of them: what every path through it binds is bound after it.
     return not branches or always_binds(branches[-1], store.id)
 
 
 def always_binds(stmt: ast.stmt, name: str) -> bool:
-    """Whether a name is bound anew whatever way is taken through a statement."""
+    """Whether a name is bound again whatever way is taken through a statement."""
     if isinstance(stmt, ast.Assign):
         return any(name in target_names(t) for t in stmt.targets)
     if isinstance(stmt, ast.AnnAssign):
@@ -52,7 +52,7 @@ def _binds_or_leaves(block: list[ast.stmt], name: str) -> bool:
 
 
 def leaves(block: list[ast.stmt]) -> bool:
-    """Whether a run never comes to what stands behind a block."""
+    """Whether a run never reaches what comes after a block."""
     return bool(block) and (isinstance(block[-1], _LEAVING) or _ends_the_run(block[-1]))
 
 

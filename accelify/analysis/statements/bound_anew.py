@@ -1,4 +1,4 @@
-"""Names that are read behind a place, and not given another value before."""
+"""Names that are read after a place, and not assigned another value before that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accelify.analysis.script import ScriptModel
 
 
 def is_read_behind(script: ScriptModel, scope: Scope, name: str, end: int) -> bool:
-    """Whether what a name holds at a place may be read behind it.
+    """Whether the value of a name at a place may be read after it.
 
     Args:
         script: its model.
@@ -23,7 +23,7 @@ def is_read_behind(script: ScriptModel, scope: Scope, name: str, end: int) -> bo
 
 
 def _bound_anew(script: ScriptModel, read: ast.Name, end: int) -> bool:
-    """Whether a name is sure to hold what a statement behind a place gave it, where it is read."""
+    """Whether a name is sure to have the value that a statement after a place assigned, where it is read."""
     tree, owner = script.tree, script.scope_of(read).resolve(read.id)
     return any(
         end < tree.start(write) < tree.start(read)

@@ -1,4 +1,4 @@
-"""What a function gives back for the constants that a call hands over: of `if reduction == "sum"` the branch taken."""
+"""What a function returns for the constants that a call passes: of `if reduction == "sum"` the branch taken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Constants = Mapping[str, object]
 
 
 def constants_of(function: Scope, call: ast.Call | None) -> dict[str, object]:
-    """The parameters of a function that are constants in a call: what it hands over, or their defaults."""
+    """The parameters of a function that are constants in a call: what it passes, or their defaults."""
     found = _defaults(function)
     if call is None:
         return found
@@ -52,7 +52,7 @@ def _defaults(function: Scope) -> dict[str, object]:
 
 
 def returned(body: list[ast.stmt], constants: Constants) -> Iterator[ast.expr]:
-    """The values that a function's body can give back, branches that the constants rule out left out."""
+    """The values that a function's body can return, branches that the constants rule out left out."""
     for stmt in body:
         if isinstance(stmt, ast.Return) and stmt.value is not None:
             value = stmt.value
@@ -76,7 +76,7 @@ def returned(body: list[ast.stmt], constants: Constants) -> Iterator[ast.expr]:
 
 
 def decided(test: ast.expr, constants: Constants) -> bool | None:
-    """Whether a test is true for these constants; None where they do not say."""
+    """Whether a test is true for these constants; None where they do not decide it."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = decided(test.operand, constants)
         return None if inner is None else not inner

@@ -1,4 +1,4 @@
-"""Whether an error ends the run, or somebody around it catches it and goes on."""
+"""Whether an error ends the run, or a handler around it catches it and continues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _APART = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit", "StopIte
 
 
 def is_caught(script: ScriptModel, stop: ast.Raise) -> bool:
-    """Whether a `raise` is caught around it, or around a call of its function, by a handler that goes on behind it.
+    """Whether a `raise` is caught around it, or around a call of its function, by a handler that continues after it.
 
     One for another error does not count, nor one whose last line raises again or ends the run.
     """
@@ -32,7 +32,7 @@ def is_caught(script: ScriptModel, stop: ast.Raise) -> bool:
 
 
 def going_on(script: ScriptModel, attempt: ast.Try) -> ast.ExceptHandler | None:
-    """The handler that catches an error of a training step and goes on behind it; None where there is none.
+    """The handler that catches an error of a training step and continues after it; None where there is none.
 
     One that raises again in the end may go on before, `if "out of memory" in str(error): ...; else: raise`; the last
     line of it then is no `raise`.
@@ -76,7 +76,7 @@ def _suppressed(script: ScriptModel, block: ast.With | ast.AsyncWith) -> Iterato
 
 
 def _catches(script: ScriptModel, kind: ast.expr | None, raised: set[str]) -> bool:
-    """Whether a handler of a kind can catch an error of some names, its own first and its bases; none is any error."""
+    """Whether a handler of a kind can catch an error of some names, its own and its bases'; none is any error."""
     if kind is None:
         return True
     kinds = kind.elts if isinstance(kind, (ast.Tuple, ast.List)) else [kind]
@@ -116,7 +116,7 @@ def _names(script: ScriptModel, raised: ast.expr) -> set[str]:
 
 
 def _builtin(name: str) -> set[str]:
-    """The names of one of Python's own errors and of those that it is derived from."""
+    """The names of one of Python's built-in errors and of those that it is derived from."""
     known = getattr(builtins, name, None) if name else None
     if not (isinstance(known, type) and issubclass(known, BaseException)):
         return set()

@@ -1,4 +1,4 @@
-"""The variables of comprehensions, which are theirs alone: `[x.train() for x in nets]` says nothing of another `x`."""
+"""The variables of comprehensions, which are local to them: `[x.train() for x in nets]` is about no other `x`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KINDS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def own_names(tree: Tree) -> dict[ast.Name, str]:
-    """The names in comprehensions that are bound there and somewhere else too, each with a name that is its own."""
+    """The names in comprehensions that are bound there and somewhere else too, each with a unique name."""
     comprehensions = list(tree.nodes(*_KINDS))
     bound = [
         {n.id for g in c.generators for n in walk(g.target) if isinstance(n, ast.Name)}

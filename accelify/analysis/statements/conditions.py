@@ -12,7 +12,7 @@ _DEVICE_COUNT = re.compile(r"gpu|device", re.IGNORECASE)
 _SEVERAL_DEVICES = re.compile(r"(multi|data)_?(gpu|parallel|device)|parallel$", re.IGNORECASE)
 
 
-# Calls that tell about the machine, an object or a text, and change nothing.
+# Calls that only read properties of the machine, an object or a text.
 _LOOKS = (
     "is_available", "device_count", "len", "isinstance", "hasattr", "type",
     ".startswith", ".endswith", ".lower", ".upper",
@@ -28,7 +28,7 @@ def only_reads(test: ast.expr) -> bool:
 
 
 def around_alone(tree: Tree, branch: ast.If) -> ast.If:
-    """The branch around others in which nothing else stands: `if type(ids) is list:` around `if len(ids) > 1:`."""
+    """The branch around others in which nothing else is: `if type(ids) is list:` around `if len(ids) > 1:`."""
     outer = tree.parent(branch)
     while isinstance(outer, ast.If) and outer.body == [branch] and not outer.orelse:
         if tree.is_elif(outer) or not only_reads(outer.test):

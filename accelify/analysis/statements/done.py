@@ -1,4 +1,4 @@
-"""What an expression statement does: the calls that it is written for, also where several stand in one expression.
+"""What an expression statement does: the calls that it is written for, also where several are in one expression.
 
 `os.path.exists(f) or os.makedirs(f)`; `plt.plot(x), plt.savefig(f), plt.close()`; `[os.remove(f) for f in old]`.
 """
@@ -16,12 +16,12 @@ _JOINING = (ast.Tuple, ast.List, ast.BoolOp, ast.IfExp, ast.ListComp, ast.SetCom
 
 
 def calls_done(statements: Iterable[ast.stmt]) -> list[ast.Call]:
-    """The calls that expression statements consist of, one behind the other."""
+    """The calls that expression statements consist of, one after the other."""
     return [call for stmt in statements if isinstance(stmt, ast.Expr) for call in _calls(stmt.value)]
 
 
 def statement_for(tree: Tree, call: ast.Call) -> ast.Expr | None:
-    """The statement that a call is written for, None where what the call gives back goes on from there."""
+    """The statement that a call is written for, None where what the call returns goes on from there."""
     child: ast.AST = call
     for ancestor in tree.ancestors(call):
         if isinstance(ancestor, ast.Expr):
@@ -33,7 +33,7 @@ def statement_for(tree: Tree, call: ast.Call) -> ast.Expr | None:
 
 
 def closed_beside(run: Iterable[ast.stmt], writes: Callable[[ast.Call], bool]) -> list[ast.Call]:
-    """What statements close beside what they write, where none can have opened it: `plt.savefig(f), plt.close()`.
+    """What statements close besides what they write, where none can have opened it: `plt.savefig(f), plt.close()`.
 
     Args:
         run: the statements, neighbours.
@@ -49,7 +49,7 @@ def closed_beside(run: Iterable[ast.stmt], writes: Callable[[ast.Call], bool]) -
 
 
 def needed_beside(effects: SideEffects, node: ast.AST) -> str:
-    """Why all processes need what else stands in an expression of several calls; "" where they do not."""
+    """Why all processes need what else is in an expression of several calls; "" where they do not."""
     if not isinstance(node, ast.Expr) or not isinstance(node.value, _JOINING):
         return ""
     if any(isinstance(n, ast.NamedExpr) for n in walk(node)):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def is_enumerated(script: ScriptModel, iterated: ast.expr) -> bool:
-    """Whether a loop goes through `enumerate(...)`, within a progress bar or not, or through a name that holds one."""
+    """Whether a loop iterates over `enumerate(...)`, within a progress bar or not, or through a name that holds one."""
     if any(isinstance(n, ast.Name) and n.id == "enumerate" for n in walk(iterated)):
         return True
     made = reaching_assignments(script, iterated) if isinstance(iterated, ast.Name) else None
@@ -31,7 +31,7 @@ def counter_of(script: ScriptModel, loop: ast.AST) -> str | None:
 
 
 def without_counter(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> ast.expr:
-    """What a loop binds to the elements that it goes through: its target, without what counts its rounds."""
+    """What a loop binds to the elements that it iterates over: its target, without what counts its rounds."""
     if isinstance(loop.target, ast.Tuple) and counter_of(script, loop) is not None:
         return loop.target.elts[1]
     return loop.target

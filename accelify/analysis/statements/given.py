@@ -1,4 +1,4 @@
-"""What the names and attributes of a program are given: by assignments, whole or in part, by sums and by loops."""
+"""The values of a program's names and attributes: by assignments, whole or in part, by sums and by loops."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ WHOLE, PART, ADDED, ELEMENT = "whole", "part", "added", "element"
 
 @dataclass(frozen=True)
 class Gift:
-    """An expression that a place is given, how, and in which module it stands.
+    """An expression that is assigned to a place, how, and in which module it is.
 
     The `whole` of it, the `part` at an index of it, what is `added` to what is there, or each `element` that a loop
-    goes through.
+    iterates over.
     """
 
     how: str
@@ -33,7 +33,7 @@ class Gift:
 
 
 class Given:
-    """Answers for a program what its names and attributes are given.
+    """Finds for a program what is assigned to its names and attributes.
 
     Args:
         script: its model.
@@ -44,7 +44,7 @@ class Given:
         self._attributes: dict[int, dict[Place, list[Gift | None]]] = {}
 
     def scope(self, node: ast.AST, module: Module) -> Scope:
-        """The scope in which a node of a module stands."""
+        """The scope that contains a node of a module."""
         return self.script.scope_of(node) if module in self.script.modules else module.scopes.of(node)
 
     def values(self, node: ast.expr, module: Module) -> Values:
@@ -84,7 +84,7 @@ class Given:
         return None if text is None else (scope, text)
 
     def given(self, node: ast.expr, module: Module) -> list[Gift] | None:
-        """All that the place of a read is given; None where it is bound in a way that is not looked into."""
+        """All that is assigned to the place of a read; None where it is bound in a way that is not looked into."""
         place = self.place(node, module)
         if place is None:
             return None
@@ -103,7 +103,7 @@ class Given:
         return gifts if len(gifts) == len(found) else None
 
     def _reaching(self, read: ast.Name, module: Module) -> list[ast.Assign] | None:
-        """The assignments that a name can have its value of where it is read; None where they are not told."""
+        """The assignments that a name can have its value from where it is read; None where they are not known."""
         last = last_assignment(module.tree, read) if isinstance(read.ctx, ast.Load) else None
         if last is not None:
             return [last]

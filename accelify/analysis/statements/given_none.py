@@ -1,4 +1,4 @@
-"""Arguments that are None whatever calls: a parameter that nobody gives anything, or an attribute that keeps one."""
+"""Values that are None in all calls: a parameter for which no call passes a value, or an attribute that stores one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelify.analysis.statements.branches import decided
 from accelify.analysis.statements.none_tests import asks_for_none
 from accelify.analysis.syntax import call_argument, dotted, hides_arguments, is_constant, names_in, walk
 
-# A parameter that is handed on, kept, and handed on again.
+# How often a parameter is passed on, or stored, before it is not followed any more.
 _FARTHEST = 4
 
 
@@ -68,13 +68,13 @@ def _is_left_none(script: ScriptModel, name: str, function: Scope, far: int) -> 
 
 
 def is_ruled_out(script: ScriptModel, node: ast.AST, function: Scope) -> bool:
-    """Whether a node stands in a branch of a function that no call takes: behind `if dim is None:`, say."""
+    """Whether a node is in a branch of a function that no call takes: after `if dim is None:`, for example."""
     around = script.interpreter.module_of(function).tree.ancestors(node)
     return function.kind == "function" and _is_ruled_out(script, around, function, 0)
 
 
 def _is_ruled_out(script: ScriptModel, around: Iterable[ast.AST], function: Scope, far: int) -> bool:
-    """Whether something stands in a branch that no call of its function takes."""
+    """Whether something is in a branch that no call of its function takes."""
     inner: ast.AST | None = None
     for ancestor in around:
         if ancestor is function.node:
@@ -88,13 +88,13 @@ def _is_ruled_out(script: ScriptModel, around: Iterable[ast.AST], function: Scop
 
 
 def _constants(script: ScriptModel, function: Scope, test: ast.expr, far: int) -> dict[str, object]:
-    """The parameters in a test that are one constant whatever calls, but for those that are bound anew before it."""
+    """The parameters in a test that are one constant in all calls, but for those that are bound again before it."""
     tree = script.interpreter.module_of(function).tree
     inside = set(walk(tree.statement(test)))
     stored = {n.id for n in function.of_type(ast.Name) if not isinstance(n.ctx, ast.Load) and n not in inside}
     names = names_in(test) - stored
     given = {a.arg: _given(script, function, a.arg, far) for a in function.parameters() if a.arg in names}
-    # Asked whether it is None, any of several numbers answers for all.
+    # For a test whether it is None, any of several numbers will do.
     asked = asks_for_none(test)
     return {
         name: min(values, key=str)
@@ -104,7 +104,7 @@ def _constants(script: ScriptModel, function: Scope, test: ast.expr, far: int) -
 
 
 def _given(script: ScriptModel, function: Scope, name: str, far: int) -> set[object] | None:
-    """The constants that the calls of a function give to a parameter; None where one gives something else."""
+    """The constants that the calls of a function pass for a parameter; None where one passes something else."""
     calls = script.interpreter.callers.get(function, [])
     if not calls or far > _FARTHEST or not isinstance(function.node, ast.FunctionDef):
         return None

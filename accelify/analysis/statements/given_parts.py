@@ -1,4 +1,4 @@
-"""The parts of what a function gives back to be unpacked: of a tuple, or of a named one.
+"""The parts of what a function returns to be unpacked: of a tuple, or of a named one.
 
 Answer = namedtuple("Answer", ["loss", "more"])
 return loss, more
@@ -14,7 +14,7 @@ from accelify.analysis.syntax import Tree, call_argument, dotted
 
 
 def parts_of(node: ast.expr, tree: Tree, scope: Scope) -> list[ast.expr | None]:
-    """The parts of a tuple that stands in a scope, None for what is not seen; none of anything else."""
+    """The parts of a tuple that is in a scope, None for what is not seen; none of anything else."""
     if isinstance(node, ast.Tuple):
         starred = next((i for i, part in enumerate(node.elts) if isinstance(part, ast.Starred)), None)
         return list(node.elts[:starred])
@@ -46,7 +46,7 @@ def _fields_of_base(cls: ast.ClassDef, base: ast.expr) -> list[str]:
 
 
 def _fields_told(made: ast.expr) -> list[str]:
-    """The fields that `namedtuple("Answer", ["loss", "more"])` is told."""
+    """The fields in `namedtuple("Answer", ["loss", "more"])`."""
     if not isinstance(made, ast.Call):
         return []
     if (dotted(made.func) or "").rpartition(".")[2] not in ("namedtuple", "NamedTuple"):

@@ -1,4 +1,4 @@
-"""What an assignment gives a name: a thing itself, one that comes trained, or a second name that is only looked at."""
+"""What an assignment binds a name to: an object itself, one that comes trained, or a second name for reading only."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from accelify.analysis.statements.reaching import made_of
 from accelify.analysis.syntax import dotted
 from accelify.analysis.values import Thing
 
-# What is asked of an optimizer without training by it.
+# Methods of an optimizer that do not train.
 _LOOKS = frozenset("param_groups defaults state state_dict __class__".split())
 
 
 def gives(script: ScriptModel, stmt: ast.stmt, thing: Thing) -> bool:
-    """Whether an assignment gives a name the thing itself: no other one of that name, no bar around a loader."""
+    """Whether an assignment binds a name to the `Thing` itself: no other one of that name, no bar around a loader."""
     value = getattr(stmt, "value", None)
     if thing.kind == v.LOADER and isinstance(value, ast.Call):
         if k.is_progress(script.qualname(value.func) or ""):
@@ -32,7 +32,7 @@ def gives(script: ScriptModel, stmt: ast.stmt, thing: Thing) -> bool:
 
 
 def hangs_on(script: ScriptModel, stmt: ast.stmt, name: str, thing: Thing) -> bool:
-    """Whether a name among several is given what hangs on the thing: `sample, density = model.draw, model.forward`."""
+    """Whether a name among several is bound to parts of the `Thing`: `sample, density = model.draw, model.forward`."""
     value = getattr(stmt, "value", None)
     for target in stmt.targets if isinstance(stmt, ast.Assign) else []:
         if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
@@ -44,7 +44,7 @@ def hangs_on(script: ScriptModel, stmt: ast.stmt, name: str, thing: Thing) -> bo
 
 
 def given_things(script: ScriptModel, argument: ast.expr) -> set[Thing]:
-    """The things that an argument is, or that a container it is holds."""
+    """The `Thing`s that an argument is, or that a container in it has."""
     found = script.things(argument)
     for container in script.values(argument):
         found |= {w for w in within(container) if isinstance(w, Thing)}
@@ -52,7 +52,7 @@ def given_things(script: ScriptModel, argument: ast.expr) -> set[Thing]:
 
 
 def comes_trained(script: ScriptModel, stmt: ast.stmt, thing: Thing) -> bool:
-    """Whether an assignment gets a thing that a function has made and trained: `model = train(loader)`.
+    """Whether an assignment gets a `Thing` that a function has made and trained: `model = train(loader)`.
 
     It is prepared in there, before the training.
     """
@@ -64,14 +64,14 @@ def comes_trained(script: ScriptModel, stmt: ast.stmt, thing: Thing) -> bool:
 
 
 def hands_through(script: ScriptModel, stmt: ast.stmt, thing: Thing) -> bool:
-    """Whether an assignment gets a thing from a function that it hands it to."""
+    """Whether an assignment gets a `Thing` from a function that it passes it to."""
     call = _call_of(stmt)
     given = [*call.args, *[kw.value for kw in call.keywords]] if call is not None else []
     return any(thing in given_things(script, a) for a in given)
 
 
 def is_looked_at(script: ScriptModel, holder: Holder, creations: list[ast.stmt]) -> bool:
-    """Whether a second name of what an object keeps is only looked at: `inner = self.optimizer.inner`.
+    """Whether a second name for an attribute of an object is only read: `inner = self.optimizer.inner`.
 
     What steps is the object's, and prepared where that has it from.
     """
@@ -91,7 +91,7 @@ def _call_of(stmt: ast.stmt) -> ast.Call | None:
 
 
 def _is_handed(script: ScriptModel, argument: ast.expr, thing: Thing) -> bool:
-    """Whether an argument can be a thing already: in `model = run(model)` not what only `run` gives back."""
+    """Whether an argument can be a `Thing` already: in `model = run(model)` not what only `run` returns."""
     if thing not in given_things(script, argument):
         return False
     scope = script.scope_of(argument)

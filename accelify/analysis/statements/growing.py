@@ -1,4 +1,4 @@
-"""What keeps growing in a loop: expressions that put something to what is there, and what every round runs."""
+"""What grows in a loop: expressions that add something to the existing value, and what every round runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes of an object that is handed on: `args.name = ...` above `Runner(args)`, which reads `self.p.name`."""
+"""Attributes of an object that is passed on: `args.name = ...` above `Runner(args)`, which reads `self.p.name`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Holder(NamedTuple):
 
 
 def holders(script: ScriptModel, call: ast.Call, given: str) -> Iterator[Holder]:
-    """The functions that an object comes to by a call, further on too, methods of a class that keeps it among them.
+    """The functions that an object reaches by a call, also indirectly, with methods of a class that stores it.
 
     Args:
         script: its model.
         call: the call.
-        given: the object's name, as the call hands it over.
+        given: the object's name in the call.
     """
     calls = script.interpreter.calls
     queue: list[tuple[Scope, frozenset[str]]] = []
@@ -57,12 +57,12 @@ def holders(script: ScriptModel, call: ast.Call, given: str) -> Iterator[Holder]
 
 
 def is_read_between(script: ScriptModel, target: ast.Attribute, call: ast.Call) -> bool:
-    """Whether an attribute that is set is read before a call behind it, in its function or in those called by then.
+    """Whether an attribute that is set is read before a call after it, in its function or in those called by then.
 
     Args:
         script: its model.
         target: the attribute, as it is set.
-        call: the call, which hands its object on.
+        call: the call, which passes its object on.
     """
     tree, given = script.tree, dotted(target.value) or ""
     start, end = tree.end(tree.statement(target)), tree.start(call)
@@ -86,7 +86,7 @@ def reads(holder: Holder, attribute: str) -> Iterator[ast.Attribute]:
 
 
 def _names_of(function: Scope, given: frozenset[str]) -> frozenset[str]:
-    """The names under which a function has what it is given under some: `self.p = options`."""
+    """The names under which a function has an argument with some names: `self.p = options`."""
     names = set(given)
     for node in function.nodes:
         if isinstance(node, ast.Assign) and dotted(node.value) in names:

@@ -1,4 +1,4 @@
-"""What a `def` or a `class` evaluates where it stands: defaults, decorators, bases, and a class's own lines."""
+"""What a `def` or a `class` evaluates where it is defined: defaults, decorators, bases, and the class body."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Default(NamedTuple):
 
 
 def in_header(script: ScriptModel, node: Node, scope: Scope) -> bool:
-    """Whether a node of a function's scope stands before its body: in a default, a decorator, an annotation."""
+    """Whether a node of a function's scope is before its body: in a default, a decorator, an annotation."""
     if scope.kind != "function" or not hasattr(node, "lineno"):
         return False
     assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
@@ -37,7 +37,7 @@ def evaluating_scope(script: ScriptModel, node: Node) -> Scope:
 
 
 def movable_default(script: ScriptModel, call: ast.Call) -> Default | None:
-    """The default that a call stands in, where its function can make it instead, as it does once at the most.
+    """The default that a call is in, where its function can make it instead, as it does once at the most.
 
     A default is made once for all calls: nobody may tell whether it is made for the one call that leaves it out.
     """
@@ -59,7 +59,7 @@ def movable_default(script: ScriptModel, call: ast.Call) -> Default | None:
 
 
 def _is_made_once(script: ScriptModel, default: Default) -> bool:
-    """Whether at most one call leaves a default out, in no loop, and none hands over None, which means it from now."""
+    """Whether at most one call leaves a default out, in no loop, and none passes None, which means it from now."""
     leaving = 0
     for call in script.callers(default.function):
         handed = _handed(call, default)
@@ -73,7 +73,7 @@ def _is_made_once(script: ScriptModel, default: Default) -> bool:
 
 
 def _handed(call: ast.Call, default: Default) -> ast.expr | None:
-    """What a call hands over in place of a default; None where it does not, as far as is seen."""
+    """What a call passes in place of a default; None where it does not, as far as is seen."""
     for keyword in call.keywords:
         if keyword.arg == default.name:
             return keyword.value

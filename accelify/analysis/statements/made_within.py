@@ -1,4 +1,4 @@
-"""What a function changes that it makes itself: new lists, copies of what it is given, and `**fields` of its own."""
+"""What a function changes that it makes itself: new lists, copies of its arguments, and its `**fields`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOKS = frozenset(
     items keys values __class__""".split()
 )
 _COLLECTING = frozenset("dict list tuple set OrderedDict collections.OrderedDict zip enumerate".split())
-# Calls that give a copy of what they are handed, or asked of.
+# Calls that return a copy of their argument, or of their object.
 _SHALLOW = frozenset("copy list dict set sorted".split())
 _COPYING = _SHALLOW | {"clone", "deepcopy", "array", "astype"}
 _MAKING = (
@@ -26,7 +26,7 @@ _MAKING = (
 def is_made_within(tree: Tree, scope: Scope, name: str, changes: Iterable[ast.expr]) -> bool:
     """Whether a function only changes objects under a name that it makes itself, as far as can be seen.
 
-    Where it changes what lies in them, that as well: `own = self.state_dict()` is new, the weights in it are the
+    Where it changes what is in them, that as well: `own = self.state_dict()` is new, the weights in it are the
     model's.
 
     Args:
@@ -40,7 +40,7 @@ def is_made_within(tree: Tree, scope: Scope, name: str, changes: Iterable[ast.ex
     parts = any(not isinstance(change, ast.Name) for change in changes)
     rest = getattr(getattr(scope.node, "args", None), "kwarg", None)
     if rest is not None and rest.arg == name and not parts:
-        pass  # `**fields`: a dictionary of its own
+        pass  # `**fields`: a new dictionary
     elif scope.takes(name):
         if not all(_is_copied_before(tree, change, name, parts) for change in changes):
             return False
@@ -68,9 +68,9 @@ def root_name(node: ast.expr) -> str | None:
 
 
 def _is_copied_before(tree: Tree, change: ast.expr, name: str, parts: bool) -> bool:
-    """Whether a function changes a copy of a parameter: `poses = poses.copy()` stands before it, in its branch.
+    """Whether a function changes a copy of a parameter: `poses = poses.copy()` is before it, in its branch.
 
-    With `parts`, a copy of what lies in it as well.
+    With `parts`, a copy of what is in it as well.
     """
     for ancestor in (change, *tree.ancestors(change)):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -100,7 +100,7 @@ def _is_slice_of(node: ast.expr, name: str) -> bool:
 
 
 def _holds_given(scope: Scope, value: ast.expr) -> bool:
-    """Whether what an expression makes can hold parts of what a function is given: `{"a": self.anchors}`."""
+    """Whether what an expression makes can contain parts of a function's arguments: `{"a": self.anchors}`."""
     given = {a.arg for a in scope.parameters()}
     if not isinstance(value, ast.Call):
         return any(isinstance(n, ast.Name) and n.id in given for n in walk(value))

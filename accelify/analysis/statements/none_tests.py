@@ -53,9 +53,9 @@ class NoneTests:
 
     Args:
         script: its model.
-        loops: those whose batches are one process's own.
-        decisions: the tests of one process's own figures, as far as they are known.
-        bindings: the statements that can have bound a name where it is read; None stands for a parameter.
+        loops: those whose batches differ between processes.
+        decisions: the tests of one process's figures, as far as they are known.
+        bindings: the statements that can have bound a name where it is read; None represents a parameter.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class NoneTests:
         )
 
     def _given(self, name: str, read: ast.expr, far: int) -> bool:
-        """Whether all callers hand over for a parameter what is None on all processes or on none."""
+        """Whether all callers pass for a parameter what is None on all processes or on none."""
         scope = self.script.scope_of(read).resolve(name)
         if scope is None or scope.kind != "function":
             return False
@@ -174,12 +174,12 @@ class NoneTests:
         return bool(calls)
 
     def _is_decided(self, stmt: ast.stmt) -> bool:
-        """Whether a test of one process's own figures lets a statement run."""
+        """Whether a test of one process's figures lets a statement run."""
         return any(ancestor in self.decisions for ancestor in self.tree.ancestors(stmt))
 
 
 def _is_fixed(default: ast.expr) -> bool:
-    """Whether what `next` gives behind the last batch is written out: `None`, `(None, None)`."""
+    """Whether the value of `next` after the last batch is written out: `None`, `(None, None)`."""
     parts = default.elts if isinstance(default, (ast.Tuple, ast.List)) else [default]
     return all(isinstance(part, ast.Constant) for part in parts)
 

@@ -66,7 +66,7 @@ def constants_in(module: Module, test: ast.expr) -> dict[str, object]:
 def is_false_by_default(
     test: ast.expr, defaults: Mapping[str, object], constants: Mapping[str, object] | None = None
 ) -> bool:
-    """Whether a test fails where no option is given. False where that cannot be seen.
+    """Whether a test fails where all options have their defaults. False where that is not known.
 
     Args:
         test: of options, of variables, or of both.

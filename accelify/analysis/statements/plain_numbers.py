@@ -1,4 +1,4 @@
-"""Which expressions are plain numbers of Python: constants, options, sizes, and what is worked out of these."""
+"""Which expressions are plain numbers of Python: constants, options, sizes, and what is computed from these."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PlainNumbers:
     """Answers for a program whether an expression is a number, as far as that is sure.
 
     Args:
-        given: what places of the program are given.
+        given: what is assigned to places of the program.
     """
 
     def __init__(self, given: Given) -> None:
@@ -73,7 +73,7 @@ class PlainNumbers:
         )
 
     def _handed(self, place: Place, far: int) -> bool:
-        """Whether a parameter is a number by its default and by all that calls hand over for it."""
+        """Whether a parameter is a number by its default and by all that calls pass for it."""
         function, name = place
         module = self.given.script.interpreter.module_of(function)
         values = [(value, module) for argument, value in function.defaults() if argument.arg == name]

@@ -15,9 +15,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def reaching_assignments(script: ScriptModel, read: ast.Name) -> list[ast.Assign] | None:
-    """The plain assignments `name = ...` of which one has given a name its value where it is read.
+    """The plain assignments `name = ...` of which one has set the value of a name where it is read.
 
-    None where that cannot be told: the name is bound elsewhere, by another statement, or from within a function.
+    None where that is not known: the name is bound elsewhere, by another statement, or from within a function.
     """
     scope = script.scope_of(read)
     if scope.resolve(read.id) is not scope or _set_within(script, read.id):
@@ -34,14 +34,14 @@ def reaching_assignments(script: ScriptModel, read: ast.Name) -> list[ast.Assign
                 return [*found, stmt]
             found += _inside(stmt, plain)
         if isinstance(owner, (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.ExceptHandler)):
-            # What a loop assigns behind the place is there in its next round; a `try` can end anywhere.
+            # What a loop assigns after the place is there in its next round; a `try` can end anywhere.
             whole = script.tree.statement(owner) if isinstance(owner, ast.ExceptHandler) else owner
             found += [s for s in _inside(whole, plain) if s not in found]
     return None
 
 
 def last_assignment(tree: Tree, read: ast.Name) -> ast.Assign | None:
-    """The assignment that is sure to have given a name its value where it is read; None where it can be another."""
+    """The assignment that is sure to have set the value of a name where it is read; None where it can be another."""
     for block, index, _ in _blocks_around(tree, read):
         for stmt in reversed(block[:index]):
             if isinstance(stmt, ast.Assign) and read.id in (n for t in stmt.targets for n in target_names(t)):
@@ -54,8 +54,8 @@ def last_assignment(tree: Tree, read: ast.Name) -> ast.Assign | None:
 def made_of(tree: Tree, read: ast.Name) -> dict[ast.stmt, bool]:
     """The assignments, augmented ones too, that a name's value is made of where it is read, in their order.
 
-    What is assigned anew is left behind (`loss` of an inner loop), unless the new value is made of it. True for those
-    that are sure to be made, behind what stands before them.
+    What is assigned again is left out (`loss` of an inner loop), unless the new value is computed from it. True for
+    those that are sure to be made, after what comes before them.
     """
     found: dict[ast.stmt, bool] = {}
     for block, index, owner in _blocks_around(tree, read):
@@ -71,7 +71,7 @@ def made_of(tree: Tree, read: ast.Name) -> dict[ast.stmt, bool]:
 
 
 def _at_end(tree: Tree, block: list[ast.stmt], name: str) -> tuple[list[ast.stmt], bool]:
-    """The assignments that a name's value is made of behind some statements, and whether it can be one from before."""
+    """The assignments of a name's value after some statements, and whether it can be one from before them."""
     found: list[ast.stmt] = []
     for stmt in reversed(block):
         given, passes = _behind(tree, stmt, name)

@@ -1,6 +1,6 @@
-"""Where a script keeps something: a variable, an attribute, one entry of it; and what makes it anew.
+"""Where a script stores a value: a variable, an attribute, one entry of it; and what resets it.
 
-if args.both:                   (anew in every round, whichever branch is taken)
+if args.both:                   (set again in every round, whichever branch is taken)
     x = torch.cat(parts)
 else:
     x = parts[0]
@@ -40,12 +40,12 @@ class Held(NamedTuple):
 
 
 def joined(known: Held | None, held: Held) -> Held:
-    """What a slot holds that can hold either."""
+    """What a slot of either kind contains."""
     return held if known is None else Held(max(known.level, held.level), known.origins | held.origins)
 
 
 def place_in(whole: ast.AST, part: ast.AST) -> int | None:
-    """The place of one of the several things in `loss, step`; None where that is not to be told, or nothing such."""
+    """The index of one of several values, as in `loss, step`; None where that is not known, or it is none of them."""
     parts = whole.elts if isinstance(whole, ast.Tuple) else []
     if any(isinstance(one, ast.Starred) for one in parts):
         return None
@@ -53,7 +53,7 @@ def place_in(whole: ast.AST, part: ast.AST) -> int | None:
 
 
 def place_for(target: ast.expr, value: ast.expr | None, place: int | None) -> ast.expr:
-    """What takes the thing at a place, `b` of `a, b` for the second; the whole target where that is not to be told."""
+    """What takes the value at an index, `b` of `a, b` for the second; the whole target where that is not known."""
     if place is None or not isinstance(target, (ast.Tuple, ast.List)) or place >= len(target.elts):
         return target
     if any(isinstance(one, ast.Starred) for one in target.elts):
@@ -64,7 +64,7 @@ def place_for(target: ast.expr, value: ast.expr | None, place: int | None) -> as
 
 
 def is_anew(node: ast.AST, slot: Slot) -> bool:
-    """Whether a statement makes a slot anew, from nothing of its own."""
+    """Whether a statement sets a slot without reading it."""
     if not isinstance(node, ast.Assign):
         return False
     for target in node.targets:
@@ -79,7 +79,7 @@ def is_anew(node: ast.AST, slot: Slot) -> bool:
 
 
 def makes_anew(body: Iterable[ast.stmt], slot: Slot, besides: ast.stmt | None = None) -> bool:
-    """Whether some statements make a slot anew whenever they run; of `besides` only what each of its branches does."""
+    """Whether some statements make a slot again whenever they run; of `besides` only what each of its branches does."""
     return any(
         _in_each_branch(stmt, slot)
         if isinstance(stmt, ast.If)

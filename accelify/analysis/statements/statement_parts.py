@@ -1,4 +1,4 @@
-"""What stands in a statement that may change or hand on something, found once for all who ask of it."""
+"""What is in a statement that may change or pass on something, found once for all who ask of it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Tests whether a name holds a tensor: behind them it is what they have made of it, or was none all along.
+"""Tests whether a name is a tensor: after them it is what they have made of it, or was none all along.
 
 if isinstance(x, torch.Tensor):
     x = x.cpu().numpy()
-np.transpose(x)                    # an array, whatever was handed over
+np.transpose(x)                    # an array, whatever the argument was
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def tests_tensors(tree: Tree) -> bool:
-    """Whether a script asks such a thing at all."""
+    """Whether a script makes such a test at all."""
     return any(tree.mentions(word) for word in (b"isinstance(", b"is_tensor("))
 
 
@@ -45,7 +45,7 @@ def is_tensor_if(test: ast.expr, name: str) -> bool | None:
 
 
 def settles_tensor(stmt: ast.stmt, name: str) -> bool:
-    """Whether a tensor of a name comes out of a statement as what it is bound to there, by a branch for tensors say."""
+    """Whether a tensor of a name comes out of a statement as what it is bound to there, by a branch for tensors."""
     if always_binds(stmt, name):
         return True
     if isinstance(stmt, (ast.With, ast.AsyncWith)):
@@ -73,7 +73,7 @@ def is_no_tensor(tree: Tree, node: ast.Name) -> bool:
 
 
 def _is_bound_between(tree: Tree, around: ast.AST, block: ast.AST, node: ast.Name) -> bool:
-    """Whether the branch binds the name anew before it is read: to a tensor, maybe."""
+    """Whether the branch binds the name again before it is read: to a tensor, maybe."""
     if not isinstance(around, ast.If):
         return False
     branch = around.body if block in around.body else around.orelse

@@ -1,4 +1,4 @@
-"""Attempts to make what may be there already: whether who comes second goes on, by what `try` does about the error."""
+"""Attempts to make what may exist already: whether the second process continues, by the `try` around the error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EXITS = frozenset("sys.exit exit quit os._exit os.abort".split())
 
 
 def goes_on(attempt: ast.Try) -> bool:
-    """Whether a `try` goes on behind the error that a folder is there: its handler neither raises nor ends the run."""
+    """Whether a `try` continues after the error that a folder exists: its handler neither raises nor ends the run."""
     handler = _handler(attempt)
     if handler is None:
         return False
@@ -23,7 +23,7 @@ def goes_on(attempt: ast.Try) -> bool:
 
 
 def is_tolerated(tree: Tree, node: Node) -> bool:
-    """Whether a statement stands in the body of a `try` that goes on where what it makes is there."""
+    """Whether a statement is in the body of a `try` that goes on where what it makes is there."""
     return any(goes_on(attempt) for attempt in _attempts(tree, node))
 
 
@@ -37,7 +37,7 @@ def must_be_new(tree: Tree, node: Node) -> bool:
 
 
 def _attempts(tree: Tree, node: Node) -> list[ast.Try]:
-    """The `try`s around a node whose handlers its errors come to, in its own function."""
+    """The `try`s around a node whose handlers its errors reach, in its function."""
     found: list[ast.Try] = []
     child: Node = node
     for ancestor in tree.ancestors(node):
@@ -58,7 +58,7 @@ def _catches(kind: ast.expr | None) -> bool:
     if isinstance(kind, (ast.Tuple, ast.List)):
         return any(_catches(one) for one in kind.elts)
     known = getattr(builtins, dotted(kind) or "", None) if kind is not None else None
-    # Of what is none of Python's own it is not known what it catches.
+    # For an error that is not Python's it is not known what it catches.
     return not (isinstance(known, type) and issubclass(known, BaseException)) or issubclass(
         FileExistsError, known
     )

@@ -1,4 +1,4 @@
-"""Statements that never run, behind a `return` or `raise` of the same block: what they print, nobody sees."""
+"""Statements that never run, after a `return` or `raise` of the same block: what they print, nobody sees."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from accelify.analysis.syntax import Node, Tree
 
 _LEAVING = frozenset({ast.Return, ast.Raise, ast.Continue, ast.Break})
-# What makes a function a generator wherever it stands.
+# What makes a function a generator wherever it is.
 _ANYWHERE = (ast.Yield, ast.YieldFrom)
 
 

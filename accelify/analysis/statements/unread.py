@@ -1,4 +1,4 @@
-"""Values that are given a name and never looked at again: leftovers of an earlier version of a script."""
+"""Values that are assigned to a name and never read: leftovers of an earlier version of a script."""
 
 from __future__ import annotations
 

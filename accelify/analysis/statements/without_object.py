@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from accelify.analysis.scopes import Scope
 
-# What an object, or a class, is called where a method is given it.
+# The names by which a method gets its object, or its class.
 _RECEIVERS = frozenset("self _self self_ slf this me s _ cls klass mcs mcls metacls ctx".split())
 
 
@@ -58,20 +58,20 @@ def _is_filled(function: Scope, name: str) -> bool:
 
 
 def _is_namespace(cls: Scope) -> bool:
-    """Whether a class only gathers functions: it derives from nothing, and none of them is told an object."""
+    """Whether a class only groups functions: it derives from nothing, and none of them takes an object."""
     functions = [s for s in cls.children.values() if s.kind == "function"]
     first = {s.positional()[0] if s.positional() else "" for s in functions}
     return (
         isinstance(cls.node, ast.ClassDef)
         and not cls.node.keywords
         and all(isinstance(base, ast.Name) and base.id == "object" for base in cls.node.bases)
-        and (len(first) > 1 or "accelerator" in first)  # a converted class may hand it to all of them
+        and (len(first) > 1 or "accelerator" in first)  # a converted class may pass it to all of them
         and all(not s.positional() or _may_be(s) for s in functions)
     )
 
 
 def _every(scope: Scope) -> Iterator[Scope]:
-    """All scopes of the module in which one stands."""
+    """All scopes of the module that contains one."""
     while scope.parent is not None:
         scope = scope.parent
     stack = [scope]

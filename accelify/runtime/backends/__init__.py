@@ -24,7 +24,7 @@ class Engine:
     takes: frozenset[str] = frozenset()
 
 
-# Options that ask for an engine, and what is said where the engine that runs does not take them.
+# Options that ask for an engine, and the message where the engine that runs does not take them.
 _ASKING = {
     "deepspeed": "DeepSpeedPlugin",
     "fsdp": "FSDP plugin",

@@ -19,7 +19,7 @@ def mark_of(parameter: torch.Tensor) -> tuple[int, int] | None:
     grad = parameter.grad
     if grad is None:
         return None
-    # A sparse gradient has no storage of its own; one that is added to gets new values.
+    # A sparse gradient has no storage; one that is added to gets new values.
     held = grad._values() if grad.is_sparse else grad
     return held.data_ptr(), grad._version
 
@@ -41,7 +41,7 @@ class ParameterSet:
         self._sparse = {id(p) for p in sparse}
 
     def add(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Take in those that are not there yet: an optimizer that is made anew brings the same ones again."""
+        """Take in those that are not there yet: an optimizer that is made again brings the same ones again."""
         known = {id(p) for p in self.parameters}
         self.parameters += [p for p in parameters if id(p) not in known]
 
@@ -114,7 +114,7 @@ def _average(parameters: list[torch.Tensor]) -> None:
 
 def share_tensors(own: list[torch.Tensor], group: Any, bucket_size: int = 250 * 1024 * 1024) -> None:
     """Overwrite tensors with those of the group's first rank, many in one broadcast."""
-    # One laid out oddly (transposed, say) cannot be flattened in place: it goes through a copy.
+    # One with an odd layout (transposed, say) cannot be flattened in place: it is copied.
     tensors = [b if _is_packed(b) else b.clone(memory_format=torch.contiguous_format) for b in own]
     dist._broadcast_coalesced(group, tensors, bucket_size, 0)  # type: ignore[attr-defined]
     for tensor, copy in zip(own, tensors, strict=True):

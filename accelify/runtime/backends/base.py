@@ -19,8 +19,8 @@ class Backend:
     """One engine.
 
     Attributes:
-        plain: a step of this engine is the script's own step, with nothing around it.
-        reads_shards: it loads checkpoints that hold each rank's own part (`save_shards`) in place of whole weights.
+        plain: a step of this engine is the script's step, with nothing around it.
+        reads_shards: it loads checkpoints that contain each rank's part (`save_shards`) in place of whole weights.
 
     Args:
         process: rank and device.
@@ -43,7 +43,7 @@ class Backend:
 
     @property
     def distributed_type(self) -> DistributedType:
-        """What `accelerator.distributed_type` says."""
+        """The value of `accelerator.distributed_type`."""
         return self.process.distributed_type
 
     def place(self, model: torch.nn.Module) -> torch.nn.Module:
@@ -55,7 +55,7 @@ class Backend:
         return model
 
     def unwrap(self, model: torch.nn.Module, keep_precision: bool = True) -> torch.nn.Module:
-        """The script's own module."""
+        """The script's module, without its wrapper."""
         if not keep_precision:
             run_as_before(model)
         return model
@@ -84,7 +84,7 @@ class Backend:
         return optimizer.step(self.shared_closure(closure) if self.world_size > 1 else closure)
 
     def step_was_skipped(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether an engine with a loss scaling of its own left this optimizer's last step out."""
+        """Whether an engine that scales losses itself left this optimizer's last step out."""
         return False
 
     def zero_grad(self, optimizer: torch.optim.Optimizer, set_to_none: bool) -> None:
@@ -117,7 +117,7 @@ class Backend:
             torch._foreach_mul_(earlier, factor)
 
     def note_loader(self, batch_size: int | None) -> None:
-        """A loader was prepared whose batches are of so many samples over all ranks, None where that is not known."""
+        """A loader was prepared whose batches have this number of samples over all ranks, None where it is unknown."""
 
     def add_parameters(self, parameters: list[torch.Tensor]) -> None:
         """Also train these, which belong to no prepared model."""
@@ -150,11 +150,11 @@ class Backend:
         return closure
 
     def state_dict(self, model: torch.nn.Module) -> dict[str, Any]:
-        """The model's weights, whole, under the script's own names."""
+        """The model's weights, whole, under the script's names."""
         return self.unwrap(model).state_dict()
 
     def load_state_dict(self, model: torch.nn.Module, weights: dict[str, Any], strict: bool = True) -> Any:
-        """Load whole weights under the script's own names; what torch's `load_state_dict` returns."""
+        """Load whole weights under the script's names; what torch's `load_state_dict` returns."""
         return self.unwrap(model).load_state_dict(weights, strict=strict)
 
     def optimizer_state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class Backend:
     def saves_shards(
         self, models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer], shared: bool
     ) -> bool:
-        """Whether a checkpoint holds each rank's own part in place of whole weights.
+        """Whether a checkpoint contains each rank's part in place of whole weights.
 
         Args:
             models, optimizers: of the checkpoint.
@@ -209,7 +209,7 @@ class Backend:
         raise NotImplementedError(f"{type(self).__name__} says that it reads shards, and has no load_shards")
 
     def check_trains_alone(self, operation: str) -> None:
-        """Raise where ranks cannot train on their own for some steps, as `operation` wants them to."""
+        """Raise where ranks cannot train independently for some steps, as `operation` wants them to."""
 
     def join(self, models: list[torch.nn.Module]) -> contextlib.AbstractContextManager[Any]:
         """A region in which ranks may run out of batches at different times."""

@@ -1,6 +1,6 @@
 """DeepSpeed: optimizer states, gradients and weights divided between ranks by its ZeRO, stages 0 to 3.
 
-DeepSpeed makes an engine of a model and its optimizer together, and scripts hand them to `prepare` in any order. So
+DeepSpeed makes an engine of a model and its optimizer together, and scripts pass them to `prepare` in any order. So
 `wrap` puts the model into a shell, and `adopt` makes the engine when the optimizer is there. A model whose optimizer
 never comes runs as it is.
 """
@@ -67,7 +67,7 @@ class DeepSpeedBackend(Backend):
         self._models: list[weakref.ref[DeepSpeedModel]] = []
         self._batch_sizes: list[int] = []
         self._last_norm = torch.zeros((), device=self.device)
-        # DeepSpeed's own files are being written or read; its weights are in parts then.
+        # DeepSpeed's files are being written or read; its weights are in parts then.
         self.moving_shards = False
 
     @property
@@ -447,7 +447,7 @@ class DeepSpeedBackend(Backend):
 
 
 def _only_plugin(given: Any) -> DeepSpeedPlugin:
-    """The plugin of the run; ValueError where several are given, or something else."""
+    """The plugin of the run; ValueError where there are several, or something else."""
     if isinstance(given, dict):
         if len(given) > 1:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""DeepSpeed's configuration for one engine: the user's own, with "auto" filled in from what the script has."""
+"""DeepSpeed's configuration for one engine: the user's, with "auto" filled in from the script's objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from ..plugins import GradScalerKwargs
 from .deepspeed_plugin import AUTO, DeepSpeedPlugin, DummyOptim, DummyScheduler, lookup, put
 
-# Ways of working in which ranks share samples or layers; accelify gives every rank samples of its own.
+# Ways of working in which ranks share samples or layers; accelify gives every rank different samples.
 _OTHER_PARALLELISM = ("tensor_parallel.autotp_size", "sequence_parallel_size", "pipeline.stages")
 
 
@@ -26,7 +26,7 @@ class Script:
         accumulation: batches per optimizer step.
         batch_sizes: of the prepared loaders, in samples over all ranks.
         module: the model.
-        optimizer: the script's own, or its stand-in.
+        optimizer: the script's, or its stand-in.
         scheduler: the stand-in for one, if the script has that.
         scaling: for the loss scaling of fp16.
     """
@@ -44,7 +44,7 @@ class Script:
 def resolved(plugin: DeepSpeedPlugin, script: Script) -> dict[str, Any]:
     """The configuration that DeepSpeed gets.
 
-    accelify counts accumulation windows itself and tells DeepSpeed when one ends, so DeepSpeed's own count is 1.
+    accelify counts accumulation windows itself and tells DeepSpeed when one ends, so DeepSpeed's count is 1.
 
     Raises:
         ValueError: the configuration contradicts the script, or leaves to it what it does not have; with the key.
@@ -182,7 +182,7 @@ def _fill_zero(config: dict[str, Any], plugin: DeepSpeedPlugin, module: torch.nn
                 zero[key] = value
     if zero.get("stage3_gather_16bit_weights_on_model_save") == AUTO:
         zero["stage3_gather_16bit_weights_on_model_save"] = bool(plugin.zero3_save_16bit_model)
-    # Whatever else is open has a default of DeepSpeed's own.
+    # Everything else that is open has a default of DeepSpeed's.
     for key in [k for k, v in zero.items() if v == AUTO]:
         del zero[key]
     for part in ("offload_optimizer", "offload_param"):

@@ -10,13 +10,13 @@ from typing import Any
 
 
 class HfDeepSpeedConfig:
-    """A DeepSpeed configuration that is asked for values by their path, such as "zero_optimization.stage".
+    """A DeepSpeed configuration whose values are read by their path, such as "zero_optimization.stage".
 
     Args:
         config_file_or_dict: a dict, a JSON file, or JSON as text, also in base64.
 
     Attributes:
-        config: the configuration, a copy where a dict was given.
+        config: the configuration, a copy where it was a dict.
 
     Raises:
         ValueError: it is none of these.
@@ -47,7 +47,7 @@ class HfDeepSpeedConfig:
 
         Args:
             ds_key_long: the path.
-            default: given where nothing is there.
+            default: returned where nothing is there.
         """
         config, key = self.find_config_node(ds_key_long)
         return default if config is None else config.get(key, default)

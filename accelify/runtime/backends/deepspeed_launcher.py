@@ -1,7 +1,7 @@
-"""DeepSpeed's own launcher writes `--local_rank=N` before the script's arguments; a script need not know of it.
+"""DeepSpeed's launcher writes `--local_rank=N` before the script's arguments; a script need not know of it.
 
 The argument is there before any code of ours runs. So this is done when accelify.runtime is imported, which scripts do
-at their top, before they read their arguments: where neither the script nor a module beside it has the word, the
+at their top, before they read their arguments: where neither the script nor a module in its folder has the word, the
 argument is taken out of `sys.argv`. Its value is in the environment variable LOCAL_RANK as well.
 """
 
@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 
 _ARGUMENT = re.compile(r"--local[_-]rank=(\d+)")
-# A script whose own directory holds more files than this is looked at alone.
+# A script whose directory has more files than this is looked at alone.
 _MANY = 200
 
 
 def hide_local_rank() -> None:
     """Take the launcher's argument out of `sys.argv` where the script does not ask for it."""
-    # The launcher sets these and no other does; started otherwise, an argument is the user's own.
+    # Only the launcher sets these; without them, an argument is the user's.
     if "CROSS_RANK" not in os.environ or "CROSS_SIZE" not in os.environ:
         return
     match = _ARGUMENT.fullmatch(sys.argv[1]) if len(sys.argv) > 1 else None

@@ -1,4 +1,4 @@
-"""The script's model under DeepSpeed: what `prepare` gives back in its place."""
+"""The script's model under DeepSpeed: what `prepare` returns in its place."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DeepSpeedModel(ScriptAttributes):
             before = own.get("forward")
 
             def once(*args: Any, **kwargs: Any) -> Any:
-                # What the method calls itself is the module's own forward again.
+                # What the method calls itself is the module's forward again.
                 restore()
                 return method(*args, **kwargs)
 
@@ -87,11 +87,11 @@ class DeepSpeedModel(ScriptAttributes):
         super().zero_grad(set_to_none)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The script's module's own, without a prefix; whole on every rank, and every rank must call."""
+        """The state of the script's module, without a prefix; whole on every rank, and every rank must call."""
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
-        """Whole weights under the script's own names; every rank must call."""
+        """Whole weights under the script's names; every rank must call."""
         if assign:
             raise ValueError(
                 "load_state_dict(assign=True): DeepSpeed's weights are written in place; leave it out"
@@ -99,14 +99,14 @@ class DeepSpeedModel(ScriptAttributes):
         return self.backend.load_state_dict(self, dict(state_dict), strict)
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
-        """The script's module's own, without a prefix."""
+        """Those of the script's module, without a prefix."""
         return self.module.named_parameters(*args, **kwargs)
 
     def named_buffers(self, *args: Any, **kwargs: Any) -> Any:
-        """The script's module's own, without a prefix."""
+        """Those of the script's module, without a prefix."""
         return self.module.named_buffers(*args, **kwargs)
 
-    # What the script does with its own module
+    # What the script does with its module
 
     def _hook(self, method: Callable[..., None]) -> Callable[..., None]:
         """A plain function, so that the module can still be copied; a copy's hook does nothing."""
@@ -120,7 +120,7 @@ class DeepSpeedModel(ScriptAttributes):
         return hook
 
     def _complete_state(self, module: torch.nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
-        """Put weights that are divided between ranks together, so that a script's own saving is right."""
+        """Combine weights that are divided between ranks, so that the script's saving is right."""
         if self.training_of is None or self.training_of.stage < 3 or self.backend.moving_shards:
             return
         own = {prefix + n: p for n, p in module.named_parameters(remove_duplicate=False) if is_divided(p)}

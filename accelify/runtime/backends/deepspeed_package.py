@@ -59,7 +59,7 @@ def _find_ninja() -> None:
 
 
 def tell_of_locks() -> None:
-    """Say what is waited for, since DeepSpeed waits without a word: also for a process that was killed long ago."""
+    """Print what is waited for, since DeepSpeed waits without a message, also for a process killed long ago."""
     home = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path.home() / ".cache" / "torch_extensions")
     for lock in (*home.glob("deepspeed*/lock"), *home.glob("*/deepspeed*/lock")):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a run under DeepSpeed is told: the options of the engine, and stand-ins for what its own file describes."""
+"""The settings of a run under DeepSpeed: the engine's options, and stand-ins for what its file describes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..sections import as_bool, as_choice, as_int, without_prefix
 
 AUTO = "auto"
 _DEVICES = ("none", "cpu", "nvme")
-# Keys of a configuration file's section that say something to the launcher only.
+# Keys of a configuration file's section that only the launcher reads.
 _OF_THE_LAUNCHER = (
     "deepspeed_hostfile",
     "deepspeed_multinode_launcher",
@@ -38,7 +38,7 @@ _KEYS = (
     "deepspeed_moe_layer_cls_names",
     *_OF_THE_LAUNCHER,
 )
-# Field of the plugin: where its value stands in DeepSpeed's configuration.
+# Field of the plugin: where its value is in DeepSpeed's configuration.
 _PLACES = {
     "gradient_accumulation_steps": "gradient_accumulation_steps",
     "gradient_clipping": "gradient_clipping",
@@ -55,9 +55,9 @@ class DeepSpeedPlugin:
     """Train with DeepSpeed's ZeRO. Names are those of Hugging Face Accelerate's plugin.
 
     Args:
-        hf_ds_config: DeepSpeed's own configuration, as path of a JSON file or as a dict. Values "auto" in it are
-            filled in from what the script has. What it says must not be said differently elsewhere.
-        gradient_accumulation_steps: batches per optimizer step; default: what the Accelerator was told.
+        hf_ds_config: DeepSpeed's configuration, as path of a JSON file or as a dict. Values "auto" in it are filled
+            in from the script's objects. Its values must not be set differently elsewhere.
+        gradient_accumulation_steps: batches per optimizer step; default: as set on the Accelerator.
         gradient_clipping: largest norm of the gradients in every step, without a call of `clip_grad_norm_`.
         zero_stage: 0 (each rank holds everything), 1 (optimizer states divided between ranks), 2 (gradients too) or 3
             (weights too); default 2.
@@ -156,7 +156,7 @@ class DeepSpeedPlugin:
         """The plugin for a `deepspeed_config` section of a configuration file.
 
         Args:
-            section: as it stands in the file.
+            section: as it is in the file.
 
         Raises:
             ValueError: an unknown key, or a value that cannot be.
@@ -202,10 +202,10 @@ class DeepSpeedPlugin:
         """Batches per optimizer step, which the configuration has from then on.
 
         Args:
-            steps: what the script says; 1 says nothing.
+            steps: what the script sets; 1 means that it sets nothing.
 
         Raises:
-            ValueError: the file says something else.
+            ValueError: the file has another value.
         """
         told = lookup(self.config, "gradient_accumulation_steps")
         if told in (None, AUTO):

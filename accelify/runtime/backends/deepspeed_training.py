@@ -1,7 +1,7 @@
 """One model under DeepSpeed: its engine, its optimizer, and the gradients that wait for a step.
 
-DeepSpeed works here without a count of its own (`managed_gradient_accumulation` false): every backward adds to what
-there is, and `step` takes that as complete. What the stages hold of it differs, and is asked for in this file alone.
+DeepSpeed works here without its count (`managed_gradient_accumulation` false): every backward adds to the existing
+gradients, and `step` takes them as complete. Where each stage stores them differs, and is handled in this file alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Training:
 
     Args:
         engine: from `deepspeed.initialize`.
-        optimizer: the script's own, or its stand-in.
+        optimizer: the script's, or its stand-in.
         parameters: that it trains, as the model has them.
     """
 
@@ -33,7 +33,7 @@ class Training:
         self.waiting = False
         # They are averaged over ranks and complete.
         self.complete = False
-        # What they are multiplied by; the engine expects its own loss scale there.
+        # The factor on them; the engine expects its loss scale there.
         self.held_scale = 1.0
         self.skipped = False
         self._touched = False
@@ -155,7 +155,7 @@ class Training:
     # Steps
 
     def step(self) -> None:
-        """The engine's step, with its loss scaling, its own clipping and its scheduler."""
+        """The engine's step, with its loss scaling, its clipping and its scheduler."""
         if not self.waiting:
             # As torch's optimizers with parameters that have no gradients.
             self.skipped = False
@@ -169,7 +169,7 @@ class Training:
         self._forget()
 
     def _clear_offloaded(self) -> None:
-        """Gradients kept on the host are overwritten by the next backward, but for parameters that it does not reach:
+        """Clear gradients on the host: the next backward overwrites them, but for parameters that it does not reach:
         those would be stepped with their last gradients again."""
         optimizer = self.engine.optimizer
         if getattr(optimizer, "cpu_offload", False) or getattr(optimizer, "offload_optimizer", False):

@@ -1,4 +1,4 @@
-"""Whole weights of models that DeepSpeed divides between ranks, under the script's own names."""
+"""Whole weights of models that DeepSpeed divides between ranks, under the script's names."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def note_full_values(engine: Any) -> None:
 
 
 def whole_state(module: torch.nn.Module, in_16_bits: bool = False) -> dict[str, Any]:
-    """What `module.state_dict()` would give in plain PyTorch; every rank must ask.
+    """What `module.state_dict()` would return in plain PyTorch; every rank must call.
 
     Weights of stage 3 are put together one by one, on the CPU.
     """

@@ -1,13 +1,13 @@
 """A model on several ranks: torch's DistributedDataParallel, and what it cannot do by itself.
 
 DDP's reducer expects every parameter to get its gradient once between two forwards, in a backward that follows the
-model's own forward. Scripts do otherwise: they call other methods of the model, leave parameters unused, run two
-backwards after two forwards, take gradients of gradients. So after every backward it is checked, without a word to
-other ranks, whether the reducer averaged all that this backward produced. Where parameters were left out, the reducer
-is completed (`unused`), and goes on to be used. Where gradients came without it, those of that step are averaged by
+model's forward. Scripts do otherwise: they call other methods of the model, leave parameters unused, run two backwards
+after two forwards, take gradients of gradients. So after every backward it is checked, without communication with other
+ranks, whether the reducer averaged all that this backward produced. Where parameters were left out, the reducer is
+completed (`unused`), and goes on to be used. Where gradients came without it, those of that step are averaged by
 one flat all-reduce (averaging twice changes nothing, so this is always right), and so are those of all later steps of
 that model, whose reducer is taken out. So it is, too, where the script moves or casts parameters: torch makes the
-nodes anew then on which the reducer's hooks sit.
+nodes again then on which the reducer's hooks sit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _values_of = operator.methodcaller("values")
 
 
 class DistributedModel(ScriptAttributes, DistributedDataParallel):
-    """A model on several ranks. Attributes that DDP does not have are the script's module's own.
+    """A model on several ranks. Attributes that DDP does not have are those of the script's module.
 
     Args:
         module: the placed model.
@@ -69,10 +69,10 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         # Whether what a communication hook averages keeps the sign of a zero.
         self.keeps_zero_signs = True
         # A static graph is learned in a backward that averages: where the first batches of an accumulation window do
-        # not, the very first one does all the same, and what comes of it is averaged again with the rest.
+        # not, the very first one does all the same, and its result is averaged again with the rest.
         self.learns_graph = bool(self.static_graph)
         self._route: Callable[..., Any] | None = None
-        # Whether forward or such a method is running. A backward then is its own: no forward of DDP's has ended.
+        # Whether forward or such a method is running. A backward is then not DDP's: no forward of DDP's has ended.
         self._running = False
         self._flat = False
         # Whether a forward has readied the reducer since it last averaged.
@@ -88,7 +88,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         self._hooked = self._accumulators()
         PartialState().group_holders.add(self)
         if sparse:
-            # The reducer reduces sparse gradients where they lie: what it has begun cannot be averaged again.
+            # The reducer reduces sparse gradients where they are: what it has begun cannot be averaged again.
             self.leave_reducer()
         self.complete()
 
@@ -96,7 +96,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     @property
     def dim(self) -> Any:
-        """The script's module's own, where it has one: DDP's is of no use here, and models often have a `dim`."""
+        """That of the script's module, where it has one: DDP's is of no use here, and models often have a `dim`."""
         return getattr(self.__dict__["_modules"].get("module"), "dim", 0)
 
     @dim.setter
@@ -119,19 +119,19 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         return call
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The script's module's own, without a prefix."""
+        """That of the script's module, without a prefix."""
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The script's module's own, without a prefix."""
+        """That of the script's module, without a prefix."""
         return self.module.load_state_dict(*args, **kwargs)
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
-        """The script's module's own, without a prefix."""
+        """Those of the script's module, without a prefix."""
         return self.module.named_parameters(*args, **kwargs)
 
     def named_buffers(self, *args: Any, **kwargs: Any) -> Any:
-        """The script's module's own, without a prefix."""
+        """Those of the script's module, without a prefix."""
         return self.module.named_buffers(*args, **kwargs)
 
     def train(self, mode: bool = True) -> DistributedModel:
@@ -192,7 +192,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         if self._is_replaced():
             self.follow_parameters()
         if self._new and self.process_group is not None:
-            # Each rank has drawn its own.
+            # Each rank has drawn different numbers.
             new, self._new = [p.data for p in self._new], []
             with guard.collective("weights of a part that is new", self._trained.told, *new):
                 share_tensors(new, self.process_group)
@@ -249,7 +249,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         return any(a is not b for a, b in zip(self._accumulators(), self._hooked, strict=False))
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy has a reducer of its own; nodes of the graph cannot be copied.
+        # A copy has a separate reducer; nodes of the graph cannot be copied.
         return {**super().__getstate__(), "_hooked": [], "_edges": [], "_additions": None}  # type: ignore[no-untyped-call]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -266,7 +266,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         self.logger = None
 
     def refuse_join(self) -> None:
-        """Ranks that ran out of batches answer DDP's own all-reduces, no others."""
+        """Ranks that ran out of batches answer DDP's all-reduces, no others."""
         if self._join_config.enable:
             raise RuntimeError(
                 f"{type(self.module).__name__} cannot be trained in join_uneven_inputs: there every parameter needs a "
@@ -288,7 +288,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         if self._running:
             self.leave_reducer()
         if self._armed and not self._flat and self._is_moved():
-            # Said where other ranks have not moved theirs, and wait in this backward.
+            # An error where other ranks have not moved theirs, and wait in this backward.
             self._trained.told += ", whose parameters this rank has moved or cast"
             self.leave_reducer()
         if self._armed and not self._flat and not self.find_unused_parameters:
@@ -300,7 +300,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         """Average what the reducer still waits for, as other ranks may have its gradients; returns whether it did."""
         if before is None or self._sync_next or self._flat or not self._armed:
             return False
-        # Nearly always there is nothing left, which the reducer says at once.
+        # Nearly always there is nothing left, which the reducer reports at once.
         try:
             self.reducer._check_reducer_finalized()
             return False
@@ -326,7 +326,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
             self.__dict__["_armed"] = False
             return True
         if self._additions is not None and self._additions.came_again and not self._flat:
-            # What came after the reducer's mean is the rank's own; the mean of both over ranks is right.
+            # What came after the reducer's mean is local to the rank; the mean of both over ranks is right.
             self.leave_reducer()
             self._trained.average()
             return True

@@ -15,7 +15,7 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     """A divided tensor put together, on every rank of its mesh; another as it is."""
     if not isinstance(tensor, DTensor):
         return tensor
-    # torch tells every time that a weight divided twice is put together in two steps.
+    # torch warns every time that a weight divided twice is put together in two steps.
     talk = logging.getLogger("torch.distributed.tensor._redistribute")
     level = talk.level
     talk.setLevel(logging.ERROR)
@@ -70,7 +70,7 @@ def divided_like(tensor: torch.Tensor, example: torch.Tensor) -> torch.Tensor:
     """A whole tensor, the same on every rank, divided as `example` is; where that is whole, moved to its device."""
     if not isinstance(example, DTensor) or isinstance(tensor, DTensor):
         return tensor.to(example.device)
-    # Every rank cuts its own part: nothing is sent.
+    # Every rank cuts its part: nothing is sent.
     return distribute_tensor(
         tensor.detach().to(local(example).device), example.device_mesh, example.placements, src_data_rank=None
     )

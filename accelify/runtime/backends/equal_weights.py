@@ -1,13 +1,13 @@
 """Weights that are the same on every rank stay so.
 
 Averaged gradients keep replicas equal as long as nothing but the optimizer changes weights. Scripts do so as well:
-they add noise, or begin layers and dead rows again at random. Within a pass ranks draw from streams of their own, as
+they add noise, or begin layers and dead rows again at random. Within a pass ranks draw from different streams, as
 dropout needs, so what such a line draws differs from rank to rank. Rank 0 draws what the script alone would: its
 weights are the ones that count.
 
 A rank cannot know by itself that its weights went another way, and asking after every batch would cost too much in a
 healthy job. So sums of the weights are compared after batches 1, 2, 4, ... 64, then after every 64th and after the
-last of a pass. Where they differ, all ranks take rank 0's, say so once, and compare after each batch from then on.
+last of a pass. Where they differ, all ranks take rank 0's, warn once, and compare after each batch from then on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .averaging import share_tensors
 if TYPE_CHECKING:
     from .ddp import DDPBackend
 
-# Behind so many batches at most weights are compared again.
+# Weights are compared again after at most so many batches.
 _INTERVAL = 64
 # Differences below this share of all magnitudes are rounding, as between machines that are not alike.
 _ROUNDING = 1e-7
@@ -52,7 +52,7 @@ class EqualWeights:
 
     def __call__(self, at_end: bool) -> None:
         """All ranks have trained on one batch more; `at_end`: on the last one of a pass."""
-        # Of steps that average nothing, as between two meetings of LocalSGD, weights are each rank's own.
+        # Of steps that average nothing, as between two averages of LocalSGD, weights differ between ranks.
         models = [m for m in self._engine.models() if m.averaged]
         if not models or self._engine.joining:
             return

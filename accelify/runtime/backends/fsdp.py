@@ -29,7 +29,7 @@ from .sharded import ShardedBackend
 from .sharded_model import Sharding, make_sharded
 from .units import find_units, needs_full_precision
 
-# Bytes of weights and optimizer states from which a checkpoint holds each rank's part, where nothing else is asked for:
+# Bytes of weights and optimizer states from which a checkpoint holds each rank's part, by default:
 # whole, they would have to fit on the main process, and be written by it alone.
 SHARDED_FROM = 4 * 2**30
 
@@ -165,7 +165,7 @@ class FSDPBackend(ShardedBackend):
 
     def compile(self, model: nn.Module, plugin: TorchDynamoPlugin) -> nn.Module:
         if not plugin.use_regional_compilation:
-            # In place: what stands outside of the model's own forward stays as it is.
+            # In place: references outside of the model's forward stay as they are.
             model.compile(**plugin.compile_arguments())
             return model
         return super().compile(model, plugin)

@@ -15,7 +15,7 @@ STATE_DICT_TYPES = ("FULL_STATE_DICT", "SHARDED_STATE_DICT")
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 # What FSDP's first version called its ways, as `reshard_after_forward`.
 _STRATEGIES = {"FULL_SHARD": True, "SHARD_GRAD_OP": False}
-# Options of the first version that FSDP2 has no choice in: it always works on the script's own parameters,
+# Options of the first version that FSDP2 has no choice in: it always works on the script's parameters,
 # fetches ahead by itself and begins with equal weights.
 _OF_VERSION_1 = ("backward_prefetch", "forward_prefetch", "use_orig_params")
 _KEYS = (
@@ -44,9 +44,9 @@ class FullyShardedDataParallelPlugin:
             torch's default (all units but the outermost); a number: reshard to groups of so many ranks.
         auto_wrap_policy: "transformer_based_wrap" (blocks by class), "size_based_wrap" (modules from a number of
             parameters on), "no_wrap" (the model as one unit), a function of a module that says whether it is a unit, or
-            None: by what is given below, else the blocks that the model repeats.
+            None: by the options below, else the blocks that the model repeats.
         transformer_cls_names_to_wrap: names of the block classes; default: the model's `_no_split_modules`.
-        min_num_params: parameters from which on a module is a unit of its own.
+        min_num_params: parameters from which on a module is a separate unit.
         mixed_precision_policy: torch's MixedPrecisionPolicy, a dict of its arguments, or "bf16", "fp16", "fp32";
             default: from the Accelerator's `mixed_precision`, gradients averaged in float32.
         cpu_offload: weights, gradients and optimizer states wait on the host; not where the CPU is the device.
@@ -108,7 +108,7 @@ class FullyShardedDataParallelPlugin:
     def from_config(cls, section: Mapping[str, Any]) -> FullyShardedDataParallelPlugin:
         """The plugin for an `fsdp_config` section of a configuration file.
 
-        A section for FSDP's first version says the same in other words, and is taken as FSDP2's.
+        A section for FSDP's first version has the same options under other names, and is read as FSDP2's.
 
         Args:
             section: keys with or without "fsdp_" in front.
@@ -151,7 +151,7 @@ class FullyShardedDataParallelPlugin:
         ):
             if key in values:
                 found[name] = as_bool(values[key], f"fsdp_{key}")
-        # A wish for size that comes with another policy says nothing in Accelerate's files.
+        # A setting for size that comes with another policy says nothing in Accelerate's files.
         if found.get("auto_wrap_policy") not in (None, "size_based_wrap"):
             found.pop("min_num_params", None)
         return cls(**found)

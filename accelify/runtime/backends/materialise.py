@@ -21,7 +21,7 @@ class Materialiser:
     """Gives the modules of one model real and equal weights, one after another, so that each can be sharded at once.
 
     Where the main process has weights, the others get them. Where it has none either, every module is initialised by
-    its own `reset_parameters`, children first, then by the model's `_init_weights(module)` where it has one: the
+    its `reset_parameters`, children first, then by the model's `_init_weights(module)` where it has one: the
     numbers that building it on the CPU draws, as long as the script changes none of them afterwards.
 
     Args:
@@ -93,7 +93,7 @@ class Materialiser:
         broadcast_tensors([t for t in tensors if type(t) is torch.Tensor])
 
     def _allocate(self, module: nn.Module) -> list[str]:
-        """Memory for a module's own tensors; the names of those that had none."""
+        """Memory for a module's direct tensors; the names of those that had none."""
         names = []
         for name, parameter in list(module._parameters.items()):
             if parameter is not None and parameter.is_meta:

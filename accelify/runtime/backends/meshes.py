@@ -17,7 +17,7 @@ _meshes: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 def mesh_of(device: torch.device, sizes: tuple[int, int, int]) -> DeviceMesh:
     """The mesh of all processes with (replicas, shards, parts of a layer); dimensions are named DIMENSIONS."""
     if not dist.is_initialized():
-        # One process: the engine runs all the same, in a group of its own.
+        # One process: the engine runs all the same, in a group of one.
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
             rank=0,

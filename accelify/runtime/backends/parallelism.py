@@ -35,7 +35,7 @@ class ParallelismConfig:
         dp_replicate_size: copies of the sharded model (hybrid sharding); default 1.
         tp_plan: how layers are divided: a dict from names of modules, with * for any part of a name between dots, to
             "colwise", "rowwise", "sequence_parallel", one of torch's ParallelStyle classes or an object of one;
-            default: the model's own `tp_plan` or `_tp_plan`.
+            default: the model's `tp_plan` or `_tp_plan`.
 
     Raises:
         ValueError: a size that is no whole number of at least 1.

@@ -1,8 +1,8 @@
 """Reentrant checkpoints: parts of a model that a backward computes, and walks back through, within itself.
 
 torch's reducer counts on one gradient for each parameter in a backward. A part that is used several times, each time
-within a checkpoint of its own with `use_reentrant=True`, adds to its gradients once for each: whatever comes after the
-reducer has averaged them stays on its rank, and nobody says so.
+within a separate checkpoint with `use_reentrant=True`, adds to its gradients once for each: whatever comes after the
+reducer has averaged them stays on its rank, without an error.
 """
 
 from __future__ import annotations

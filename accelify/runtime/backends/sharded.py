@@ -24,7 +24,7 @@ from .wrapped import AveragingBackend
 
 
 class ShardedBackend(AveragingBackend):
-    """Base of the engines that divide parameters. A subclass wraps, and says what it cannot do."""
+    """Base of the engines that divide parameters. A subclass wraps, and reports what it cannot do."""
 
     # As users know the engine.
     told = "this engine"
@@ -35,7 +35,7 @@ class ShardedBackend(AveragingBackend):
         self._models: list[weakref.ref[nn.Module]] = []
         # Models without a trained parameter, whose statistics (batch norm) may go on from the batches of each rank.
         self._frozen: list[weakref.ref[nn.Module]] = []
-        # Parameters that were divided: the script's own, weakly, by identity, and what stands for it now.
+        # Parameters that were divided: the script's, weakly, by identity, and what replaces them now.
         self._replaced: dict[int, tuple[weakref.ref[torch.Tensor], nn.Parameter]] = {}
         self._loose = ParameterSet([], "parameters of no model")
 
@@ -53,7 +53,7 @@ class ShardedBackend(AveragingBackend):
 
     @contextlib.contextmanager
     def _replacing(self, model: nn.Module) -> Iterator[None]:
-        """Note which parameter stands for which after the block."""
+        """Note which parameter represents which after the block."""
         before = {n: (id(p), weakref.ref(p)) for n, p in model.named_parameters(remove_duplicate=False)}
         yield
         for name, parameter in model.named_parameters(remove_duplicate=False):

@@ -1,4 +1,4 @@
-"""What scripts see of a sharded model: whole weights in and out, and its own methods beside `forward`."""
+"""What scripts see of a sharded model: whole weights in and out, and its methods besides `forward`."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def make_sharded(model: nn.Module, precision: Precision) -> Sharding:
 
 
 def _own_methods(script: type) -> list[str]:
-    """Names of the methods that the script's classes define, torch's own modules' left out."""
+    """Names of the methods that the script's classes define, without those of torch's modules."""
     found: dict[str, None] = {}
     for kind in script.__mro__:
         if kind.__module__.split(".")[0] == "torch" or kind is object:

@@ -1,8 +1,8 @@
-"""Checkpoints of which every rank writes its own part, through torch.distributed.checkpoint.
+"""Checkpoints of which every rank writes its part, through torch.distributed.checkpoint.
 
 Folders and keys are those that Hugging Face Accelerate writes for sharded models: `pytorch_model_fsdp_<i>` with
 "model.<name>", so that its tools and torch's (`torch.distributed.checkpoint.format_utils`) read the weights too. An
-optimizer's divided values lie beside them by number of the parameter; what is the same on every rank is a file of the
+optimizer's divided values are beside them by number of the parameter; what is the same on every rank is a file of the
 main process's.
 """
 
@@ -36,7 +36,7 @@ def _optimizer_folder(directory: Path, index: int) -> Path:
     return directory / f"optimizer_{index}"
 
 
-# Ranks agree on what is written in the background over a group of its own, beside what training exchanges.
+# Ranks agree on what is written in the background over a separate group, besides what training exchanges.
 _background: Any = None
 
 
@@ -102,7 +102,7 @@ def _parted(optimizer: torch.optim.Optimizer) -> tuple[dict[str, torch.Tensor], 
 
 
 def _copied(tensors: dict[str, Any]) -> dict[str, Any]:
-    """Copies on the host of this rank's parts; torch's function shares what lies on the host already."""
+    """Copies on the host of this rank's parts; torch's function shares what is on the host already."""
     on_host = {
         n: t.clone() if isinstance(t, torch.Tensor) and t.device.type == "cpu" else t
         for n, t in tensors.items()

@@ -31,7 +31,7 @@ from .materialise import Materialiser
 from .meshes import data_group
 from .sharded_model import Sharding
 
-# Words of plans, torch's own and those of transformers' models.
+# Words of plans, torch's and those of transformers' models.
 _STYLES: dict[str, Any] = {
     "colwise": ColwiseParallel,
     "colwiseparallel": ColwiseParallel,

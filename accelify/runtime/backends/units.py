@@ -12,7 +12,7 @@ from .fsdp_plugin import FullyShardedDataParallelPlugin
 
 # torch has no forward to hook into in these.
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict)
-# A single layer of a list is worth exchanges of its own from so many parameters on.
+# From so many parameters on, a single layer of a list is worth separate exchanges.
 _LEAST_LAYER = 2**16
 
 

@@ -6,8 +6,8 @@ ranks that did. So every rank completes its buckets before it goes on, with grad
 out: the sequence of all-reduces is then the same on all ranks, whatever each of them leaves out.
 
 Minus zero is the one number whose sum with any gradient is that gradient, bit for bit, plus zero included. A mean
-that is minus zero in every element therefore says that no rank had a gradient, and it stays `None`, as on one process:
-an optimizer then leaves the parameter alone, weight decay and momentum included. One case is not told apart: a
+that is minus zero in every element therefore means that no rank had a gradient, and it stays `None`, as on one process:
+an optimizer then leaves the parameter alone, weight decay and momentum included. One case cannot be recognised: a
 parameter that some ranks leave out, and whose gradient is minus zero in every element on all others.
 """
 
@@ -42,7 +42,7 @@ def complete_reduction(
         Whether there was anything to complete.
 
     Raises:
-        RuntimeError: what the reducer says, where it does not say which parameters are missing.
+        RuntimeError: the reducer's error, where it does not list the missing parameters.
     """
     empty: dict[int, torch.Tensor] = {}
     completed = False

@@ -21,7 +21,7 @@ class ScriptAttributes(torch.nn.Module):
     """A wrapper whose attributes are the script's module's, where it has none of that name; methods are `_routed`.
 
     Once the wrapper is `complete`, what the script sets on it goes to the module as well, where that has the name, and
-    its parts are the module's: a walk over them by name (pruning, summaries) finds the names of the script's own.
+    its parts are the module's: a walk over them by name (pruning, summaries) finds the names of the script.
     """
 
     def complete(self) -> None:
@@ -29,9 +29,9 @@ class ScriptAttributes(torch.nn.Module):
         self.__dict__["_complete"] = True
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """A file that the model is written to, in whatever container, holds the script's own: no process alone could
-        load a wrapper, which has to have its group."""
-        del protocol  # the second one insists on the class of the object that is asked
+        """A file that the model is written to, in whatever container, contains the script's module: no process alone
+        could load a wrapper, which has to have its group."""
+        del protocol  # `__reduce_ex__(2)` insists on the class of the object
         return self.module.__reduce_ex__(1)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -57,7 +57,7 @@ class ScriptAttributes(torch.nn.Module):
         """The script's module and its parts, without a prefix."""
         return self.module.named_modules(*args, **kwargs)
 
-    # torch's own go through the parts, and would leave the module itself out.
+    # torch's methods go through the parts, and would leave the module itself out.
 
     def train(self, mode: bool = True) -> Any:
         """As torch's."""

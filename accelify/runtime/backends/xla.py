@@ -65,7 +65,7 @@ class XLABackend(Backend):
         self._steps = 0
         self._compiled = 0
         self._seeded: int | None = None
-        # Parameters for which moving had to make new ones: by the identity of the old one, which is held for that.
+        # Parameters that moving had to replace: by the identity of the old one, which is referenced for that.
         self._moved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._models: list[weakref.ref[torch.nn.Module]] = []
         self._loose: list[torch.Tensor] = []
@@ -184,7 +184,7 @@ class XLABackend(Backend):
         return model
 
     def _lay_out(self, model: torch.nn.Module) -> None:
-        """With SPMD, say where weights lie: whole on every device, or in pieces."""
+        """With SPMD, set where weights are: whole on every device, or in pieces."""
         if self.mesh is None:
             return
         for parameter in {id(p): p for p in model.parameters()}.values():
@@ -211,7 +211,7 @@ class XLABackend(Backend):
             spmd.mark_sharding(tensor, self.mesh, axes)
 
     def _follow_seed(self) -> None:
-        """The device draws from a generator of its own, which starts where the script seeded torch's."""
+        """The device draws from a separate generator, which starts where the script seeded torch's."""
         wanted = torch.initial_seed()
         if wanted != self._seeded:
             self._seeded = wanted
@@ -312,7 +312,7 @@ class XLABackend(Backend):
         return recursively_apply(one, batch, test_type=_is_placed_whole)
 
     def _layout(self, tensor: torch.Tensor, rows: int | None) -> Any:
-        """Samples are spread over the devices; what has fewer than one for each, and all else, lies whole on each."""
+        """Samples are spread over the devices; what has fewer than one for each, and all else, is whole on each."""
         import torch_xla.distributed.spmd as spmd
 
         axes: list[str | None] = [None] * tensor.ndim
@@ -342,7 +342,7 @@ class XLABackend(Backend):
         if self.world_size > 1:
             self._average(sync)
         if not sync:
-            # No step will cut this batch off; a loss that is read after it would be computed once more.
+            # No step will cut this batch off; a loss that is read after it would be computed again.
             self.sync()
 
     def _average(self, sync: bool) -> None:
@@ -449,7 +449,7 @@ def _connected(ranks: int) -> bool:
 
 
 def _is_placed_whole(item: Any) -> bool:
-    """A tensor, or a batch object with a `to` of its own, such as packed sequences."""
+    """A tensor, or a batch object with a `to` method, such as packed sequences."""
     if isinstance(item, (torch.nn.Module, type, Mapping)):
         return False
     return isinstance(item, torch.Tensor) or callable(getattr(item, "to", None))

@@ -34,7 +34,7 @@ def asked_for(plugin: XLAPlugin | None, cpu: bool) -> bool:
 
 
 def launchers_plugin() -> XLAPlugin | None:
-    """What the launcher says about XLA; None where it says nothing."""
+    """The launcher's setting for XLA; None where there is none."""
     if '"xla"' not in os.environ.get("ACCELIFY_ENGINE", ""):
         return None
     from ..arguments import engine_options
@@ -50,7 +50,7 @@ def choose(plugin: XLAPlugin | None) -> torch.device:
 
     Raises:
         ImportError: torch_xla is missing.
-        ValueError: the devices that are there are not those asked for.
+        ValueError: the available devices are not those asked for.
     """
     asked = plugin.num_devices if plugin is not None else None
     started = int(os.environ.get("WORLD_SIZE") or 1)
@@ -83,7 +83,7 @@ def choose(plugin: XLAPlugin | None) -> torch.device:
 
 
 def _runtime() -> Any:
-    # Else the compiler says at every compilation that its partitioner will be replaced one day.
+    # Else the compiler warns at every compilation that its partitioner will be replaced one day.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         import torch_xla.runtime as xr
@@ -101,7 +101,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _bind_to_chip(xr: Any) -> None:
-    """Under torchrun on TPUs, let each process see its own chip, as torch_xla's own process group does."""
+    """Under torchrun on TPUs, let each process see its chip, as torch_xla's process group does."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
     if ranks > 1 and xr.device_type() != "CPU":
         from torch_xla._internal import pjrt
@@ -233,7 +233,7 @@ def set_random_state(state: int) -> None:
 
 
 def seed(number: int) -> None:
-    """Seed the device's generator, in a process with XLA; torch's own `manual_seed` leaves it out."""
+    """Seed the device's generator, in a process with XLA; torch's `manual_seed` leaves it out."""
     if in_use():
         import torch_xla
 

@@ -28,7 +28,7 @@ class Feed:
     Args:
         source: the loader's batches.
         place: puts a batch on the device; returns it and how many samples were added to it.
-        settle: called in the loop's own thread before a batch is fetched.
+        settle: called in the loop's thread before a batch is fetched.
         ahead: batches that a thread fetches and places before the loop asks for them; 0: the loop does it itself.
     """
 
@@ -95,7 +95,7 @@ class Feed:
                 item = self._own()
                 self._put(item)
         except BaseException as error:
-            # A thread's own exception would be seen by nobody: the loop raises it.
+            # An exception in the thread would be seen by nobody: the loop raises it.
             self._put(_Failed(error))
 
     def _put(self, item: Any) -> None:
@@ -144,7 +144,7 @@ class Padding:
     it leaves out. So a mean over the samples that count is that of the batch as it was.
 
     Args:
-        plugin: what is asked for.
+        plugin: the settings.
     """
 
     def __init__(self, plugin: XLAPlugin) -> None:
@@ -158,7 +158,7 @@ class Padding:
         """The batch in a fixed shape, and how many samples were added.
 
         Raises:
-            ValueError: the shape is not known, too small, or nothing in the batch tells what counts.
+            ValueError: the shape is not known, too small, or no entry of the batch marks what counts.
         """
         samples = find_batch_size(batch)
         if samples is None:
@@ -215,7 +215,7 @@ class Padding:
         return None if fitting[0] == found[0] else (found[0], fitting[0])
 
     def _entries(self, batch: Any) -> list[tuple[Any, Any]]:
-        """The entries of a batch that tell what counts."""
+        """The entries of a batch that mark what counts."""
         wanted = self.plugin.ignore_values
         if isinstance(batch, Mapping):
             return [(key, batch[key]) for key in wanted if key in batch]

@@ -1,4 +1,4 @@
-"""What a script or the configuration file says about runs on XLA devices (TPUs)."""
+"""Settings of a script or the configuration file for runs on XLA devices (TPUs)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _LEAST = {"num_devices": 1, "prefetch_batches": 0}
 
 @dataclass
 class XLAPlugin(KwargsHandler):
-    """Options of the engine for XLA devices, for `Accelerator(xla_plugin=...)`. Handing one over asks for XLA.
+    """Options of the engine for XLA devices, for `Accelerator(xla_plugin=...)`. Passing one selects XLA.
 
     Args:
         spmd: one process drives all devices it sees, each batch spread over them; default: yes where it sees several.
             False: this process uses one device.
-        num_devices: how many devices there must be; with PJRT_DEVICE=CPU so many are made.
-        shard_weights: with SPMD, weights and optimizer states lie in pieces on the devices, as FSDP has them.
+        num_devices: how many devices there must be; with PJRT_DEVICE=CPU this number is made.
+        shard_weights: with SPMD, weights and optimizer states are in pieces on the devices, as FSDP has them.
         prefetch_batches: batches that a thread puts on the device ahead of the loop; 0: none. Loaders without worker
-            processes are read by the loop itself all the same, so that random draws keep the script's order.
+            processes are read by the loop itself nevertheless, so that random draws keep the script's order.
         pad_to_fixed_shape: a batch with fewer samples than the loader's batch size is filled up with its last sample.
-            What says which samples count is filled as `ignore_values` tells; a batch without such an entry is an error.
+            The mask of samples that count is filled as in `ignore_values`; a batch without such an entry is an error.
         pad_lengths: lengths that dimension 1 of a batch's tensors is padded to, each time the smallest that fits.
         ignore_values: for entries of a batch, by key or by position, the value that the loss leaves out.
-        cache_dir: compiled programs are kept there for the next run.
+        cache_dir: directory in which compiled programs are stored for the next run.
 
     Raises:
         ValueError: a value that cannot be.

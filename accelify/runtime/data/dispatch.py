@@ -54,7 +54,7 @@ class DataLoaderDispatcher(DataLoaderShard):
 
     def _before_pass(self) -> int | None:
         super()._before_pass()
-        # Only the main process draws; the others leave its stream all the same.
+        # Only the main process draws; the others do not touch its stream.
         return int(broadcast_object(torch.initial_seed() + self.epoch))
 
     def _may_fetch_ahead(self) -> bool:
@@ -108,6 +108,6 @@ class DataLoaderDispatcher(DataLoaderShard):
 
 
 def _filled(group: list[Any], sizes: list[int], ranks: int, last: bool) -> tuple[list[Any], Shares]:
-    """A whole batch for every rank; those without one of their own get the last again."""
+    """A whole batch for every rank; those without a real one get the last again."""
     missing = ranks - len(group)
     return group + group[-1:] * missing, Shares((*sizes, *[0] * missing), len(group), last, whole=True)

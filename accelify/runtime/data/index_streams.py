@@ -1,4 +1,4 @@
-"""How the batches of indices of the script's own samplers, and of torch's, come to the ranks.
+"""How the batches of indices of the script's samplers, and of torch's, are distributed to the ranks.
 
 Every rank draws the same order from torch's samplers by itself, and goes past what is for other ranks without looking
 at it: what a step costs does not grow with the number of ranks. Nothing is known of other samplers, such as where they
@@ -65,7 +65,7 @@ def make_seedable(batch_sampler: Any, seed: int | None) -> None:
 
 
 def shuffles(batch_sampler: Any) -> bool:
-    """Whether the order is drawn anew each pass by one of torch's own random samplers."""
+    """Whether the order is drawn again each pass by one of torch's random samplers."""
     return type(getattr(batch_sampler, "sampler", batch_sampler)) in RANDOM_SAMPLERS
 
 
@@ -84,7 +84,7 @@ def keeps_batches(batch_sampler: Any) -> bool:
 class IndexStream:
     """One pass of one of torch's samplers, in which indices can be gone past at no cost.
 
-    torch's samplers hand on the iterator of a list, which can be set to a place of it. Where one does not, each index
+    torch's samplers pass on the iterator of a list, which can be set to a place of it. Where one does not, each index
     is drawn and thrown away: the result is the same.
 
     Args:
@@ -133,7 +133,7 @@ class IndexStream:
 
 
 def _set_forward(iterator: Any, step: int) -> None:
-    """Set the iterator of a list or a range so many places on."""
+    """Advance the iterator of a list or a range by a number of places."""
     # (iter, (the list or the range,), place); without a place, what is left is counted from.
     place = iterator.__reduce__()[2]
     iterator.__setstate__((place or 0) + step)
@@ -185,7 +185,7 @@ def sent_groups(
         sampler: of indices, or of batches of them.
         rank: of this process.
         size, whole, unfilled: see `with_last`.
-        skip, after_skip: leave out so many groups, then call this.
+        skip, after_skip: leave out this many groups, then call this.
     """
     from ..collectives import broadcast_object
 
@@ -227,7 +227,7 @@ def _drawn_groups(
             elif group and drawn < size and unfilled is not None:
                 unfilled(drawn)
             return
-        # Of one that is longer than it says, nothing is known from there on.
+        # Of a sampler that is longer than its length, nothing is known from there on.
         looks_ahead = length is None or drawn > length
         if looks_ahead:
             source = chain(group, source)
@@ -238,7 +238,7 @@ def _drawn_groups(
 
 
 def length_of(batches: Any) -> int | None:
-    """How many batches a sampler or loader says it has; None without a length, or where that is known after its order.
+    """The number of batches by a sampler's or loader's length; None without one, or where it is known after its order.
 
     TypeError and NotImplementedError are how torch's say that they have none. A loader of plain torch does not ask its
     sampler before it draws: `len(self.order)` of an order made by `__iter__` is an AttributeError until then.

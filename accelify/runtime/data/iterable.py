@@ -15,7 +15,7 @@ from .unfilled import Unfilled
 
 
 class SharedCollate:
-    """Collates this rank's samples and hands the shares along with the batch."""
+    """Collates this rank's samples and passes the shares along with the batch."""
 
     def __init__(self, collate_fn: Callable[[Any], Any], batched: bool) -> None:
         self.collate_fn = collate_fn
@@ -27,7 +27,7 @@ class SharedCollate:
 
 
 class IterableDatasetShard(IterableDataset[Any]):
-    """One rank's samples of an iterable dataset. Every rank reads all of it and keeps its own.
+    """One rank's samples of an iterable dataset. Every rank reads all of it and yields only its share.
 
     Args:
         dataset: the original's.
@@ -156,7 +156,7 @@ def slice_samples(batch: Any, part: slice, samples: int) -> Any:
 
 
 def join_batches(batches: list[Any]) -> Any:
-    """Batches of one form put together: tensors along their first dimension, lists of other things as lists."""
+    """Batches of one form joined: tensors along their first dimension, lists of other values as lists."""
     first = batches[0]
     if isinstance(first, torch.Tensor):
         return concatenate(batches)

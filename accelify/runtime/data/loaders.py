@@ -1,6 +1,6 @@
 """Prepared data loaders.
 
-With one process the script's own DataLoader is iterated as it is: nothing is fetched ahead and nothing drawn from a
+With one process the script's DataLoader is iterated as it is: nothing is fetched ahead and nothing drawn from a
 random generator. With several, a copy of the loader draws this rank's share of every batch.
 """
 
@@ -38,7 +38,7 @@ from .workers import ReadingApart, may_draw
 
 
 class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
-    """A prepared loader: a DataLoader in all that scripts ask of one, with batches placed and shared out.
+    """A prepared loader: a DataLoader in all that scripts ask of one, with batches placed and sharded.
 
     Args:
         base_dataloader: what is iterated.
@@ -47,7 +47,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         non_blocking: do not wait for copies to the device, as from pinned memory never.
     """
 
-    # torch's own __init__ is left out on purpose: it would build samplers and workers of its own.
+    # torch's __init__ is left out on purpose: it would build new samplers and workers.
     def __init__(
         self,
         base_dataloader: DataLoader[Any],
@@ -79,7 +79,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         values["_draws_while_read"] = streams and base_dataloader.num_workers == 0
         values["_carries_shares"] = isinstance(base_dataloader.collate_fn, SharedCollate)
         values["_sharded"] = sharded
-        # CPU batches already lie where they belong; walking over them would cost and could copy containers.
+        # CPU batches already are where they belong; walking over them would cost and could copy containers.
         values["_moves"] = device is not None and device.type != "cpu"
         # How an engine lays a batch out once it is on the device; None: as it is.
         values["layout"] = None
@@ -109,7 +109,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
     def __iter__(self) -> Any:
         return LoaderIterator(self)
 
-    # For a script's own kind of loader that is opened by `with`.
+    # For a loader class of the script that is opened by `with`.
     def __enter__(self) -> Any:
         original: Any = self.original
         entered = original.__enter__()
@@ -145,8 +145,8 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         return iter(base)
 
     def _read_apart(self, base: Any, number: int, batches: int) -> None:
-        """Have a pass read its samples on random streams of this rank's own, where it reads them here and alone; those
-        that are rows of tensors it reads in one piece."""
+        """Have a pass read its samples on separate random streams of this rank, where it reads them here and alone;
+        those that are rows of tensors it reads in one piece."""
         fetcher = getattr(base, "_dataset_fetcher", None)
         if self.shard is not None and self._sharded and fetcher is not None:
             by_index = not isinstance(self.original.dataset, IterableDataset)
@@ -156,7 +156,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
                 base._dataset_fetcher = WholeTensors(fetcher)
 
     def position_state(self) -> dict[str, Any]:
-        """Where the pass in progress stands, and all that its order depends on; for checkpoints."""
+        """Where the pass in progress is, and all that its order depends on; for checkpoints."""
         iterator = self.in_progress
         return {
             "epoch": self.epoch,
@@ -172,18 +172,18 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands, for `load_state_dict`; `save_state` and `load_state` see to it by themselves.
+        """The loader's position, for `load_state_dict`; `save_state` and `load_state` save it by themselves.
 
-        With one process that of a loader which has a state of its own, such as torchdata's StatefulDataLoader.
+        With one process that of a loader which has a state, such as torchdata's StatefulDataLoader.
         """
         own = None if self._sharded else getattr(self.base_dataloader, "state_dict", None)
         return {"accelify": self.position_state()} if own is None else own()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Let the next pass go on after the batch after which `state_dict` was taken, on as many ranks as then.
+        """Let the next pass continue after the batch at which `state_dict` was taken, on as many ranks as then.
 
         Args:
-            state_dict: from `state_dict`, on each rank its own, or rank 0's.
+            state_dict: from `state_dict`, on each rank its state, or rank 0's.
 
         Raises:
             ValueError: it is that of another kind of loader, such as one that was not prepared.
@@ -250,7 +250,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         return iterator is not None and bool(iterator.at_end)
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell samplers and dataset which epoch begins, those that want to know."""
+        """Pass the number of the epoch that begins to samplers and dataset, if they take it."""
         self.epoch = epoch
         batch_sampler = self.original.batch_sampler
         parts: tuple[Any, ...] = (
@@ -294,7 +294,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
         return None
 
     def _open_pass(self) -> int | None:
-        """The number of a pass that ranks read apart and end together."""
+        """The number of a pass that ranks read on separate streams and end together."""
         if not self._ends_together:
             return None
         self.__dict__["_pass"] = open_pass(self.__dict__.get("_pass"))
@@ -302,7 +302,7 @@ class DataLoaderShard(WrittenAsOriginal, DataLoader[Any]):
 
     @property
     def _ends_together(self) -> bool:
-        """Whether the ranks come to the end of a pass after the same number of batches."""
+        """Whether the ranks reach the end of a pass after the same number of batches."""
         shard = self.shard if self.shard is not None else self.base_dataloader.dataset
         return bool(getattr(shard, "even_batches", True))
 
@@ -347,7 +347,7 @@ def index_source(loader: DataLoader[Any]) -> Any:
 
 def copy_with(loader: DataLoader[Any], **changes: Any) -> DataLoader[Any]:
     """A copy of a loader with other parts. torch forbids setting them, so they go past its guard; a subclass keeps
-    its own ways like this."""
+    its behaviour like this."""
     clone = copy.copy(loader)
     clone.__dict__.update(changes, _iterator=None)
     return clone

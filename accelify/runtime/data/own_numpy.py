@@ -1,4 +1,4 @@
-"""NumPy's random numbers of one rank alone, beside those that all ranks draw alike."""
+"""NumPy's random numbers of one rank alone, besides those that all ranks draw alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ made: Any = None
 
 
 def stream() -> Any:
-    """A stream that is seeded from what `numpy.random` stands at, the same on every rank, and from the rank."""
+    """A stream that is seeded from what `numpy.random` is at, the same on every rank, and from the rank."""
     global made
     if made is None:
         import numpy as np
@@ -24,9 +24,9 @@ def stream() -> Any:
 
 
 class OwnNumpy:
-    """Draws as `numpy.random` does, from a stream of the rank's own.
+    """Draws as `numpy.random` does, from a separate stream of the rank.
 
-    `numpy.random` draws along, so that it stands where it stands on rank 0, and what is decided by it is decided alike.
+    `numpy.random` draws along, so that it is where it is on rank 0, and what is decided by it is decided alike.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -44,7 +44,7 @@ class OwnNumpy:
 
 
 def own() -> Any:
-    """`numpy.random` itself on rank 0, which has the script's seed, and a stream apart on every other rank."""
+    """`numpy.random` itself on rank 0, which has the script's seed, and a separate stream on every other rank."""
     if PartialState().data_rank:
         return OwnNumpy()
     import numpy

@@ -18,7 +18,7 @@ _ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a tensor lies in the message."""
+    """Where a tensor is in the message."""
 
     start: int
     length: int
@@ -27,7 +27,7 @@ class _Place:
 
 
 class _IsPlace:
-    """Says which leaves of a note are places, whatever else lies beside them."""
+    """Which leaves of a note are placeholders for tensors, whatever else it contains."""
 
     def __call__(self, leaf: Any) -> bool:
         return isinstance(leaf, _Place)
@@ -60,7 +60,7 @@ def packed(batch: Any) -> tuple[Any, torch.Tensor]:
 
 
 def unpacked(note: Any, content: torch.Tensor) -> Any:
-    """The batch that `packed` was given; its tensors are views of `content`."""
+    """The batch that `packed` got; its tensors are views of `content`."""
 
     def made(place: _Place) -> torch.Tensor:
         part = content[place.start : place.start + place.length]

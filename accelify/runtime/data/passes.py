@@ -1,4 +1,4 @@
-"""One pass of a prepared loader: its batches, their shares, where it stands and where it ends."""
+"""One pass of a prepared loader: its batches, their shares, where it is and where it ends."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from .loaders import DataLoaderShard
 
 _END = object()
-# The length of a pass nobody has asked for yet. Asking may run code of the script's, even draw random numbers.
+# The length of a pass that has not been read yet. Reading it may run code of the script, even draw random numbers.
 _NOT_ASKED = -1
-# Seconds of reading skipped batches again after which that is said.
+# Seconds of reading skipped batches again after which a message is printed.
 _TELL = 10.0
 
 
@@ -55,7 +55,7 @@ class LoaderIterator:
         self.loader = loader
         self._ended = False
         self.shares: Shares | None = None
-        # Where several passes are open: its batch, which tells whose batch a model gets.
+        # Where several passes are open: its batch, which shows whose batch a model gets.
         self._batch: Any = None
         resume = loader._take_resume()
         after_skip = None
@@ -96,7 +96,7 @@ class LoaderIterator:
 
     @property
     def expected(self) -> int | None:
-        """Batches of the whole pass, where the loader knows; the shares of a sharded one tell its end themselves."""
+        """Batches of the whole pass, where the loader knows; the shares of a sharded loader mark its end themselves."""
         if self._expected == _NOT_ASKED:
             self._expected = self.loader._expected_batches()
         return self._expected
@@ -110,7 +110,7 @@ class LoaderIterator:
 
     @property
     def storages(self) -> set[int]:
-        """Where the tensors of the current batch lie, where several passes are open."""
+        """Where the tensors of the current batch are, where several passes are open."""
         return {place for place in storages(self._batch) if place}
 
     def batches_left(self) -> int | None:
@@ -187,7 +187,7 @@ class LoaderIterator:
         if self._ended:
             self.streams.give_last()
         batch = batch if self._fed else loader._place(batch)
-        # Held, so that nothing else comes to lie in its place; the script holds it, too, until it asks for the next.
+        # A reference, so that no other object gets its address; the script has one, too, until it asks for the next.
         self._batch = batch if len(loader.gradient_state.loaders) > 1 else None
         return batch
 

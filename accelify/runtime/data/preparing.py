@@ -60,7 +60,7 @@ def prepare_data_loader(
     batch_sampler = base.batch_sampler
     if use_seedable_sampler and batch_sampler is not None:
         make_seedable(batch_sampler, data_seed)
-    # Ranks that work on the same batches have to draw the same ones: they are shared out among one.
+    # Ranks that work on the same batches have to draw the same ones: they are sharded among one.
     alone = ranks == 1 and (num_processes is not None or process.num_processes == 1)
     if alone or _is_sharded_already(base, ranks, rank):
         return DataLoaderShard(base, target, rng_types, non_blocking)
@@ -94,8 +94,8 @@ def _is_sharded_already(loader: DataLoader[Any], ranks: int, rank: int) -> bool:
 
 
 def _names_its_rank(part: Any, ranks: int, rank: int) -> bool:
-    """Whether a sampler or data set says that it is this rank's, as torch's and those of other libraries do."""
-    # The datasets library keeps it here, for streams that `split_dataset_by_node` has divided.
+    """Whether a sampler or data set is this rank's by its attributes, as torch's and those of other libraries are."""
+    # The datasets library stores it here, for streams that `split_dataset_by_node` has divided.
     part = getattr(part, "_distributed", None) or part
     counts = [getattr(part, name, None) for name in ("num_replicas", "world_size")]
     own = getattr(part, "rank", None)

@@ -113,7 +113,7 @@ def share_random_state() -> None:
     on_gpu = process.device.type == "cuda"
     state = own_random_state() if process.is_main_process else None
     if state is not None and on_gpu:
-        # Of its own GPU only: each rank draws on one, and on another than rank 0.
+        # Of its GPU only: each rank draws on one, and on another than rank 0.
         state["own_gpu"] = torch.cuda.get_rng_state(process.device)
     state = broadcast_object(state)
     if not process.is_main_process:
@@ -126,7 +126,7 @@ def share_random_state() -> None:
 
 
 def synchronize_rng_state(rng_type: Any = None, generator: torch.Generator | None = None) -> None:
-    """Give every rank rank 0's state of one generator.
+    """Set one generator on every rank to rank 0's state.
 
     Args:
         rng_type: "torch", "cuda", "numpy", "python" or "generator".
@@ -166,7 +166,7 @@ def synchronize_rng_states(rng_types: Iterable[Any], generator: torch.Generator 
 
 
 def share_order(generators: list[torch.Generator]) -> int:
-    """Before a shuffled pass: every rank takes rank 0's CPU state and the states of the loader's own generators.
+    """Before a shuffled pass: every rank takes rank 0's CPU state and the states of the loader's generators.
 
     Returns a number that is the same on every rank and differs from pass to pass.
     """
@@ -186,15 +186,15 @@ def stream_number() -> int:
     return zlib.crc32(b"".join(state.numpy().tobytes() for state in _streams()))
 
 
-# Passes that moved the ranks' streams apart and have not been read to their end, by number.
+# Passes that separated the ranks' streams and have not been read to their end, by number.
 _apart: set[int] = set()
-# Those of them that have given their last batch.
+# Those of them that have yielded their last batch.
 _spent: set[int] = set()
 _next_number = 0
 
 
 def open_pass(before: int | None) -> int:
-    """Note that a pass begins whose ranks draw apart, in the place of one that was left; returns its number."""
+    """Note that a pass begins in which ranks draw separately, in the place of one that was left; returns its number."""
     global _next_number
     if before is not None:
         _apart.discard(before)
@@ -210,18 +210,18 @@ def next_pass() -> int:
 
 
 def note_last(number: int) -> None:
-    """Note that a pass has given its last batch: nobody may ask it for another one."""
+    """Note that a pass has yielded its last batch: nobody may ask it for another one."""
     if number in _apart:
         _spent.add(number)
 
 
 def rejoin(number: int) -> None:
-    """Behind the last batch of a pass: every rank goes on with rank 0's streams, so that a script which draws there
+    """After the last batch of a pass: every rank goes on with rank 0's streams, so that a script which draws there
     (a split of the data for the next round, new weights for the next fold) draws the same everywhere.
 
-    Inside another such pass the streams stay apart. Every rank comes to the same answer: it counts which passes began
-    and which were read to their end, not which iterators are still there. One that began within this one and has given
-    its last batch is over with it: `zip(first, second)` ends with the first of two that are as long.
+    Inside another such pass the streams stay apart. Every rank decides the same: it counts which passes began and
+    which were read to their end, not which iterators still exist. One that began within this one and has yielded its
+    last batch is over with it: `zip(first, second)` ends with the first of two that are as long.
     """
     _apart.discard(number)
     _spent.discard(number)
@@ -230,7 +230,7 @@ def rejoin(number: int) -> None:
 
 
 def rejoin_within(number: int) -> None:
-    """The same after a pass that moved nothing apart, for those from a number on which began within it."""
+    """The same after a pass that separated nothing, for those from a number on which began within it."""
     if _apart and all(other >= number and other in _spent for other in _apart):
         _join_streams()
 
@@ -276,7 +276,7 @@ def random_snapshot(generators: list[torch.Generator]) -> tuple[Any, ...]:
 
 
 def encode_snapshot(snapshot: tuple[Any, ...]) -> dict[str, Any]:
-    """The same as `own_random_state` gives, with the generators' states."""
+    """The same as `own_random_state` returns, with the generators' states."""
     torch_state, python_state, numpy_state, generators = snapshot
     state = {"torch": torch_state, "python": _encode_python(python_state), "generators": generators}
     if numpy_state is not None:
@@ -298,7 +298,7 @@ class Resume:
         self, generators: list[torch.Generator], state: dict[str, Any], random: dict[str, Any] | None
     ) -> None:
         self.position: int = state["position"]
-        # Whether the ranks' streams had parted; files of earlier releases do not say.
+        # Whether the ranks' streams were separate; files of earlier releases do not record it.
         self.parted: bool = state.get("parted", False)
         self._generators = generators
         self._beginning = state["beginning"]
@@ -326,7 +326,7 @@ class Resume:
 class DataStream:
     """The random stream of a dataset that draws while it is read, the same on every rank.
 
-    Between two reads the process goes on with its own stream. As long as nothing else draws from that, the two are
+    Between two reads the process goes on with its normal stream. As long as nothing else draws from that, the two are
     one, as they are in the original script.
     """
 
@@ -352,7 +352,7 @@ class DataStream:
 
 
 def move_apart(number: int) -> Callable[[], None] | None:
-    """Give ranks above 0 a stream of their own, so that noise and dropout differ; rank 0 keeps the script's.
+    """Give ranks above 0 different streams, so that noise and dropout differ; rank 0 keeps the script's.
 
     Returns the way back for a pass that is left: as long as nothing was drawn, the stream that all ranks had is still
     known, and takes no asking around.

@@ -23,12 +23,12 @@ class Shares:
     """How one step's samples are divided.
 
     Args:
-        sizes: samples of its own for every rank.
-        batches: batches of the original script that this step stands for.
+        sizes: the number of real samples of every rank.
+        batches: batches of the original script that this step represents.
         last: the loader ends with it; None where that is not known.
-        whole: a rank without samples of its own has a whole batch again, and not one sample.
-        own: samples of this rank's batch, where `sizes` only says which ranks have one of their own: of batches that
-            the data set makes, only the rank that has read one knows how many samples it has.
+        whole: a rank without real samples has a whole batch again, and not one sample.
+        own: samples of this rank's batch, where `sizes` only says which ranks have real ones: of batches that the
+            data set makes, only the rank that has read one knows how many samples it has.
     """
 
     sizes: tuple[int, ...]
@@ -77,7 +77,7 @@ def divide(
     Args:
         group: the original batches of this step: one when `split`, else up to one for each rank.
         pool: put the group's samples together and cut them evenly (a split batch, or the last group of an epoch).
-        even: a rank without samples gets one all the same.
+        even: a rank without samples gets one nevertheless.
         whole: a rank without a batch gets the last one again, all of it.
     """
     if split or (pool and even):
@@ -119,7 +119,7 @@ class BatchSamplerShard(BatchSampler):
         self.batch_size: Any = getattr(batch_sampler, "batch_size", None)
         self.drop_last = bool(getattr(batch_sampler, "drop_last", False))
         self._unfilled = Unfilled(num_processes)
-        # The next pass leaves out so many batches, and calls this before it goes on with the rest.
+        # The next pass leaves out this many batches, and calls this before it goes on with the rest.
         self.skip_batches = 0
         self.after_skip: Callable[[], None] | None = None
         # Shares of the batches drawn and not yet taken by the loader; one queue for each pass.

@@ -1,4 +1,4 @@
-"""The random streams of one pass of a loader: together before its first batch, apart within it, together after it."""
+"""The random streams of one pass of a loader: equal on all ranks before its first batch and after it, not within."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class PassStreams:
     """Where the ranks of one pass draw from.
 
-    A pass in an order of its own parts the streams with its first batch. One in the order of the data may be an
-    evaluation, to which not every rank has to come, and nobody is asked for that; it parts them with its first
-    backward pass, and its loader's later passes are like those of another order.
+    A pass in a random order separates the streams with its first batch. One in the order of the data may be an
+    evaluation, which not every rank has to reach, and no communication finds that out; it separates them with its first
+    backward pass, and its loader's later passes are like those in a random order.
 
     Args:
         loader: what is read.
@@ -50,7 +50,7 @@ class PassStreams:
             self._waits = False
         self._pass = loader._open_pass() if self.parted else None
         self._is_last = False
-        # What moves the streams apart from here on does so within this pass.
+        # Streams are separated from here on within this pass.
         self._within = next_pass()
         # The number until the first batch, the way back from then on.
         self._apart: Any = None if number is None or self._resumed else number + loader.epoch
@@ -68,26 +68,26 @@ class PassStreams:
             between(at_end)
 
     def begin_batch(self) -> None:
-        """The script goes on with a batch."""
+        """The script continues with a batch."""
         self._end_batch(at_end=False)
         if isinstance(self._apart, int):
             self._apart = move_apart(self._apart)
 
     def give_last(self) -> None:
-        """The batch that the script goes on with is the last one."""
+        """The batch that the script continues with is the last one."""
         self._is_last = True
         if self._pass is not None:
             note_last(self._pass)
 
     def note_backward(self) -> None:
-        """The pass trains: every rank comes to its end."""
+        """The pass trains: every rank reaches its end."""
         self.trains = True
         if not self._waits:
             return
         self._waits = False
         self._pass = self.loader._open_pass()
         if self._pass is None:
-            return  # ranks come to its end at different times
+            return  # ranks reach its end at different times
         if self._is_last:
             note_last(self._pass)
         self.loader.trained = self.parted = True
@@ -95,7 +95,7 @@ class PassStreams:
             self._apart = move_apart(stream_number() + self.loader.epoch)
 
     def end(self) -> None:
-        """Behind the last batch."""
+        """After the last batch."""
         self._end_batch(at_end=True)
         if self._pass is not None:
             rejoin(self._pass)

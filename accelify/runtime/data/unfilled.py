@@ -1,4 +1,4 @@
-"""What is said where `drop_last` leaves nothing of a loader's batches."""
+"""The message where `drop_last` leaves nothing of a loader's batches."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Unfilled:
         self.said = False
 
     def __call__(self, batches: int) -> None:
-        """Say it on the main process.
+        """Print it on the main process.
 
         Args:
             batches: full batches of the pass, all of which are left out.
         """
-        # A worker has only a part of the data, and forgets with every pass what it has said.
+        # A worker has only a part of the data, and forgets with every pass what it has reported.
         if self.said or get_worker_info() is not None or not PartialState().is_main_process:
             return
         self.said = True

@@ -20,7 +20,7 @@ def reads_rows(fetcher: Any) -> bool:
     Args:
         fetcher: of a pass of a DataLoader, in this process.
     """
-    # No kind of data set that a script has made of it: its samples are what its own code gives.
+    # No subclass of a script's: its samples are what its code returns.
     if type(fetcher.dataset) is not TensorDataset or fetcher.collate_fn is not default_collate:
         return False
     return bool(fetcher.auto_collation) and all(map(_has_plain_rows, fetcher.dataset.tensors))

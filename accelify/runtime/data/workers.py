@@ -1,4 +1,4 @@
-"""Reading samples in worker processes, or without them: random streams of their own on every rank."""
+"""Reading samples in worker processes, or without them: separate random streams on every rank."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WorkersApart:
     that: without this, random augmentation would repeat itself from rank to rank.
 
     Args:
-        worker_init_fn: the script's own, called afterwards; what it seeds is moved apart too.
+        worker_init_fn: the script's, called afterwards; what it seeds is made different on each rank, too.
         rank: of the process that the workers belong to.
     """
 
@@ -39,7 +39,7 @@ class WorkersApart:
         if info is not None:
             # Far apart in the low 32 bits, which are all that torch's generator on the CPU looks at.
             seed = (info.seed + self.rank * 0x9E3779B97F4A7C15) % 2**63
-            # torch lets nobody set it, and scripts seed generators of their own with it.
+            # torch does not allow setting it, and scripts seed their generators with it.
             object.__setattr__(info, "seed", seed)
             torch.manual_seed(seed)
             _seed_host(seed)
@@ -49,7 +49,7 @@ class WorkersApart:
             self._seeded_alike(before)
 
     def _seeded_alike(self, before: tuple[Any, ...]) -> None:
-        """Move on what the script's own function has seeded by the worker's number, which every rank has alike."""
+        """Move on what the script's function has seeded by the worker's number, which is the same on every rank."""
         by_torch, by_python, by_numpy = (a != b for a, b in zip(_states(), before, strict=True))
         far = self.rank * 0x9E3779B97F4A7C15
         if by_torch:
@@ -63,14 +63,14 @@ class WorkersApart:
 
 
 class ReadingApart:
-    """Fetches samples in the main process on streams of Python's and NumPy's generators of its own.
+    """Fetches samples in the main process on separate streams of Python's and NumPy's generators.
 
     Rank by rank they differ: otherwise a data set that picks its samples by them would give all ranks the same ones.
-    The script's own streams stay where they are, the same on every rank, so that ranks go on deciding alike. Each
-    batch has streams of its own, for a pass that goes on in its middle.
+    The script's streams stay where they are, the same on every rank, so that ranks go on deciding alike. Each batch
+    has separate streams, for a pass that is resumed in its middle.
 
     Args:
-        fetcher: the loader's own.
+        fetcher: the loader's.
         number: of the pass, the same on every rank.
         rank: of this process.
         batches: done before.
@@ -121,13 +121,13 @@ class _NumpyApart:
 
     def leave(self) -> None:
         self._random.set_bit_generator(self._own)
-        # Normal numbers are drawn in pairs, of which the second does not lie in the generator.
+        # Normal numbers are drawn in pairs, of which the second is not in the generator's state.
         if self._state["has_gauss"]:
             self._random.set_state(self._state)
 
 
 def may_draw(dataset: Any, collate_fn: Any) -> bool:
-    """Whether reading a batch may draw random numbers; False: it is torch's own code that does not.
+    """Whether reading a batch may draw random numbers; False: it is torch's code, which does not.
 
     Args:
         dataset: what samples are read from by their indices.

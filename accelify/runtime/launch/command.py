@@ -34,7 +34,7 @@ from accelify.runtime.launch.port import refusal
 from accelify.runtime.launch.settings import LaunchError, Settings, count_devices
 from accelify.runtime.launch.target import check_target, works_alone
 
-# For so many seconds a machine that was cut off looks for the others, as long as their rendezvous waits for it.
+# For this many seconds a machine that was cut off looks for the others, as long as their rendezvous waits for it.
 _COME_BACK = 600.0
 WORKER = Path(__file__).with_name("worker.py")
 REPLICAS = Path(__file__).with_name("replicas.py")
@@ -65,7 +65,7 @@ class Plan:
     machines: Machines | None = None
     """Where there are several."""
     warning: str = ""
-    """What is said before the start; empty for nothing."""
+    """The message before the start; empty for none."""
 
     def line(self) -> str:
         """The plan as one line for a shell."""
@@ -79,7 +79,7 @@ def make_plan(settings: Settings, script: str, arguments: list[str], *, module: 
     Args:
         settings: from `settings.resolve`.
         script: a path, or a module's name with `module=True`.
-        arguments: handed to the script as they are.
+        arguments: passed to the script as they are.
 
     Raises:
         LaunchError: the script or module is not there, or an engine refuses its settings.
@@ -117,19 +117,19 @@ def _plan(settings: Settings, script: str, arguments: list[str], module: bool) -
     if machines == 1 and "ACCELIFY_SEED" not in os.environ:
         # What an unseeded script draws before its Accelerator is made; over several machines it has to wait for that.
         environment["ACCELIFY_SEED"] = str(secrets.randbits(63))
-    # After so long torch's agent kills processes that a signal has not ended: its own 30 s are too short to save in.
+    # After so long torch's agent kills processes that a signal has not ended: its 30 s are too short to save in.
     environment.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(settings["preemption_grace"]))
     _check_devices(settings, local)
     if "OMP_NUM_THREADS" not in {**os.environ, **environment}:
         environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // local))
     several = _machines(settings) if machines > 1 else None
     if several and "GLOO_SOCKET_IFNAME" not in os.environ:
-        # gloo would ask for the machine's own name, which many a machine answers with 127.0.1.1.
+        # gloo would ask for the machine's name, which many a machine answers with 127.0.1.1.
         address = own_address(several.host, several.port)
         if address and (interface := interface_of(address)):
             environment["GLOO_SOCKET_IFNAME"] = interface
     if several and settings["rdzv_backend"] == "c10d":
-        # A store of their own for every attempt: in the agent's, a machine that comes back finds the addresses of those
+        # A separate store for every attempt: in the agent's, a machine that comes back finds the addresses of those
         # that have gone.
         environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     elastic = (*_rendezvous(settings, local), str(WORKER), *target)
@@ -152,7 +152,7 @@ def _machines(settings: Settings) -> Machines:
 def run(plan: Plan) -> int:
     """Start the plan, wait for it, and return the exit status for this process.
 
-    A process that ended by a signal gives 128 plus the signal's number. Nothing that was started is left running.
+    A process that ended by a signal counts as 128 plus the signal's number. Nothing that was started is left running.
 
     Raises:
         LaunchError: torch is missing, or its launcher refuses the rendezvous.
@@ -195,7 +195,7 @@ def _check_devices(settings: Settings, local: int) -> None:
 
 
 def _deepspeed(settings: Settings, local: int) -> list[str]:
-    """The deepspeed launcher's own command, for one machine or, with a hostfile, for several."""
+    """The deepspeed launcher's command, for one machine or, with a hostfile, for several."""
     section = settings.section(DEEPSPEED)
     words = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank", "--num_gpus", str(local)]
     if settings["num_machines"] > 1:
@@ -283,7 +283,7 @@ def _run_elastic(plan: Plan) -> int:
     quiet = plan.machines is not None and "TORCH_CPP_LOG_LEVEL" not in os.environ
     if quiet:
         os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"
-    # Nothing of what an import makes is garbage; looking for some takes a fifth of the time, and once more at the end.
+    # Nothing of what an import makes is garbage; looking for some takes a fifth of the time, and again at the end.
     gc.disable()
     launcher: Any = importlib.import_module("torch.distributed.run")
     from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -294,7 +294,7 @@ def _run_elastic(plan: Plan) -> int:
     if quiet:
         del os.environ["TORCH_CPP_LOG_LEVEL"]
     if "LOGLEVEL" not in os.environ:
-        # The agent's own account of a failure repeats, less well, what is printed below.
+        # The agent's account of a failure repeats, less well, what is printed below.
         logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     if plan.machines is not None and plan.machines.machine == 0:
         _check_port(plan.machines)
@@ -303,7 +303,7 @@ def _run_elastic(plan: Plan) -> int:
         os.environ.update(plan.environment, ACCELIFY_ERROR_DIR=errors)
         signal.signal(signal.SIGUSR1, lambda *_: warn_workers(folder))
         watch = _watch(plan.machines, folder) if plan.machines else None
-        # Without a place for it torch leaves an empty folder behind.
+        # Without a place for it torch leaves an empty folder.
         place = [] if "--log-dir" in plan.elastic else ["--log-dir", errors]
         arguments = [*place, *plan.elastic]
         try:
@@ -375,7 +375,7 @@ def _may_try_again(machines: Machines | None, arguments: list[str]) -> bool:
 
 
 def _report(error: Any, folder: Path) -> int:
-    """Print the first failing rank's traceback and give its exit status."""
+    """Print the first failing rank's traceback and return its exit status."""
     rank, failure = error.get_first_failure()
     notes = _notes(folder)
     if notes:

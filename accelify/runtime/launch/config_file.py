@@ -1,4 +1,4 @@
-"""The configuration file of a launch: where it lies, how it is read (Hugging Face Accelerate's too) and written."""
+"""The configuration file of a launch: where it is, how it is read (Hugging Face Accelerate's too) and written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Config:
 
 
 def default_path(environment: Mapping[str, str] | None = None) -> Path:
-    """Where the file lies: HF_HOME/accelerate, else XDG_CACHE_HOME/huggingface/accelerate, else below ~/.cache."""
+    """Where the file is: HF_HOME/accelerate, else XDG_CACHE_HOME/huggingface/accelerate, else below ~/.cache."""
     environment = os.environ if environment is None else environment
     if home := environment.get("HF_HOME"):
         folder = Path(home).expanduser()

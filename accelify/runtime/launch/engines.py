@@ -1,4 +1,4 @@
-"""What the runtime is told about engines: sections of the configuration file, checked by the engines' own classes."""
+"""The runtime's settings for engines: sections of the configuration file, checked by the engines' classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAUNCHER_KEYS = (
 
 
 def engine_environment(settings: Settings) -> dict[str, str]:
-    """ACCELIFY_ENGINE for the script's processes, and what an engine's own library reads.
+    """ACCELIFY_ENGINE for the script's processes, and what an engine's library reads.
 
     Raises:
         LaunchError: an engine refuses a value, or this installation does not have the engine.

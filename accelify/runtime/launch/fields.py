@@ -1,7 +1,7 @@
 """The table of a launch's values, with their names on the command line, in the environment and in the file.
 
 From it come the options of `accelify launch`, the keys that a configuration file may have, the questions' checks and
-the sections that the runtime is told.
+the sections that the runtime gets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Field:
     key: str = ""
     """Key in the configuration file, where it is not the name; "-" where it has none."""
     section: str = ""
-    """Section of the configuration file, for an engine's own values."""
+    """Section of the configuration file, for an engine's values."""
     choices: tuple[str, ...] = ()
     least: int | None = None
     most: int | None = None

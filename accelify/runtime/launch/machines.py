@@ -1,7 +1,7 @@
 """Several machines: which network they meet over, and noticing when one is cut off.
 
 A process that waits for another machine in a collective waits for minutes (NCCL) or for half an hour (gloo) before it
-gives up, because a cut-off machine says nothing at all. So the launchers tell each other, through the store of their
+gives up, because a cut-off machine sends nothing at all. So the launchers inform each other, through the store of their
 rendezvous, that they are alive; a machine that was not heard of for too long ends the processes that wait for it.
 """
 
@@ -24,7 +24,7 @@ _BEAT = 1.0
 
 
 def own_address(main_address: str, port: int) -> str | None:
-    """This machine's address on the network that reaches the first one; None where that cannot be told."""
+    """This machine's address on the network that reaches the first one; None where it is not known."""
     try:
         kind, _, _, _, place = socket.getaddrinfo(main_address, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(kind, socket.SOCK_DGRAM) as probe:
@@ -36,7 +36,7 @@ def own_address(main_address: str, port: int) -> str | None:
 
 
 def interface_of(address: str) -> str | None:
-    """The network interface with that IPv4 address; None where it cannot be told."""
+    """The network interface with that IPv4 address; None where it is not known."""
     try:
         import fcntl
     except ImportError:
@@ -74,7 +74,7 @@ def warn_workers(folder: Path) -> None:
 
 
 def end_workers(folder: Path) -> int:
-    """Kill the processes of this launcher whose numbers lie in `folder`; how many there were.
+    """Kill the processes of this launcher whose numbers are in `folder`; how many there were.
 
     They are stuck in a collective that never ends, where a softer signal waits with them.
     """
@@ -97,7 +97,7 @@ def _parent(number: int) -> int | None:
 
 
 class Watch:
-    """Tells the other launchers that this machine is alive, and notices when one of them is not.
+    """Reports to the other launchers that this machine is alive, and notices when one of them is not.
 
     Args:
         host, port: of the rendezvous, on the first machine.
@@ -133,13 +133,13 @@ class Watch:
             thread.start()
 
     def stop(self) -> None:
-        """Say that this machine is done, so that its silence is no loss."""
+        """Report that this machine is done, so that its silence is no loss."""
         self._ending.set()
         for thread in self._threads:
             thread.join(timeout=3)
 
     def _beat(self) -> None:
-        # Kept apart from judging: on a dead network every call here may hang.
+        # Separate from judging: on a dead network every call here may hang.
         store: Any = None
         while True:
             ending = self._ending.is_set()

@@ -13,7 +13,7 @@ from accelify.runtime.launch.settings import PRECISIONS, count_devices
 
 
 class _InProcess:
-    """What runs in each process. A plain class, so that any start method can hand it over."""
+    """What runs in each process. A plain class, so that any start method can pass it on."""
 
     def __init__(self, function: Callable[..., Any], environment: dict[str, str], first_rank: int) -> None:
         self.function = function
@@ -47,9 +47,9 @@ def notebook_launcher(
 
     Args:
         function: defined in the notebook; everything it needs is made inside it, the Accelerator first of all.
-        args: handed to it.
+        args: its arguments.
         num_processes: on this machine; default one per visible CUDA device, else one.
-        mixed_precision: no, fp16, bf16 or fp8; for an Accelerator that is not told otherwise.
+        mixed_precision: no, fp16, bf16 or fp8; for an Accelerator that does not set it.
         use_port: of the first process; default a free one (with several machines 29500).
         master_addr, node_rank, num_nodes: where several machines run the same notebook.
         rdzv_backend, rdzv_endpoint, rdzv_conf, rdzv_id: how torch's elastic agent lets the processes meet: "static", or

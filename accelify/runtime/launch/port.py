@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def held_port() -> Iterator[int]:
-    """A free port that is given to nobody else until the block ends.
+    """A free port that nobody else gets until the block ends.
 
     It is bound but not listened on, and for being shared: torch's TCPStore, which shares as well, can listen on it,
-    while the system hands it to no other process that asks for any free port or that connects somewhere.
+    while the system passes it to no other process that asks for any free port or that connects somewhere.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -25,7 +25,7 @@ def held_port() -> Iterator[int]:
 def refusal(port: int) -> str | None:
     """Why nothing can listen on a port of this machine, such as that another program does; None: it is free.
 
-    What a job before left behind (TIME_WAIT) is no hindrance, as it is none to torch's store.
+    What a previous job has left (TIME_WAIT) is no hindrance, as it is none to torch's store.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -148,7 +148,7 @@ def _ask_engine(asker: Asker, values: dict[str, Any]) -> None:
 
 
 def _whole_models(asker: Asker, values: dict[str, Any]) -> None:
-    """The plain types say it already."""
+    """The plain types need no explanation."""
 
 
 def _shared_models(asker: Asker, values: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Starts a script in one process for each XLA device, over torch_xla's own launcher. Run by path, as worker.py is."""
+"""Starts a script in one process for each XLA device, by torch_xla's launcher. Run by path, as worker.py is."""
 
 from __future__ import annotations
 

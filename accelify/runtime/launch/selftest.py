@@ -3,7 +3,7 @@
     accelify launch [options] selftest.py RESULTS.json
 
 The main process writes one row a check into the file; a check that fails ends the test, for after it the processes may
-stand at different places.
+be at different places.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WIDTH, STEPS = 64, 6
 
 
 class CheckError(Exception):
-    """A check that found something wrong, told in one sentence."""
+    """A check that failed; the message is one sentence."""
 
 
 class _Block(nn.Module):
@@ -81,7 +81,7 @@ def plain_losses(names: list[str], world: int) -> list[float]:
 
 
 class SelfTest:
-    """The checks, in order; each gives a few words on what it found."""
+    """The checks, in order; each returns a few words on what it found."""
 
     def __init__(self) -> None:
         # In fp16 gradients would overflow under the usual scale, and the first steps be left out, which is how a scale

@@ -28,7 +28,7 @@ _ENGINES = ("FSDP", "DEEPSPEED", "XLA")
 
 
 class LaunchError(Exception):
-    """A launch that cannot start, told in one sentence."""
+    """A launch that cannot start; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Value:
 
     @property
     def given(self) -> bool:
-        """Whether the command line or the environment has it, which both stand above the file."""
+        """Whether the command line or the environment has it, which both are above the file."""
         return self.source.startswith((FLAG, ENVIRONMENT))
 
 
@@ -67,7 +67,7 @@ class Settings:
 
     @property
     def deepspeed_launcher(self) -> bool:
-        """Whether DeepSpeed's own launcher is to start the processes: asked for, or one of its options is given."""
+        """Whether DeepSpeed's launcher is to start the processes: asked for, or one of its options is set."""
         section = self.section(DEEPSPEED)
         implied = section.get("deepspeed_multinode_launcher", "standard") != "standard"
         return bool(section.get("deepspeed_launcher", implied or bool(section.get("deepspeed_hostfile"))))
@@ -145,9 +145,9 @@ def resolve(
     """Settle every value: flag first, then environment, then configuration file, then default.
 
     Args:
-        flags: by field name; None where the flag was not given.
+        flags: by field name; None where the flag is absent.
         environment: default `os.environ`.
-        file_values: what the configuration file holds, by its own keys.
+        file_values: the values of the configuration file, by its keys.
         file_name: named in messages and sources.
         lines: of the file's keys, a section's as (section, key).
         devices: visible CUDA devices of this machine; counted when None and needed.
@@ -210,7 +210,7 @@ def _section(sources: _Sources, name: str) -> dict[str, Value]:
     found = {item.file_key: sources.find(item, (name, item.file_key)) for item in _fields(name)}
     section = {key: value for key, value in found.items() if value is not None}
     if name == DEEPSPEED:
-        # The one value that stands outside of the section too, and that the engine wants to know.
+        # The one value that is outside of the section too, and that the engine wants to know.
         steps = next(item for item in FIELDS if item.name == "gradient_accumulation_steps")
         for keys in ((name, steps.name), (steps.name,)):
             if steps.name not in section and (value := sources.find(steps, keys)) is not None:
@@ -382,7 +382,7 @@ def _checked(field: Field, given: Any, where: str) -> Any:
         if field.most is not None and number > field.most:
             raise LaunchError(f"{where} is {number}; it has to be at most {field.most}.")
         return number
-    # YAML reads an unquoted `no` as false, and that is how a precision of "no" often stands in a file.
+    # YAML reads an unquoted `no` as false, and that is how a precision of "no" often is in a file.
     word = "no" if given is False else str(given)
     if field.choices:
         fitting = next((choice for choice in field.choices if choice.lower() == word.lower()), None)

@@ -51,13 +51,13 @@ def batch_file(
     """The text of a batch file.
 
     Args:
-        settings: of the job; num_processes and num_machines are the job's, so they have to be given.
+        settings: of the job; num_processes and num_machines are the job's, so they have to be set.
         script, arguments, module: as for `command.make_plan`.
         partition, time, job_name: sbatch's options of those names.
         slurm_options: more of them, as on a command line.
 
     Raises:
-        LaunchError: the number of processes is not given, or an option cannot be.
+        LaunchError: the number of processes is missing, or an option cannot be used.
     """
     if settings.source("num_processes").startswith(DEFAULT) and not settings["cpu"]:
         raise LaunchError(
@@ -113,7 +113,7 @@ def _flags(settings: Settings) -> list[str]:
     given = [(item, settings.values[item.name]) for item in FIELDS if item.name not in _FOUND_OUT]
     for name, section in settings.sections.items():
         keys = {item.file_key: item for item in SECTION_FIELDS if item.section == name}
-        # Accumulation is a value of its own, which DeepSpeed's section repeats.
+        # Accumulation is a separate value, which DeepSpeed's section repeats.
         given += [(keys.get(key) or BY_NAME[key], value) for key, value in section.items()]
     words: list[str] = []
     kind = settings.values["distributed_type"]

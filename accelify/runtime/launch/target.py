@@ -1,4 +1,4 @@
-"""What is handed to the launcher: whether it is there, can be run, and knows of other processes."""
+"""The script or module that is launched: whether it exists, can be run, and knows of other processes."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def works_alone(script: str, module: bool) -> bool:
         script, module: as for `check_target`.
 
     Returns:
-        True where the script trains with torch and neither it nor a file of its own that it imports has a word of other
-        processes. What cannot be read counts as knowing of them.
+        True where the script trains with torch and neither it nor a file that it imports from its project mentions
+        other processes. What cannot be read counts as knowing of them.
     """
     with _folder_on_path():
         first = _module_file(script) if module else Path(script)
@@ -104,7 +104,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def _own_files(name: str, roots: set[Path]) -> Iterator[Path]:
-    """The files of a module's name beside the script: packages on the way have an __init__ that runs too."""
+    """The files of a module's name in the script's folder: packages on the way have an __init__ that runs too."""
     parts = name.split(".") if name else []
     for root in roots:
         for length in range(1, len(parts) + 1):

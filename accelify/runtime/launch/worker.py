@@ -1,6 +1,6 @@
 """What each started process runs first: the script as `__main__`, its failure noted for the launcher.
 
-Run by path, not as a module of the package, so that it costs no import of its own and leaves `sys.path` to the script.
+Run by path, not as a module of the package, so that it imports nothing more and leaves `sys.path` to the script.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def run_script(path: str) -> None:
         __loader__=importlib.machinery.SourceFileLoader("__main__", source),
         __cached__=None,
     )
-    # The old module stays referenced: this function's own globals live there.
+    # The old module stays referenced: this function's globals are in it.
     namespace["__accelify_worker__"] = sys.modules["__main__"]
     sys.modules["__main__"] = module
     exec(code, namespace)
@@ -130,7 +130,7 @@ def note_process() -> None:
 
 
 def ignore_warnings_of_the_queue() -> None:
-    """Let a queue's SIGUSR1, which the launcher hands on, end no script that does not watch for it."""
+    """Let a queue's SIGUSR1, which the launcher passes on, end no script that does not watch for it."""
     import signal
 
     if hasattr(signal, "SIGUSR1") and os.environ.get("ACCELIFY_ERROR_DIR"):

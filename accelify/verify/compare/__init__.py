@@ -1,1 +1,1 @@
-"""Outside the runs: one run held against another, aspect by aspect."""
+"""Outside the runs: one run compared with another, aspect by aspect."""

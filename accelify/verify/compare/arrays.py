@@ -1,4 +1,4 @@
-"""Tensors and arrays as they lie in files: a type, a shape and bytes; read and compared without torch."""
+"""Tensors and arrays as they are in files: a type, a shape and bytes; read and compared without torch."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ArrayDifference:
 
 
 def compare_arrays(a: Array, b: Array, tolerance: float, exact: bool) -> ArrayDifference:
-    """Hold one array against another.
+    """Compare one array with another.
 
     Floating point may differ by `tolerance` of the element and of the largest element of the array, whose rounding the
     small ones carry. Everything else is exact.
@@ -103,7 +103,7 @@ def _shown(value: complex) -> str:
 
 
 def strided(data: bytes, dtype: str, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-    """The array that a tensor's storage, offset and strides stand for.
+    """The array that a tensor's storage, offset and strides represent.
 
     Raises:
         ValueError: the storage is too short, or the strides are not those of a plain array and NumPy is missing.
@@ -153,7 +153,7 @@ def numpy_array(data: bytes) -> Array:
 
 
 def in_order(dtype: str, shape: tuple[int, ...], data: bytes, fortran: bool) -> Array:
-    """An array whose elements lie in the order of the first index where `fortran`."""
+    """An array whose elements are in the order of the first index where `fortran`."""
     if fortran and len(shape) > 1:
         values = Array(dtype, shape[::-1], data).values()
         if values is None:

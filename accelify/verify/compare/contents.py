@@ -43,7 +43,7 @@ def read(path: Path, name: str) -> Any:
     """The content of a file as nested values.
 
     Args:
-        path: where it lies.
+        path: where it is.
         name: how the script calls it.
 
     Raises:
@@ -165,7 +165,7 @@ def _database(data: bytes) -> Any:
     """The rows of every table, in the order in which they were put in."""
     connection = sqlite3.connect(":memory:")
     try:
-        # Its log may stand beside it still; what is in the file by itself is what is compared.
+        # Its log may be beside it still; what is in the file by itself is what is compared.
         connection.deserialize(data[:18] + b"\x01\x01" + data[20:])
         listed = connection.execute("SELECT name FROM sqlite_master WHERE type='table' ORDER BY name")
         return {

@@ -17,7 +17,7 @@ Place = tuple[str, int, str, int]
 APART = 0.25
 """Share by which two rates of an outcome may differ, where by less than one occurrence anyway."""
 SHARED_OUT = 1.5
-"""From this ratio of rounds on, a rank is taken to go through its share of what the original goes through."""
+"""From this ratio of rounds on, a rank is taken to process only its share of the original's data."""
 _NAMES = {
     "if": "`if`",
     "while": "`while`",
@@ -105,7 +105,7 @@ def by_rounds(original: Run, other: Run, lines: LineMap) -> list[Check]:
     """Conditions around training that count each process's rounds, as far as the share of rounds shows it.
 
     Args:
-        original: the original in its own batches, which makes about N times as many rounds.
+        original: the original in its own batches, not larger ones, which makes about N times as many rounds.
         other: a run on N processes, each of which takes batches as large.
         lines: of the converted script.
     """
@@ -230,7 +230,7 @@ def _ended(place: _Place, before: Outcomes, after: Outcomes) -> str:
 
 
 def _rates(place: _Place, before: Outcomes, after: Outcomes) -> str:
-    """Rounds that differ in number: the same share of them has to come to the same."""
+    """Rounds that differ in number: the same share of them has to have the same outcome."""
     ratio = max(before.calls, after.calls) / max(1, min(before.calls, after.calls))
     if place.place[2] in ("while", "assert") or not (
         after.trained[0] or after.trained[1] or "leaves" in place.flags

@@ -1,4 +1,4 @@
-"""Nested values of files held against each other: what is in one place is compared by what it is."""
+"""Nested values of files compared with each other: what is in one place is compared by its type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accelify.verify.compare.arrays import Array, compare_arrays
 from accelify.verify.compare.numbers import Match, compare_parsed, compare_values, normal, parse
 
 RARE = 20
-"""One number of a text in so many may step to the next digit where rounding makes that unlikely."""
+"""One number of a text in this many may step to the next digit where rounding makes that unlikely."""
 MOST = 1000
 """Differences of one file that are looked at."""
 PREFIX = "module."
@@ -26,7 +26,7 @@ class Text:
 
 @dataclass
 class Comparison:
-    """What holding one document against another comes to.
+    """The result of comparing one document with another.
 
     Args:
         tolerance: relative difference that rounding explains.
@@ -52,7 +52,7 @@ class Comparison:
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def hold(self, a: Any, b: Any, where: str = "") -> None:
-        """Hold `b` against the original's `a`, which stands at `where` in the file."""
+        """Compare `b` with the original's `a`, which is at `where` in the file."""
         if self.count >= MOST:
             return
         if isinstance(a, Array) or isinstance(b, Array):

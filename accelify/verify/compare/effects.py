@@ -47,7 +47,7 @@ class Effect:
 
 
 def compare(original: Run, other: Run, lines: LineMap, exact: bool) -> list[Check]:
-    """One check for each kind of effect and path (numbers in paths are not told apart), and one for each race."""
+    """One check for each kind of effect and path (numbers in paths are ignored), and one for each race."""
     before, after = effects_of(original), effects_of(other)
     groups: dict[str, tuple[list[Effect], list[Effect]]] = {}
     for side, effects in enumerate((before, after)):
@@ -173,7 +173,7 @@ def _steady(path: str, pids: Sequence[str]) -> str:
 
 
 def shown(path: str) -> str:
-    """A path as a person would name it: from the working folder where it lies below."""
+    """A path as a person would name it: from the working folder where it is below."""
     try:
         relative = os.path.relpath(path)
     except (ValueError, OSError):

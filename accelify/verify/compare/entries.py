@@ -103,7 +103,7 @@ def grouped(
     Args:
         kinds: of events.
         lines: takes places of a converted script to the original's; None for the original.
-        tag: what else tells what is shown at one place apart.
+        tag: what else distinguishes the texts that are shown at one place.
     """
     groups: Groups = {}
     for number, rank in enumerate(run.ranks):
@@ -131,7 +131,7 @@ def by_rank(found: Iterable[Entry]) -> dict[int, list[Entry]]:
 
 
 def pair_moved(original: Groups, other: Groups) -> Groups:
-    """`other` with places that no line of the original stands for put where the same words are shown.
+    """`other` with places that correspond to no line of the original put where the same words are shown.
 
     A statement that was changed a lot has no counterpart by its text. Where one place of the original shows nothing in
     the converted run, and one that has no counterpart shows the same words, the two are the same place.

@@ -32,10 +32,10 @@ def compare(
     Args:
         original: the reference.
         other: the run.
-        lines: which lines of the two scripts stand for each other.
+        lines: which lines of the two scripts correspond to each other.
         exact: everything has to be equal to the bit, as on one process.
         control: the original with gradients disturbed as rounding would; see `losses.compare`.
-        again: the original once more. What it does not repeat is not compared.
+        again: the original again. What it does not repeat is not compared.
     """
     comparison = losses.compare(original, other, control=control)
     comparison.checks = training.checks(original, other, comparison, lines)

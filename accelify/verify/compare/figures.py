@@ -1,4 +1,4 @@
-"""Everything that a run shows held against the original's, place by place: printed lines, logged values, bars.
+"""Everything that a run shows compared with the original's, place by place: printed lines, logged values, bars.
 
 Each place of the original's script is one check, with what all ranks showed there. Outside of loops over loaders a
 figure has to be the original's. Inside, the main process has a share of the batch only, and a figure of that share
@@ -24,7 +24,7 @@ from accelify.verify.lines import LineMap
 from accelify.verify.runs import Run
 
 RARE = 20
-"""One number in so many may step to the next digit shown where rounding makes that unlikely."""
+"""One number in this many may step to the next digit shown where rounding makes that unlikely."""
 SHARE = "shows the main process's share of the batch"
 NOT_CHECKED = "shown inside the training loop, of the main process's share (not checked)"
 ALIKE = (
@@ -66,7 +66,7 @@ def compare(
     repeats: tuple[Run, Run] | None = None,
     base: float | None = None,
 ) -> list[Check]:
-    """Hold what `other` printed and logged against the original's.
+    """Compare what `other` printed and logged with the original's.
 
     Args:
         lines: which place of the original a place in the other's script is.
@@ -237,7 +237,7 @@ class _Comparison:
     def _judged(
         self, key: Key, a: Entry, b: Entry, compared: Compared, occurrence: int
     ) -> tuple[Verdict, str]:
-        """What a difference comes to, and why it may be there."""
+        """The verdict on a difference, and its likely cause."""
         if self.run.processes == 1:
             return Verdict.DIFFERENT, ""
         everyone = self._everyone(key, b, occurrence)
@@ -342,13 +342,13 @@ class _Comparison:
 
 
 def _sequence(groups: Groups) -> list[Key]:
-    """The places in the order in which one rank showed something there; worker processes have an order of their own."""
+    """The places in the order in which one rank showed something there; the order of worker processes is separate."""
     found = [(entry.number, key) for key, shown in groups.items() for entry in shown if not entry.worker]
     return [key for _, key in sorted(found, key=lambda pair: pair[0])]
 
 
 def _usual_sizes(mine: Sequence[Entry]) -> dict[str, list[float]]:
-    """What the numbers of texts with the same words usually come to, where there are several such texts."""
+    """The usual values of the numbers in texts with the same words, where there are several such texts."""
     sizes: dict[str, list[list[float]]] = {}
     for entry in mine:
         row = [abs(number.value) for number in entry.parsed.numbers]

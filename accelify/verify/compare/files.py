@@ -1,4 +1,4 @@
-"""Files and folders that a run left behind, held against the original's: the names both ways, then the contents.
+"""Files and folders that a run has left, compared with the original's: the names both ways, then the contents.
 
 Names that carry a date, a time, a process id or what `tempfile` draws are matched by the rest of them, where neither
 side has the other's name. Times inside files are left out where the format has a place for them, and where two runs
@@ -56,7 +56,7 @@ class Change(Protocol):
 
 
 def changes(run: Run) -> list[Change]:
-    """What a run left behind."""
+    """What a run has left on disk."""
     return list(getattr(run, "changes", None) or ())
 
 
@@ -70,7 +70,7 @@ def compare(
     tolerance: float | None = None,
     excuse: Callable[[float, float], bool] = lambda a, b: False,
 ) -> list[Check]:
-    """Hold what `other` left behind against what the original did.
+    """Compare what `other` has left on disk with what the original has.
 
     Args:
         lines: not needed, a file is known by its path.
@@ -78,7 +78,7 @@ def compare(
         repeats: two runs of one script, the original's, or one of them disturbed as by rounding. A file in which they
             differ is not compared.
         tolerance: relative difference that rounding explains at the end; from the precision and the steps when None.
-        excuse: whether a figure of the original may stand as another one, since inside a training loop the main process
+        excuse: whether a figure may differ from the original's, since inside a training loop the main process
             shows that of its share; `figures.shares_shown` makes one.
     """
     if tolerance is None:

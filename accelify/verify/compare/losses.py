@@ -35,7 +35,7 @@ EXPLANATIONS = {
 
 @dataclass(frozen=True)
 class Difference:
-    """The first thing that differs: at which call of backward or optimizer step (from 1), and both values."""
+    """The first difference: at which call of backward or optimizer step (from 1), and both values."""
 
     what: str
     number: int
@@ -69,15 +69,15 @@ class Comparison:
     same_rates: bool = True
     same_weights: bool = True
     quiet: Comparison | None = None
-    """The same once more with chance taken out of both runs, where chance keeps them from being compared."""
+    """The same again with chance taken out of both runs, where chance keeps them from being compared."""
     checks: list[Check] = field(default_factory=list)
     """Everything that was compared, training included."""
     accepted: set[tuple[str, str]] = field(default_factory=set)
-    """Aspect and key of each check that is as in the original in its own batches, not in larger ones."""
+    """Aspect and key of each check that is as in the original in batches of its size, not in larger ones."""
 
     @property
     def overall(self) -> Verdict:
-        """What all checks come to together; that of training where there are none yet.
+        """The verdict of all checks together; that of training where there are none yet.
 
         A figure that shows one process's part of the original's does not make a run not comparable.
         """
@@ -132,7 +132,7 @@ class Comparison:
 
 
 def relative_differences(original: Sequence[float], other: Sequence[float]) -> list[float]:
-    """|a - b| over the loss's own size, which near zero is a tenth of the median loss."""
+    """|a - b| relative to the loss, which near zero is taken as a tenth of the median loss."""
     sizes = [abs(value) for value in original if math.isfinite(value)]
     floor = 0.1 * median(sizes) if sizes else 0.0
     result = []
@@ -155,10 +155,10 @@ def tolerances(original: Run) -> list[float]:
 
 
 def compare(original: Run, other: Run, *, control: Run | None = None) -> Comparison:
-    """Hold `other` against `original`.
+    """Compare `other` with `original`.
 
     Args:
-        control: the original once more with gradients disturbed as rounding would; where given, it says how far
+        control: the original again with gradients disturbed as rounding would; if present, it shows how far
             rounding alone carries in this script.
     """
     result = Comparison(other, Verdict.EQUAL, reference=original)
@@ -252,7 +252,7 @@ def same_rates(a: Sequence[float], b: Sequence[float]) -> bool:
 def _beyond(
     original: Run, other: Run, result: Comparison, allowed: Sequence[float], update_allowed: float
 ) -> str:
-    """The first thing that rounding does not explain, as a sentence; empty when there is none."""
+    """The first difference that rounding does not explain, as a sentence; empty when there is none."""
     problem = structural(original, other)
     differences = relative_differences(original.losses, other.losses)
     for number, (difference, limit) in enumerate(zip(differences, allowed, strict=False)):

@@ -1,8 +1,8 @@
-"""One text held against another: the words have to be the same, the numbers equal as far as rounding allows.
+"""One text compared with another: the words have to be the same, the numbers equal as far as rounding allows.
 
 A number that is shown with few decimals hides what rounding did to it, except where it crosses from one last digit to
 the next. Such a step is put down to rounding where the tolerance reaches far enough to make it likely; where it is only
-possible the match is NEAR, and whoever compares many numbers decides by how often that happens.
+possible the match is NEAR, and a comparison of many numbers decides by how often that happens.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _GRADIENT = re.compile(r",?\s*grad_fn=<\w+>|,?\s*requires_grad=True")
 
 
 class Match(IntEnum):
-    """How close two numbers or texts are; the larger of two is what both come to."""
+    """How close two numbers or texts are; the larger of two applies to both together."""
 
     SAME = 0
     ROUNDING = 1
@@ -65,7 +65,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Parsed:
-    """A text cut up: `words[k]` stands before `numbers[k]`, and the last one at the end."""
+    """A text cut up: `words[k]` is before `numbers[k]`, and the last one at the end."""
 
     text: str
     words: tuple[str, ...]
@@ -148,11 +148,11 @@ def _number(found: re.Match[str], text: str) -> Number:
 
 
 def compare_numbers(a: Number, b: Number, tolerance: float, size: float = 0.0) -> Match:
-    """Hold one number against another.
+    """Compare one number with another.
 
     Args:
         tolerance: relative difference that rounding explains.
-        size: what numbers at this place usually come to. A value much closer to zero is what is left of
+        size: the usual size of numbers at this place. A value much closer to zero is what is left of
             larger ones, and carries their rounding.
     """
     if a.text == b.text or a.value == b.value or (math.isnan(a.value) and math.isnan(b.value)):
@@ -173,7 +173,7 @@ def compare_numbers(a: Number, b: Number, tolerance: float, size: float = 0.0) -
 
 
 def compare_values(a: float, b: float, tolerance: float, size: float = 0.0) -> Match:
-    """Hold a value against another, both in full."""
+    """Compare a value with another, both in full."""
     if a == b or (math.isnan(a) and math.isnan(b)):
         return Match.SAME
     if not (math.isfinite(a) and math.isfinite(b)):
@@ -189,11 +189,11 @@ def compare_parsed(
     sizes: Iterable[float] = (),
     skipped: Iterable[int] = (),
 ) -> Compared:
-    """Hold one text against another.
+    """Compare one text with another.
 
     Args:
         tolerance: relative difference that rounding explains.
-        sizes: what the numbers usually come to, in their order.
+        sizes: the usual sizes of the numbers, in their order.
         skipped: positions of numbers that are not compared.
     """
     if a.words != b.words or len(a.numbers) != len(b.numbers):
@@ -211,7 +211,7 @@ def compare_parsed(
 
 
 def compare_texts(a: str, b: str, tolerance: float) -> Match:
-    """Hold one text against another, without what differs from process to process."""
+    """Compare one text with another, without what differs from process to process."""
     if a == b:
         return Match.SAME
     return compare_parsed(parse(normal(a, True)), parse(normal(b, True)), tolerance).match

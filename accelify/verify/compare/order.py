@@ -15,7 +15,7 @@ class HappensBefore:
     """The order of the events of a run.
 
     Args:
-        ranks: what each rank left behind.
+        ranks: the records of each rank.
 
     A position is a rank and the number `n` of an event among that rank's. A collective to which a rank never came
     (the run was cut short) orders nothing for that rank.
@@ -68,7 +68,7 @@ class HappensBefore:
                 self._contribute(rank, at[rank])
 
     def _contribute(self, rank: int, number: int) -> None:
-        """The rank has come to its next sync: whoever takes part in the same hears what came before."""
+        """The rank has reached its next sync: all ranks that take part in it come after what was before."""
         if number >= len(self._syncs[rank]):
             return
         sync = self._syncs[rank][number]

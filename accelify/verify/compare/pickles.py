@@ -1,6 +1,6 @@
 """Pickles and checkpoints read without running anything of theirs: classes become inert stand-ins.
 
-Tensors are made of the storages that lie beside the pickle in a file of `torch.save`, of both its formats, and arrays
+Tensors are made of the storages that are beside the pickle in a file of `torch.save`, of both its formats, and arrays
 of NumPy of their state. torch is not imported for it.
 """
 
@@ -233,7 +233,7 @@ def _load(unpickler: _Unpickler) -> Any:
 
 
 def plain(value: Any, seen: dict[int, Any] | None = None) -> Any:
-    """`value` with arrays in the place of what stands for one; stand-ins become mappings of what they hold."""
+    """`value` with arrays in the place of what represents one; stand-ins become mappings of what they hold."""
     seen = {} if seen is None else seen
     if id(value) in seen:
         return seen[id(value)]

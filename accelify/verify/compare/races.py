@@ -1,4 +1,4 @@
-"""Accesses of two ranks to one path whose order nothing guarantees, and which the script can tell apart."""
+"""Accesses of two ranks to one path whose order nothing guarantees, and which the script can distinguish."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REPORTED = 20
 
 @dataclass
 class Access:
-    """Something a rank does at a path: from event `n` to event `end` of its own."""
+    """An access of a rank to a path: from event `n` to event `end` of that rank."""
 
     rank: int
     kind: str
@@ -133,7 +133,7 @@ def _by_place(part: list[Access]) -> dict[tuple[str, bool], list[Access]]:
 
 
 def _above(path: str) -> list[str]:
-    """The folders that a path lies in."""
+    """The folders that a path is in."""
     found = []
     while (path := os.path.dirname(path)) not in ("", "/"):
         found.append(path)
@@ -149,7 +149,7 @@ def _relatives(path: str, kind: str) -> list[tuple[str, bool]]:
 
 
 def _matters(change: Access, access: Access) -> bool:
-    """Whether the script can tell in which order the two came."""
+    """Whether the script can see in which order the two came."""
     if access.path == os.path.dirname(change.path) != change.path:
         # Who lists a folder sees what appears in it; nobody else looks at its entries. Removing the folder meets them
         # from the other side.
@@ -171,7 +171,7 @@ def _matters(change: Access, access: Access) -> bool:
 
 
 def _matters_below(change: Access, access: Access) -> bool:
-    """A change of a folder, and an access to what lies in it."""
+    """A change of a folder, and an access to what is in it."""
     if change.kind == "mkdir":
         # Without its folder it fails, unless the rank has seen to the folder itself.
         return access.kind not in ("ask", "remove", "moved") and change.path not in access.folders

@@ -33,7 +33,7 @@ def compare(original: Run, other: Run, lines: LineMap, exact: bool) -> list[Chec
         place = (lines.converted(site), site)
         label = f"{site[0]}:{site[1]}"
         if key[:3] not in seen:
-            # A runtime that makes loaders of its own is not seen taking their batches.
+            # A runtime that makes its own loaders is not seen taking their batches.
             found.setdefault(site, []).append(Check("samples", label, Verdict.NOT_REACHED, "", *place))
             continue
         if key not in after:
@@ -109,7 +109,7 @@ def _batch(reference: dict[str, Any], ranks: dict[int, dict[str, Any]], processe
     if exact:
         return "" if shares[0] == wanted else "other samples, or in another order, than the original's batch"
     if all(Counter(share) == Counter(wanted) for share in shares):
-        # Every process goes through all of the data: it is not shared out, and nothing is lost by that.
+        # Every process iterates over all of the data: it is not sharded, and nothing is lost by that.
         return ""
     union = Counter(index for share in _without_fillers(shares) for index in share)
     missing, twice = Counter(wanted) - union, union - Counter(wanted)

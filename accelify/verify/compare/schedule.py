@@ -12,13 +12,13 @@ def rates_by_data(original: Run, run: Run, lines: LineMap, count: int) -> list[R
     """For each optimizer step of a run, the rates that the original has once it has seen as much data before it.
 
     Args:
-        original: the original with its own batches.
+        original: the original with batches of its size.
         run: a run on several processes, each of which takes batches as large as the original's.
         lines: of the converted script.
         count: how many of the original's batches are one round of all processes.
 
     Returns:
-        The rates; None where the two cannot be laid beside each other, such as steps without a batch of a loader.
+        The rates; None where the two cannot be compared step by step, such as steps without a batch of a loader.
     """
     first = _first_steps(original)
     expected = []

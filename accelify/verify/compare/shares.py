@@ -1,4 +1,4 @@
-"""Whether a figure is one process's share of what the original shows, as far as the runs tell."""
+"""Whether a figure is one process's share of what the original shows, as far as the runs show it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Shares:
         return self._by_losses(mine, theirs, target, shown)
 
     def of_everyone(self, target: Number, everyone: Sequence[Entry], position: int) -> str:
-        """What the processes' figures come to together where that is the original's: "mean", "sum" or ""."""
+        """What makes the original's figure of the figures of all processes: "mean", "sum" or ""."""
         values = self._values(everyone, position)
         if not values or max(values) == min(values):
             return ""
@@ -71,12 +71,12 @@ class Shares:
         return "sum" if self.near(sum(values), target) else ""
 
     def is_own_loss(self, mine: Entry, theirs: Entry, position: int) -> bool:
-        """Whether the original shows a loss, or the mean or the sum of some, and the other run its own share's."""
+        """Whether the original shows a loss, or the mean or sum of some, and the other run that of its share."""
         numbers = mine.parsed.numbers[position], theirs.parsed.numbers[position]
         return self._by_losses(mine, theirs, *numbers) is Share.SHOWN
 
     def rounds_alike(self, mine: Entry, theirs: Entry, position: int, since: int) -> bool:
-        """Whether the original shows what its losses come to, and the other run what all ranks' do, each counted alike.
+        """Whether the original shows a figure of its losses, and the other run one of all ranks', each counted alike.
 
         Where a pass ends with a shorter batch, or one that is cut unevenly, that is nearly the same figure.
 

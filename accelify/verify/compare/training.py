@@ -16,7 +16,7 @@ from accelify.verify.runs import Run
 
 
 def checks(original: Run, other: Run, comparison: Comparison, lines: LineMap) -> list[Check]:
-    """The checks of training that a comparison of two runs' numbers comes to; none for a run that failed."""
+    """The checks of training from a comparison of two runs' numbers; none for a run that failed."""
     if comparison.verdict is Verdict.FAILED:
         return []
     return [

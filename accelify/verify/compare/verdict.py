@@ -1,4 +1,4 @@
-"""What a comparison of two runs comes to, one check for each place or file that can be seen."""
+"""The results of a comparison of two runs, one check for each place or file that can be seen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ASPECTS = (
 
 
 class Verdict(StrEnum):
-    """What a check comes to."""
+    """The result of a check."""
 
     EQUAL = "equal"
     ROUNDING = "equal to rounding"
@@ -31,12 +31,12 @@ _WEIGHT = [
 
 @dataclass
 class Check:
-    """One thing that was compared.
+    """One aspect that was compared.
 
     Args:
         aspect: one of ASPECTS.
         key: names the place or the file; the same in every pair of runs of one script.
-        verdict: what it comes to.
+        verdict: its result.
         sentence: what differs, with the first values; empty where nothing does.
         line: where, in the converted script.
         original: where, in the original.
@@ -64,7 +64,7 @@ class Check:
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
-    """What several checks come to together."""
+    """The verdict of several checks together."""
     return max(verdicts, key=_WEIGHT.index, default=Verdict.NOT_REACHED)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from accelify.verify.compare.entries import Entry
 
 LONGEST = 90
-"""Characters of a text that a sentence has room for."""
+"""Maximum number of characters of a text in a sentence."""
 _PARTS = {2: "half of it", 3: "a third of it", 4: "a quarter of it"}
 
 

@@ -1,7 +1,7 @@
 """Times recognised as times: what a script makes of a clock differs from run to run, wherever it is shown.
 
 Clocks give the user's code a `Clock`, a float whose arithmetic stays a `Clock` and which remembers the texts and values
-that were made of it. Where one of these texts stands in a printed line, that stretch of the line is a time. A number
+that were made of it. Where one of these texts is in a printed line, that stretch of the line is a time. A number
 that leaves the class (through NumPy, or `"%.1f" % seconds`) is found by its value as far as it shows decimals.
 """
 
@@ -112,7 +112,7 @@ def _remade(pair: Any) -> Any:
 
 
 def spans(text: str) -> list[list[int]]:
-    """Where in `text` something stands that was made of a clock, as start and end."""
+    """Where in `text` something is that was made of a clock, as start and end."""
     if not _texts and not _values:
         return []
     found = set()

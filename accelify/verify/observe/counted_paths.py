@@ -24,7 +24,7 @@ class CountedPaths:
     """Answers for one process.
 
     Args:
-        ignored: folders whose contents do not count, beside the interpreter's and the caches of libraries.
+        ignored: folders whose contents do not count, in addition to the interpreter's and the caches of libraries.
     """
 
     def __init__(self, ignored: Iterable[str] = ()) -> None:
@@ -33,7 +33,7 @@ class CountedPaths:
         folders += [os.path.dirname(accelify.__file__), sys.prefix, sys.base_prefix, sys.exec_prefix]
         folders += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
         self._temporary_folder = os.path.realpath(tempfile.gettempdir())
-        # "/usr" as a prefix stands for the folders of the interpreter in it, not for all that lies there.
+        # "/usr" as a prefix means the folders of the interpreter in it, not for all that is there.
         real = {os.path.realpath(folder) for folder in folders if folder}
         self._ignored = tuple(folder + os.sep for folder in real if folder not in ("/", "/usr", "/usr/local"))
         self._temporary: set[str] = set()

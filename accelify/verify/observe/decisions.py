@@ -163,7 +163,7 @@ class Decisions:
     def _decided(self) -> Callable[[int, bool], bool]:
         """The function that the user's tests call. It is on the way of everything: no attribute more than needed."""
         sites, main, own, several = self.sites, self._main, threading.get_ident, self.context.world > 1
-        # False, but where torch.compile reads this: what it compiles is what stands in the file.
+        # False, but where torch.compile reads this: what it compiles is what is in the file.
         is_compiling = torch.compiler.is_dynamo_compiling
 
         def decided(number: int, outcome: bool) -> bool:

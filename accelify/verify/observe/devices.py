@@ -29,7 +29,7 @@ class CudaAsCpu(TorchFunctionMode):
 
 
 def install() -> None:
-    """Let the CPU stand in for CUDA in this process, for good."""
+    """Replace CUDA by the CPU in this process, for good."""
     mode: Any = CudaAsCpu()
     mode.__enter__()
     cuda: Any = torch.cuda

@@ -28,8 +28,8 @@ from accelify.verify.observe.sites import is_library
 _WRITING = os.O_WRONLY | os.O_RDWR
 _UNNAMED = getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY
 LOOKED_AT = 2_000
-"""Different paths that one statement may ask for or read until the rest of them is left out."""
-# Libraries that start programs and connect on their own behalf: compilers, fonts, the machine's name.
+"""Different paths that one statement may test or read until further ones are left out."""
+# Libraries that start programs and connect by themselves: compilers, fonts, the machine's name.
 _INTERNAL = {
     "torch",
     "triton",
@@ -85,7 +85,7 @@ class Effects:
     Args:
         context: where events are written.
         ordering: numbers the stretches between collectives.
-        ignored: folders that do not count, such as that of the run's own records.
+        ignored: folders that do not count, such as that of the run's records.
     """
 
     def __init__(self, context: Context, ordering: Ordering, ignored: tuple[str, ...] = ()) -> None:
@@ -122,7 +122,7 @@ class Effects:
         sys.addaudithook(self._on_event)
 
     def finish(self) -> None:
-        """What comes after is the observers' own."""
+        """What comes after is done by the observers."""
         self.opened.flush()
         self._finished = True
         self.ordering.flush()
@@ -159,7 +159,7 @@ class Effects:
         return bool(getattr(self._here, "folders", None))
 
     def look(self, kind: str, path: Any) -> None:
-        """Something is read or asked at `path`. Once for a statement between two collectives."""
+        """A path is read or tested for. Once for a statement between two collectives."""
         if self._is_off() or isinstance(path, int) or path is None or os.getpid() != self._process:
             return
         if kind == "ask" and self._is_making_folders():
@@ -373,12 +373,12 @@ def _is_the_runs() -> bool:
         if by_sandbox and frame.f_code.co_name != "wrapped":
             return True
         frame = frame.f_back  # type: ignore[assignment]
-    # Without any frame of the user's, the process itself stands at the end of them all.
+    # Without any frame of the user's, the process itself is at the end of them all.
     return False
 
 
 def _is_internal() -> bool:
-    """Whether a library that is known to do so starts this on its own behalf."""
+    """Whether a library that is known to start programs by itself starts this one."""
     frame = sys._getframe(2)
     while frame is not None and is_library(frame.f_code.co_filename):
         name = frame.f_globals.get("__name__", "")

@@ -1,6 +1,6 @@
 """The user's source with its tests recorded: `if x:` becomes `if __accelify_decided__(7, True if x else False):`.
 
-Lines, names and docstrings stay, so that tracebacks, `inspect.getsource` and whatever reads the source see what stands
+Lines, names and docstrings stay, so that tracebacks, `inspect.getsource` and whatever reads the source see what is
 in the file. A test is still evaluated once, in place, and with the same jumps: `a and b` asks each of the two at most
 once. Handlers of exceptions begin with a call that says that they were reached. Comprehensions and lambdas are left as
 they are, and so is what belongs to a data set or a sampler: it decides about samples.
@@ -147,7 +147,7 @@ class _Instrumenter(ast.NodeTransformer):
         node.body.insert(0, _statement(DECIDED, [self._number(test), True], node.lineno, node.col_offset))
         return node
 
-    # What stands around
+    # What is around
 
     def visit_For(self, node: ast.For) -> ast.AST:
         return self._inside(node, loop=_extent([node]))
@@ -248,7 +248,7 @@ def _ways_out(node: ast.AST) -> Iterator[str]:
     if isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise)):
         yield type(node).__name__.lower()
     elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-        # Its own breaks stay inside it.
+        # The breaks of such a loop stay inside it.
         inner = {way for part in ast.iter_child_nodes(node) for way in _ways_out(part)}
         yield from inner & {"return", "raise"}
     elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):

@@ -1,6 +1,6 @@
 """Objects that are alive: models, optimizers and loaders whenever another optimizer is made, and at the end.
 
-A loop that makes them anew in each round lets go of those of the round before; where something holds on to them, memory
+A loop that makes them in each round lets go of those of the round before; where something holds on to them, memory
 grows by a model a round. All references here are weak, and what only a cycle holds is collected first.
 """
 
@@ -98,7 +98,7 @@ class Lifetimes:
     def _models(self) -> tuple[int, int]:
         """Modules with parameters that are no part of another, and the bytes of all parameters."""
         alive = [m for m in self._modules if not type(m).__module__.startswith(_WRAPPERS)]
-        # One whose own `__init__` has not come so far has no parts yet.
+        # An object whose `__init__` has not run so far has no parts yet.
         parts = {
             id(part) for m in alive for part in m.__dict__.get("_modules", {}).values() if part is not None
         }
@@ -118,6 +118,6 @@ def install(context: Context) -> None:
 
 
 def finish(context: Context) -> None:
-    """Look once more."""
+    """Look again."""
     for lifetimes in _installed:
         lifetimes.finish()

@@ -1,4 +1,4 @@
-"""The script's loaders: where each is made, which samples each batch has, and which loaders are shared out.
+"""The script's loaders: where each is made, which samples each batch has, and which loaders are sharded.
 
 For a conversion in which each of N processes takes the script's batch size, the run to compare with is the original
 with N batches made one: that is what the N processes see together in one step. `scaled` names the loaders for which
@@ -71,7 +71,7 @@ class LoaderWatch:
         iterator.__next__ = self._watched_next(iterator.__next__)
 
     def watch_preparation(self, accelerator: Any) -> None:
-        """Note which loaders are given to a class's `prepare_data_loader`."""
+        """Note which loaders are passed to a class's `prepare_data_loader`."""
         accelerator.prepare_data_loader = self._watched_preparation(accelerator.prepare_data_loader)
 
     def _watched_init(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,7 +197,7 @@ class MergedBatches(Sampler[Any]):
 
 
 def enlarge(loader: Any, factor: int) -> None:
-    """Make `factor` batches of a loader one, in place. A loader without batches of its own stays as it is."""
+    """Make `factor` batches of a loader one, in place. A loader that does not batch stays as it is."""
     if loader.batch_sampler is None:
         return
     whole = bool(getattr(loader.batch_sampler, "drop_last", False))

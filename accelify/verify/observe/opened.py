@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 
 class Session(Protocol):
-    """Somebody who wants to know what becomes of one opened file."""
+    """An observer of what becomes of one opened file."""
 
     def wrote(self) -> None:
-        """Bytes have come to the system."""
+        """Bytes have been written to the system."""
 
     def closed(self) -> None:
         """The file is closed."""
@@ -102,7 +102,7 @@ class WatchedOpen:
     def _dressed(
         self, raw: WatchedFile, mode: str, buffering: int, encoding: Any, errors: Any, newline: Any
     ) -> Any:
-        """What `open` puts around a raw file; as in its own text, in C."""
+        """What `open` puts around a raw file; as in its C code."""
         try:
             lines = buffering == 1 or (buffering < 0 and raw.isatty())
             if buffering == 0:

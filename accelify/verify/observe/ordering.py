@@ -164,7 +164,7 @@ class Ordering:
         try:
             number = int(group._get_sequence_number_for_group())
         except Exception:
-            # A backend without such numbers: what goes through Python is counted by `_watched` alone.
+            # A backend without such numbers: what is called from Python is counted by `_watched` alone.
             return self._known[name]
         return number - self._messages.get(name, 0)
 
@@ -204,7 +204,7 @@ class Ordering:
         with self._lock:
             self._catch_up(group)
         before = self._sequence(group)
-        # A receiver that does not name its peer is given it by the call.
+        # A receiver that does not name the sender gets it from the call.
         operation = self._message(name, group, given)
         self._inside.depth = 1
         try:

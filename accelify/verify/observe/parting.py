@@ -63,7 +63,7 @@ def _output(calls: list[Call], name: str, turn: int) -> torch.Tensor | None:
 
 
 def _together(outputs: list[torch.Tensor], reference: torch.Tensor) -> torch.Tensor | None:
-    """The outputs of all ranks as one; None where they cannot be laid beside the reference's."""
+    """The outputs of all ranks as one; None where they cannot be compared with the reference's."""
     if reference.dim() == 0:
         return torch.stack(outputs).mean(0) if all(output.dim() == 0 for output in outputs) else None
     if all(output.shape == reference.shape for output in outputs):

@@ -48,7 +48,7 @@ _ENGINES = tuple(
 
 @dataclass
 class _Line:
-    """What stands on the last line of a stream so far, and what is known of its first part."""
+    """What is on the last line of a stream so far, and what is known of its first part."""
 
     parts: list[str] = field(default_factory=list)
     site: Site | None = None
@@ -61,7 +61,7 @@ class _Line:
 
 
 _FROM_C = "(Triggered internally at "
-"""What torch adds to the warnings of its own code in C++, which Python takes for the calling line's."""
+"""What torch adds to the warnings of its C++ code, which Python takes for the calling line's."""
 
 
 class _Depths(threading.local):
@@ -112,7 +112,7 @@ class Printed:
         os.register_at_fork(after_in_child=self._in_worker)
 
     def finish(self) -> None:
-        """Write what stands on an unfinished line, and what others wrote to the same file."""
+        """Write what is on an unfinished line, and what others wrote to the same file."""
         for name, line in self.lines.items():
             self._end(line, name)
         if self.file and not self.shared[0]:
@@ -327,7 +327,7 @@ class Printed:
         """Of the module with MultiProcessAdapter."""
         adapter = module.MultiProcessAdapter
         function = adapter.log
-        # Both count frames to find the caller, Accelerate's from its own caller on.
+        # Both count frames to find the caller, Accelerate's starting at its caller.
         level_of_caller = 2 if module.__name__.startswith("accelerate.") else 1
 
         @functools.wraps(function)
@@ -336,7 +336,7 @@ class Printed:
                 with contextlib.suppress(Exception):
                     if logger.isEnabledFor(level):
                         self._would_print(str(msg) % args if args else str(msg))
-            # This frame stands between the two.
+            # This frame is between the two.
             kwargs["stacklevel"] = kwargs.get("stacklevel", level_of_caller) + 1
             with self._forwarded():
                 return function(logger, level, msg, *args, **kwargs)
@@ -365,7 +365,7 @@ class Printed:
         return os.fstat(1).st_size
 
     def _write_of_others(self) -> None:
-        """Lines of the output that nobody is known to have written: by C code, or by a process of its own."""
+        """Lines of the output whose writer is not known: C code, or a child process."""
         with contextlib.suppress(Exception):
             sys.stdout.flush()
         if self._size() <= self.written:

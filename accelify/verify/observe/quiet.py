@@ -61,7 +61,7 @@ class Quiet:
         }
         for name, draw in draws.items():
             setattr(numpy.random, name, self._replaced(getattr(numpy.random, name), draw))
-        # What a rank draws on a stream of its own is drawn by the same functions then.
+        # What a rank draws from a separate stream is drawn by the same functions then.
         own_numpy.own = lambda: numpy.random
 
     def _replaced(self, function: _Draw, instead: _Draw) -> _Draw:
@@ -88,7 +88,7 @@ class Quiet:
     def _randint(self, function: _Draw) -> _Draw:
         @functools.wraps(function)
         def quiet(*args: Any, **kwargs: Any) -> Any:
-            # A sampler draws the order of the samples, and hands its generator over.
+            # A sampler draws the order of the samples, and passes its generator on.
             if not self.active or kwargs.get("generator") is not None:
                 return function(*args, **kwargs)
             bounds = [bound for bound in args if isinstance(bound, int)]
@@ -130,7 +130,7 @@ def _lowest(low: Any, high: Any) -> Any:
 
 
 class PerSample:
-    """`dataset` with every draw made for a sample taken from the sample's own stream, whichever process asks for it."""
+    """`dataset` with every draw made for a sample taken from that sample's stream, whichever process asks for it."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset

@@ -1,4 +1,4 @@
-"""Why the losses of several processes may differ from one's by right: noise and batch statistics, seen while running.
+"""Legitimate reasons why the losses of several processes differ from one's: noise and batch statistics, at run time.
 
 Random state is compared before and after the places where a training step draws from it. What a loader's sampler
 draws between two batches is not looked at: the order of the samples is the same on any number of processes.
@@ -103,7 +103,7 @@ class RandomnessWatch:
         self._last = now
 
     def after_step(self) -> None:
-        """A new step begins: what is drawn from here on is its own."""
+        """A new step begins: what is drawn from here on belongs to it."""
         if STEP_NOISE not in self._seen:
             self._last = RandomState()
 
@@ -125,7 +125,7 @@ class RandomnessWatch:
             return self._excused(lambda: function(input, p, training, *args, **kwargs))
 
         if function.__name__ in ("alpha_dropout", "feature_alpha_dropout"):
-            # These two are off unless told otherwise.
+            # These two are off by default.
             @functools.wraps(function)
             def off_by_default(
                 input: Any, p: float = 0.5, training: bool = False, *args: Any, **kw: Any

@@ -24,7 +24,7 @@ from accelify.verify.observe.tracing import Tracer
 BACKWARD_PER_STEP = 200
 """Backward calls that one optimizer step may take before the run ends anyway."""
 WEIGHTS_LIMIT = 2**31
-"""Bytes of weights up to which they are kept for comparison parameter by parameter."""
+"""Bytes of weights up to which they are stored for comparison parameter by parameter."""
 
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -103,7 +103,7 @@ class Recorder:
         self.raised = 0
         self.finished = False
         self.noise = torch.Generator().manual_seed(20)
-        # Kept before chance is taken out of the run, which puts a constant in its place.
+        # Stored before randomness is taken out of the run, which puts a constant in its place.
         self.draw = torch.rand
 
     def install(self) -> None:
@@ -120,7 +120,7 @@ class Recorder:
         register_optimizer_step_post_hook(self._after_step)
 
     def observe(self, loss: torch.Tensor, scale: float, _: Any) -> None:
-        """Observer for `accelify.runtime.observers`: the loss before the runtime's own scaling."""
+        """Observer for `accelify.runtime.observers`: the loss before the runtime scales it."""
         if loss.numel() == 1:
             self.observed = float(loss), float(scale)
 
@@ -285,7 +285,7 @@ class Recorder:
         """Round a layer's output elsewhere, and its gradient with it.
 
         A gradient that is a sum of many terms which nearly cancel carries the rounding of each of them: far more than
-        its own size tells.
+        its size shows.
         """
         if torch.compiler.is_compiling() or not isinstance(output, torch.Tensor):
             return None
@@ -377,7 +377,7 @@ def _parameters_of(optimizers: Iterable[Optimizer]) -> Iterable[torch.Tensor]:
 
 
 def _value(roots: list[torch.Tensor], gradients: Any) -> float:
-    """The number that backward differentiates: the sum over the roots, weighed by the gradients handed in."""
+    """The number that backward differentiates: the sum over the roots, weighted by the `gradients` argument."""
     weights = (
         [gradients] * len(roots) if gradients is None or isinstance(gradients, torch.Tensor) else gradients
     )

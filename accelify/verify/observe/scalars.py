@@ -1,4 +1,4 @@
-"""What a script logs: every figure given to a tracker, a table, a JSON file, a log or a progress bar.
+"""What a script logs: every figure that goes to a tracker, a table, a JSON file, a log or a progress bar.
 
 Each is an event of the kind "scalar" with its tag, text, step, place and whether it was logged inside the loop that
 took the last batch; "would_log" where the rank evaluated it and shows nothing. What a progress bar came to is an event
@@ -139,7 +139,7 @@ class Scalars:
         hidden = sink.hidden == "*" or bool(sink.hidden and getattr(owner, sink.hidden, False))
         self.note(sink.path, "" if tag is None else str(tag), value, step, hidden)
 
-    # Python's own -----------------------------------------------------------------------------------------------
+    # Python's standard library ----------------------------------------------------------------------------------
 
     def _watch_csv(self, module: Any) -> None:
         function, scalars = module.writer, self

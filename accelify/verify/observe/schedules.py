@@ -2,7 +2,7 @@
 
 A prepared scheduler steps once for each process, so its rates follow the data. The original in larger batches, which
 is what such a run is compared with, steps once: for the two to be compared it gets the rates that the run had, after
-each of the script's own calls. That these are the original's at every sample is checked apart (`compare.schedule`).
+each of the script's calls. That these are the original's at every sample is checked separately (`compare.schedule`).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def _comet(name: str) -> tuple[Sink, ...]:
 SINKS: tuple[Sink, ...] = (
     *_board("torch.utils.tensorboard.writer"),
     *_board("tensorboardX.writer"),
-    # A run that is disabled has a `log` of its own, so the object that `init` makes is what is watched.
+    # A run that is disabled has another `log`, so the object that `init` makes is what is watched.
     Sink("wandb", "init", _at(0, "data"), step=_at(1, "step"), made_by="log"),
     Sink("trackio", "log", _at(0, "metrics"), step=_at(1, "step")),
     Sink("swanlab", "log", _at(0, "data"), step=_at(1, "step")),

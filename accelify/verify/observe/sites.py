@@ -1,4 +1,4 @@
-"""Which line of the user's own code is running: the statement that a print, a file or a batch belongs to."""
+"""Which line of the user's code is running: the statement that a print, a file or a batch belongs to."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Sites:
     """Answers for one process. Files are read and parsed when they are first asked for.
 
     Args:
-        tree: a folder in which the user's files lie as they do from the root; it is left out of the answers.
+        tree: a folder in which the user's files are at the same paths as from the root; it is left out of the answers.
     """
 
     def __init__(self, tree: str = "") -> None:
@@ -168,7 +168,7 @@ class Sites:
     def _layout(self, file: str) -> _Layout:
         layout = self._layouts.get(file)
         if layout is None:
-            # Reading a file is an event too for whoever watches; an empty layout stands in while it is read.
+            # Reading a file is an event too for whoever watches; an empty layout takes its place while it is read.
             self._layouts[file] = _Layout()
             layout = self._layouts[file] = read_layout(file)
         return layout

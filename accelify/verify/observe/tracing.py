@@ -159,7 +159,7 @@ def _bare(name: str) -> str:
 
 
 def close(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal as far as the precision of the numbers tells: a thousand roundings of the largest one."""
+    """Equal as far as the precision of the numbers allows: a thousand roundings of the largest one."""
     if not a.is_floating_point():
         return a.shape == b.shape and torch.equal(a, b)
     if a.shape != b.shape or a.numel() == 0:

@@ -50,7 +50,7 @@ class Probes:
                 self.context.emit("probe_count", number=number, count=count)
 
     def show(self, number: int, part: str, value: Any, last: bool) -> Any:
-        """What the user's code calls: takes a value in and gives it back."""
+        """What the user's code calls: takes a value in and returns it."""
         if torch.compiler.is_dynamo_compiling() or os.getpid() != self._process:
             return value
         key = (threading.get_ident(), number)

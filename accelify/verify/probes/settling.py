@@ -63,7 +63,7 @@ class Settled:
 
     @property
     def sentence(self) -> str:
-        """Place, what was asked for, and the values."""
+        """Place, the demand, and the values."""
         place = f"{self.demand.file} line {self.demand.line}"
         return f"{self.outcome}, {place}: {self.demand.sentence}" + (
             f": {self.values}" if self.values else ""
@@ -94,7 +94,7 @@ def settle(
         demands: what is not proved.
         comparison: the run, with its reference.
         others: further runs of which a value may be.
-        again: the reference once more. What it does not repeat is not settled.
+        again: the reference again. What it does not repeat is not settled.
     """
     quiet = comparison.quiet
     settler = _Settler(comparison, others, again)
@@ -111,7 +111,7 @@ def settle(
 
 
 def worst(runs: Iterable[Iterable[Settled]]) -> list[Settled]:
-    """What became of each demand in several runs: violated where it was in one, else held where it was in one."""
+    """The outcome of each demand over several runs: violated if it was in one, else met if it was in one."""
     order = list(Outcome)
     result: dict[Demand, Settled] = {}
     for run in runs:
@@ -293,7 +293,7 @@ class _Settler:
 
 
 def run_differs(a: Values, b: Values) -> bool:
-    """Whether two runs cannot be laid beside each other at a place: one shows other parts there."""
+    """Whether two runs cannot be compared at a place: one shows other parts there."""
     return not a.calls or not b.calls or names(a.calls[0]) != names(b.calls[0])
 
 

@@ -99,7 +99,7 @@ def _parts(call: Call) -> list[Part]:
 
 def _alike(a: Part, b: Part, tolerance: float) -> bool:
     if "object" in (a[0], b[0]):
-        # What cannot be looked at, a time and what a wrapper stands for among it.
+        # What cannot be looked at, a time and what a wrapper represents among it.
         return True
     if a[0] != b[0]:
         return False

@@ -1,4 +1,4 @@
-"""Python's own calls on files, led into the run's tree.
+"""Python's file functions, redirected into the run's tree.
 
 Each function of `os`, `open` and its kind is replaced by one that asks the tree first. What reaches the interpreter
 another way (an extension that opens by Python's C interface) is seen by an audit hook, which refuses
@@ -71,7 +71,7 @@ class Calls:
         os.scandir = self._scandir(os.scandir)
         # It removes by descriptors, to which no call leads: the folder has to be the run's before it starts.
         shutil.rmtree = self._rmtree(shutil.rmtree)  # type: ignore[assignment]
-        # The process's own entry to them, taken over by the import machinery and `tempfile`, stays.
+        # The process's entry to them, taken over by the import machinery and `tempfile`, stays.
         sys.addaudithook(self._on_event)
 
     def private(self, path: Any, content: bool = True) -> Any:
@@ -155,7 +155,7 @@ class Calls:
         return wrapped
 
     def _moved(self, src: Any, dst: Any) -> tuple[Any, Any]:
-        # The link that stands for the file moves, and still stands for it.
+        # The link that represents the file moves, and still represents it.
         return self._name(src, False), self._name(dst, False)
 
     def _linked(self, src: Any, dst: Any) -> tuple[Any, Any]:
@@ -185,7 +185,7 @@ class Calls:
         def wrapped(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
             opener = kwargs.get("opener") or (args[5] if len(args) > 5 else None)
             if not isinstance(file, int) and isinstance(mode, str):
-                # With an opener it is for show, but the hook looks at it; the opener's own call is led away too.
+                # With an opener it is for show, but the hook looks at it; the opener's call is redirected too.
                 writes = opener is not None or any(letter in mode for letter in "wax+")
                 file = self.private(file) if writes else self._read(file, True)
             return function(file, mode, *args, **kwargs)
@@ -276,7 +276,7 @@ class Calls:
 
 
 class _Named:
-    """The entries of a folder as the script named it: those that stand for real files look like them."""
+    """The entries of a folder as the script named it: those that represent real files look like them."""
 
     def __init__(self, found: Any, folder: Any, originals: dict[str, Any], tree: Tree | None = None) -> None:
         self._found = found
@@ -343,7 +343,7 @@ def _is_own(event: str, pid: Any) -> bool:
 
 
 def described(function: str, arguments: tuple[Any, ...]) -> str:
-    """A call as it might stand in the script, cut to its beginning."""
+    """A call as it might be written in the script, cut to its beginning."""
     text = ", ".join(repr(argument) for argument in arguments)
     return f"{function}({text[:60] + '...' if len(text) > 60 else text})"
 

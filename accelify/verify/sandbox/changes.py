@@ -1,4 +1,4 @@
-"""What a run left behind: every file, folder and link that its layers hold, against what is really there."""
+"""What a run has changed: every file, folder and link in its layers, compared with the real file system."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def layer_changes(layers: Sequence[tuple[str, str]], replaced: Mapping[str, str]
 
     Args:
         layers: for each overlay its path and its upper layer.
-        replaced: files that stood in another's place from the start, which are no change.
+        replaced: files that were in another's place from the start, which are no change.
     """
     found: list[Change] = []
     for path, upper in layers:
@@ -97,7 +97,7 @@ def _is_opaque(folder: str) -> bool:
 
 
 def _hidden(real: str, content: Path) -> Iterator[Change]:
-    """A folder that was removed and made again: what it held before is gone."""
+    """A folder that was removed and made again: its previous content is gone."""
     try:
         names = sorted(os.listdir(real))
     except OSError:

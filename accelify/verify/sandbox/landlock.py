@@ -1,6 +1,6 @@
 """Landlock: the kernel's word that a process and all it starts write in some places only.
 
-It can be taken by any user, and never be given back. Reading is left free.
+Any user can take on the restriction, and nobody can undo it. Reading is left free.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def restrict(writable: Iterable[str], ports: Iterable[int] | None = None) -> boo
 
     Args:
         writable: files and folders.
-        ports: where TCP may go beside the ports that the system hands out, at which the processes of one run find
+        ports: where TCP may go beside the ports that the system yields, at which the processes of one run find
             each other; None leaves the network as it is. Landlock looks at the port alone.
 
     Returns:
@@ -81,7 +81,7 @@ def _allow(rules: int, path: str, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= _WRITE_FILE | _TRUNCATE | _IOCTL
-        # The structure is packed: no room between its two members.
+        # The structure is packed: no padding between its two members.
         linux.syscall(_ADD, rules, _PATH, struct.pack("=Qi", rights, descriptor), 0)
     finally:
         os.close(descriptor)

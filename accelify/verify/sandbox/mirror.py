@@ -1,6 +1,6 @@
 """A folder tree that looks like the one around the script, for a run that must not write beside it.
 
-Folders are real, Python files are copies, everything else is a link to the original. What stands above and beside the
+Folders are real, Python files are copies, everything else is a link to the original. What is above and beside the
 project is linked, so that `../data` is found. `calls` makes private copies of links before they are written to.
 """
 
@@ -33,7 +33,7 @@ class Mirror:
         scratch: the folder of the run.
         script: the script, whose folder (and project, if it has one) is mirrored.
         working: the folder from which the script is run, mirrored too.
-        replaced: original path to bytes that stand in its place, for converted files.
+        replaced: original path to bytes that are in its place, for converted files.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Mirror:
         self.tree.mkdir()
         self._copied = 0
         self._left = ENTRIES
-        # The script's own folder comes first, whatever else the project holds.
+        # The script's folder comes first, whatever else is in the project.
         for folder in dict.fromkeys([self.script.parent, *self.projects]):
             self._real_folder(folder)
             if _is_general(folder):
@@ -60,7 +60,7 @@ class Mirror:
             self._replace(path, data)
 
     def path(self, original: Path) -> Path:
-        """Where `original` (absolute) lies in the mirror."""
+        """Where `original` (absolute) is in the mirror."""
         return self.tree / str(original).lstrip("/")
 
     def translate(self, word: str) -> str:
@@ -72,7 +72,7 @@ class Mirror:
         return word
 
     def _real_folder(self, folder: Path) -> None:
-        """Make `folder` and everything above it real, with links to what lies beside."""
+        """Make `folder` and everything above it real, with links to what is beside."""
         original, mirrored = Path("/"), self.tree
         for part in ("", *folder.parts[1:]):
             original, mirrored = original / part, mirrored / part
@@ -101,7 +101,7 @@ class Mirror:
                     continue
                 place = target / entry.name
                 if place.is_dir() and not place.is_symlink():
-                    # Made real already: it stands on the way to a folder that was mirrored first, or is that folder.
+                    # Made real already: it is on the way to a folder that was mirrored first, or is that folder.
                     if Path(entry.path) != self.script.parent:
                         waiting.append(Path(entry.path))
                     continue
@@ -149,7 +149,7 @@ def project_root(folder: Path) -> Path:
 
 
 def _is_general(folder: Path) -> bool:
-    """Whether `folder` is no project but a place that holds everything: a home, the root, the temporary folder."""
+    """Whether `folder` is no project but contains many: a home directory, the root, the temporary folder."""
     home = Path(os.path.realpath(Path.home()))
     general = {home, *home.parents, Path(os.path.realpath(tempfile.gettempdir())), Path("/")}
     return folder in general

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-# Kernel interfaces: they hold no files of the user's, and an overlay cannot lie over them.
+# Kernel interfaces: they hold no files of the user's, and an overlay cannot be over them.
 VIRTUAL = frozenset(
     "proc sysfs devtmpfs devpts cgroup cgroup2 mqueue debugfs tracefs securityfs pstore bpf configfs efivarfs "
     "binfmt_misc fusectl nsfs autofs rpc_pipefs hugetlbfs selinuxfs".split()

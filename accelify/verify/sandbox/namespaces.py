@@ -1,7 +1,7 @@
 """A run in namespaces: who makes them, and the first process in them, which starts the ranks and ends with the last.
 
 leader   unshares, sets the users up, waits
-  init   process 1 of its own process namespace: builds the root, gives up its capabilities, forks the ranks. When it
+  init   process 1 of its process namespace: builds the root, gives up its capabilities, forks the ranks. When it
          ends, by itself or with the leader, the kernel ends all that is in the namespace.
 """
 
@@ -134,7 +134,7 @@ def _write_same(ours: str, theirs: str) -> None:
 
 
 def probe(home: str) -> str:
-    """What stands in the way of a run in namespaces here, found by building an empty one; nothing when it is empty."""
+    """What is in the way of a run in namespaces here, found by building an empty one; nothing when it is empty."""
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:

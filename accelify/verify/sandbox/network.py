@@ -81,7 +81,7 @@ def _address(event: str, arguments: tuple[Any, ...]) -> str | None:
 
 
 def is_local(address: str) -> bool:
-    """Whether an address, with or without a port, is this machine's own."""
+    """Whether an address, with or without a port, is this machine's."""
     host = address.rpartition(":")[0] if address.count(":") == 1 else address
     if host in ("", "localhost", "ip6-localhost", socket.gethostname()):
         return True

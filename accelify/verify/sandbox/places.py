@@ -43,11 +43,11 @@ class Place(Protocol):
         """A word of the command line, as the run needs it."""
 
     def changes(self) -> list[Change]:
-        """What the run left behind, once it has ended."""
+        """What the run has changed, once it has ended."""
 
 
 class InNamespaces:
-    """Everything is where it really is; converted files lie in the layer above the original ones."""
+    """Everything is where it really is; converted files are in the layer above the original ones."""
 
     def __init__(self, job: Job, scratch: Scratch) -> None:
         self.job = job
@@ -98,7 +98,7 @@ def _likely(folders: Sequence[str], words: Sequence[str]) -> list[str]:
 
 
 class InMirror:
-    """A tree of links stands for the real one, and Python's calls are led into it."""
+    """A tree of links represents the real one, and Python's calls are led into it."""
 
     def __init__(self, job: Job, scratch: Scratch) -> None:
         self.job = job

@@ -152,7 +152,7 @@ def _replacing(
 
 
 def _word(calls: Calls, word: Any) -> Any:
-    """A word of a command: the run's own copy, where it names a file that has one."""
+    """A word of a command: the run's copy, where it names a file that has one."""
     if not isinstance(word, str) or not os.path.isabs(word):
         return word
     led = str(calls.readable(word))
@@ -171,7 +171,7 @@ def _reads_only(command: Any) -> bool:
     if not words:
         return True
     if words[0] == sys.executable:
-        # A Python of this environment leads its own calls away, unless it is kept from reading the environment.
+        # A Python of this environment redirects its calls itself, unless it is started to ignore the environment.
         return not any(
             word.startswith("-") and any(letter in word for letter in "IES") for word in words[1:2]
         )

@@ -1,4 +1,4 @@
-"""A run without namespaces: a leader that starts the ranks and leaves no process behind.
+"""A run without namespaces: a leader that starts the ranks and leaves no process running.
 
 What a rank writes is led to the run's folder by `calls`; Landlock is the floor where there is one.
 """

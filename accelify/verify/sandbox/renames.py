@@ -1,6 +1,6 @@
 """Renames that work on the real disk and not on an overlay, made there by copying.
 
-An overlay cannot rename a folder that lies in its lower layer, and two overlays of one disk are two file systems.
+An overlay cannot rename a folder that is in its lower layer, and two overlays of one disk are two file systems.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _or_copy(function: Callable[..., None], instead: Callable[[Any, Any], None])
 def _moved(src: Any, dst: Any) -> None:
     if os.path.isdir(src) and not os.path.islink(src):
         if os.path.lexists(dst):
-            # Only an empty folder can be renamed onto; the system's own error where it is not.
+            # Only an empty folder can be renamed onto; the system's error where it is not.
             os.rmdir(dst)
         shutil.copytree(src, dst, symlinks=True)
         shutil.rmtree(src)

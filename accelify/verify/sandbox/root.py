@@ -1,7 +1,7 @@
-"""The root that a run sees in its own mount namespace: every real file, and each write in a layer of the run.
+"""The root that a run sees in its mount namespace: every real file, and each write in a layer of the run.
 
 A folder without mounts below it becomes an overlay. One with mounts below cannot be a lower layer in a user namespace
-(the kernel locks the mounts to each other), so it is made anew, and its entries are put in one by one.
+(the kernel locks the mounts to each other), so it is made again, and its entries are put in one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PROC_LOCKED = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtr
 
 
 class Root:
-    """Builds the root of one run; to be called in its own user, mount and process namespace.
+    """Builds the root of one run; to be called in that run's user, mount and process namespace.
 
     Args:
         home: the run's folder; nothing of it can be seen from within except `real`.
@@ -143,7 +143,7 @@ class Root:
             if os.path.exists(file):
                 shutil.copymode(file, place)
         _like(upper, path)
-        # By descriptor, since the options of a mount have no room for long paths, and a meaning for `:` and `,`.
+        # By descriptor, since the options of a mount are limited in length, and `:` and `,` have a meaning in them.
         descriptors = [os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in (lower, upper, work)]
         try:
             options = "userxattr,lowerdir={},upperdir={},workdir={}".format(
@@ -203,12 +203,12 @@ class Root:
 
 
 def inside(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies in it."""
+    """Whether a path is a folder or is in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _like(place: str, original: str) -> None:
-    """Give a folder the owner and the mode of the one it stands for, as far as this user can."""
+    """Give a folder the owner and the mode of the one it represents, as far as this user can."""
     found = os.stat(original)
     mode = stat.S_IMODE(found.st_mode)
     try:

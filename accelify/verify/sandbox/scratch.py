@@ -14,7 +14,7 @@ from pathlib import Path
 class Scratch:
     """Makes the folder; `close` removes it.
 
-    `results` takes what the recorder writes and `temporary` stands for the system's temporary folder; both are real
+    `results` takes what the recorder writes and `temporary` represents the system's temporary folder; both are real
     places for the run. `layers` holds what the run writes anywhere else.
     """
 

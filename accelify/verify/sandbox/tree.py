@@ -1,7 +1,7 @@
-"""Which file a path of the script stands for, where a tree of links takes the place of the real one.
+"""Which file a path of the script represents, where a tree of links takes the place of the real one.
 
 The tree has a real folder for each folder that the run may have changed. Everything else in it is a link through
-`Tree.through`, a link to the root: its target shows whether a link is the sandbox's, which stands for a real file, or
+`Tree.through`, a link to the root: its target shows whether a link is the sandbox's, which represents a real file, or
 one of the user's.
 """
 
@@ -38,7 +38,7 @@ class Tree:
     """The tree of one run, which all its processes share.
 
     Args:
-        home: the run's folder; what lies in it is as it is.
+        home: the run's folder; what is in it is as it is.
         real: other folders where the run may really write.
     """
 
@@ -55,7 +55,7 @@ class Tree:
             here = os.getcwd()
             within = inside(here, self.root)
             path = os.path.normpath(os.path.join(here, path))
-            # More steps up than lead to the root: counted from where the tree lies, to a path that is a real one.
+            # More steps up than lead to the root: counted from where the tree is, to a path that is a real one.
             if within and not inside(path, self.root) and inside(path, self.home):
                 path = "/"
         if path.startswith(("/proc/", "/dev/fd/")):
@@ -138,7 +138,7 @@ class Tree:
         return found == path, found
 
     def link(self, original: str, place: str) -> None:
-        """Let `place` in the tree stand for `original`; a link of the user's stays the link that it is."""
+        """Let `place` in the tree represent `original`; a link of the user's stays the link that it is."""
         with contextlib.suppress(OSError):
             kind = _lstat(original).st_mode
             if stat.S_ISLNK(kind):
@@ -171,7 +171,7 @@ class Tree:
         )
 
     def is_ours(self, place: str) -> bool:
-        """Whether a link in the tree stands for the real file of another place."""
+        """Whether a link in the tree represents the real file of another place."""
         try:
             return inside(_readlink(place), self.through)
         except OSError:

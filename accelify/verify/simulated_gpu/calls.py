@@ -41,7 +41,7 @@ class Calls(TorchFunctionMode):
         return self.run(function, args, kwargs, wanted)
 
     def run(self, function: Any, args: Any, kwargs: Any, wanted: torch.device | None = None) -> Any:
-        """Call a function; its new tensors are on `wanted`, or where those are that it was given."""
+        """Call a function; its new tensors are on `wanted`, or on the device of its arguments."""
         given = [device_of(t) for t in (*tensors_in(args), *tensors_in(kwargs))]
         self.frames.devices.append(wanted or (GPU if GPU in given else CPU))
         try:

@@ -32,7 +32,7 @@ _ORDERS = (
 
 
 def _always(answer: Any) -> Callable[..., Any]:
-    """A function of its own that gives an answer: the compiler wants no function under two names."""
+    """A new function that returns an answer: the compiler wants no function under two names."""
     return lambda *_, **__: answer
 
 

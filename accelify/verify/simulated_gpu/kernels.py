@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from accelify.verify.simulated_gpu.labels import CPU, GPU, as_device, device_of, label, tensors_in
 
-# May read both devices' tensors: they copy, or are handed lengths that stay on the CPU.
+# May read both devices' tensors: they copy, or take lengths that stay on the CPU.
 _FREE = (
     "copy_",
     "_to_copy",
@@ -44,7 +44,7 @@ class Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # or the compiler is imported, which takes seconds and looks at what stands in for torch.cuda
+        return False  # or the compiler is imported, which takes seconds and looks at what replaces torch.cuda
 
     def __torch_dispatch__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})

@@ -1,4 +1,4 @@
-"""Where a tensor would be, kept as a label on its storage, and copies from one device to the other."""
+"""The simulated device of a tensor, stored as a label on its storage, and copies from one device to the other."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if os.environ.get("ACCELIFY_VERIFY_TREE"):
     finally:
         sys.path.remove(os.environ["ACCELIFY_VERIFY_PACKAGE"])
 
-# The user's own, which this one has hidden.
+# The user's sitecustomize, which this one has hidden.
 _rest = [path for path in sys.path if os.path.abspath(path) != _here]
 sys.path[:] = _rest
 _this = sys.modules.pop("sitecustomize")
