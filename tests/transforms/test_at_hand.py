@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from accelify.convert import convert_project
+from accelify.proving import entries_of, prove
 from accelify.source import Source
 
 AGENT = """\
@@ -149,6 +150,14 @@ def trained(folder: Path, made: str, early: str = "") -> tuple[dict[str, str], l
     return texts, left
 
 
+def proved(folder: Path) -> list[str]:
+    """What the engine names of the script in a folder once it is converted."""
+    conversions = convert_project(Source.read(folder / "train.py"))
+    (entry,) = entries_of(conversions, [folder / "train.py"])
+    prove(conversions, entry)
+    return [f.message for c in conversions for f in c.remaining if f.code.startswith("ACC7")]
+
+
 @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
 def test_what_stands_behind_the_object_asks_its_accelerator(tmp_path: Path, made: str) -> None:
     texts, left = trained(tmp_path, made)
@@ -173,7 +182,8 @@ def test_what_stands_before_the_object_is_said(tmp_path: Path) -> None:
 def test_an_object_that_one_branch_makes_is_not_at_hand(tmp_path: Path) -> None:
     texts, left = trained(tmp_path, "    learner = Learner(cuda)\n    if 0:\n        learner = None")
     assert "learner.accelerator" not in texts["train.py"]
-    assert [code for code, _ in left] == ["ACC201", "ACC203"]
+    assert [code for code, _ in left] == ["ACC203"]
+    assert "`print` is done by every process" in proved(tmp_path)
 
 
 HANDED = """\

@@ -46,7 +46,7 @@ def _switches_by_itself(script: ScriptModel, autocast: ast.Call) -> bool:
     if switch is None or isinstance(switch, ast.Constant):
         return False
     for part in walk(switch):
-        if isinstance(part, ast.Name) and script.is_a(part, v.DEVICE):
+        if isinstance(part, ast.Name) and (script.is_a(part, v.DEVICE) or script.is_a(part, v.SCALER)):
             return False
         if isinstance(part, ast.Call) and script.qualname(part.func) in k.AVAILABILITY_CALLS:
             return False
