@@ -182,9 +182,11 @@ def _in_step(
     return call
 
 
-def _alone(
+def alone(
     operation: Callable[Concatenate[Placement, P], Placement],
 ) -> Callable[Concatenate[Placement, P], Placement]:
+    """An operation on one value, which goes with how far a loop is where the value does."""
+
     @functools.wraps(operation)
     def call(place: Placement, /, *args: P.args, **keywords: P.kwargs) -> Placement:
         found = operation(replace(place, phase="") if place.phase else place, *args, **keywords)
@@ -336,12 +338,15 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         return _scaled(right, left, sign)
     if right.kind is Kind.LINEAR and right.rows and left.kind in (Kind.SAME, Kind.LINEAR):
         # A mean of a share times its number of rows is its sum, a sum by the number a mean.
-        return linear(_sum(left.degree, right.degree, sign))
+        return linear(exponent_sum(left.degree, right.degree, sign))
     if left.kind is right.kind is Kind.LINEAR and left.rows and sign > 0:
-        return linear(_sum(left.degree, right.degree, 1))
+        return linear(exponent_sum(left.degree, right.degree, 1))
     if Kind.ROUND in kinds and kinds <= {Kind.ROUND, Kind.SAME}:
         even = all(place.even or place.is_same for place in (left, right))
-        samples, degree = _sum(left.samples, right.samples, sign), _sum(left.degree, right.degree, sign)
+        samples, degree = (
+            exponent_sum(left.samples, right.samples, sign),
+            exponent_sum(left.degree, right.degree, sign),
+        )
         needs = COUNTED if UNRELATED in (left, right) else _needs((left, right))
         mixed = left.mixed or right.mixed
         if Kind.SAME not in kinds and not (left.even or right.even):
@@ -357,7 +362,7 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
 
 
 def _scaled(place: Placement, factor: Placement, sign: int) -> Placement:
-    degree = _sum(place.degree, factor.degree, sign)
+    degree = exponent_sum(place.degree, factor.degree, sign)
     return _without_degree(place) if degree is None else replace(place, degree=degree)
 
 
@@ -372,14 +377,15 @@ def _of_means(left: Placement, right: Placement, sign: int) -> Placement:
         None if place.degree is None else -place.degree if place.kind is Kind.SAME else place.degree
         for place in (left, right)
     ]
-    return Placement(Kind.WIDE, _sum(degrees[0], degrees[1], sign), even=even)
+    return Placement(Kind.WIDE, exponent_sum(degrees[0], degrees[1], sign), even=even)
 
 
-def _sum(left: int | None, right: int | None, sign: int) -> int | None:
+def exponent_sum(left: int | None, right: int | None, sign: int) -> int | None:
+    """The exponent of a product (or with `sign` -1 of a quotient), None where one of both is not known."""
     return None if left is None or right is None else left + sign * right
 
 
-@_alone
+@alone
 def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placement:
     """A reduction within one process: `sum`, `mean`, `count`, `max`, `min`, `any`, `all`, or another one.
 
@@ -400,7 +406,7 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
             place.kind, int(place.kind is Kind.WIDE), even=True, samples=int(place.kind is Kind.ROUND)
         )
     if place.kind is Kind.ROUND:
-        exponent = None if not linearly else _sum(place.samples, samples if place.rows else 0, 1)
+        exponent = None if not linearly else exponent_sum(place.samples, samples if place.rows else 0, 1)
         degree = place.degree if linearly or place.degree == 0 else None
         mixed = place.mixed or operation == "weighted"
         return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent, mixed=mixed)
@@ -418,45 +424,8 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
     if place.kind is Kind.EXTREME:
         return place if operation == place.needs else own(_TOGETHER)
     if place.kind is Kind.PARTS and linearly:
-        return same(_sum(place.degree, int(operation == "sum"), -1))
+        return same(exponent_sum(place.degree, int(operation == "sum"), -1))
     return function((place,), linearly=linearly)
-
-
-def accumulated(
-    head: Placement | None, delta: Placement, shared: bool, samples: Placement = SAME
-) -> Placement:
-    """A value that a loop adds something to in each round, after the loop.
-
-    Args:
-        head: before the loop; None where it was nothing (zero).
-        delta: what one round adds.
-        shared: whether the rounds of the loop are shared out among the ranks.
-        samples: what the rows are that the loop goes over one by one, SAME where it goes over something else.
-    """
-    total = delta
-    if samples.kind is Kind.WIDE and delta.kind in (Kind.SAME, Kind.SAMPLE):
-        total = wide(1) if delta.kind is Kind.SAMPLE or delta.degree == 0 else wide(None)
-    elif samples.kind is Kind.SHARD and delta.kind in (Kind.SAME, Kind.SHARD):
-        total = linear(1 if delta.kind is Kind.SHARD else None if delta.degree is None else delta.degree + 1)
-    elif samples.kind is Kind.ROUND and delta.kind is Kind.SAME:
-        total = replace(of_round(0 if delta.degree == 0 else None), samples=1)
-    elif shared and delta.phase:
-        # It grows from round to round, by other steps than the original's.
-        total = UNRELATED if delta.is_uniform else own(_TOGETHER)
-    elif delta.kind is Kind.EXTREME:
-        total = own("put together in each round")
-    elif shared:
-        if delta.kind is Kind.SAME:
-            total = same(_sum(delta.degree, 1, 1))
-        elif delta.kind in (Kind.LINEAR, Kind.ROUND):
-            total = linear(_sum(delta.degree, 1, 1))
-        elif delta.kind is Kind.WIDE:
-            total = same(_sum(1, delta.degree, -1)) if not delta.rows else UNRELATED
-        elif delta.kind is Kind.PARTS:
-            total = UNRELATED
-        elif delta.kind is not Kind.CLOCK:
-            total = own("put together in each round")
-    return total if head is None else added(head, total)
 
 
 @_in_step
@@ -495,65 +464,3 @@ def joined(left: Placement, right: Placement) -> Placement:
         if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME, Kind.SAMPLE) or one == linear(0)):
             return one
     return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)
-
-
-def carried(before: Placement, written: Placement, bound: bool = True) -> Placement:
-    """What a rank finds from its last round, in a loop whose rounds are shared out: the original's was another's.
-
-    Args:
-        before: what is there before the loop.
-        written: what a round writes.
-        bound: whether there is anything before the loop.
-    """
-    found = joined(before, written)
-    if found.kind is Kind.ROUND and bound:
-        return replace(found, degree=None, even=False, needs=CARRIED)
-    if found.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE):
-        return replace(found, degree=None, even=False)
-    return found if found.kind in (Kind.OWN, Kind.CLOCK) else own(_TOGETHER)
-
-
-@_alone
-def all_reduced(place: Placement, operation: str) -> Placement:
-    """A value reduced over the ranks with `sum`, `mean`, `max` or `min`."""
-    more = {"sum": 1, "mean": 0}.get(operation)
-    if place.kind is Kind.ROUND:
-        return wide(None if more is None else _sum(more, place.degree, -1))
-    if place.kind in (Kind.SAME, Kind.LINEAR):
-        if place.kind is Kind.LINEAR and operation == "sum" and place.degree == 1:
-            return TOTAL
-        if more is not None:
-            return same(_sum(place.degree, more, -1))
-        return place if place.kind is Kind.SAME else UNRELATED
-    if place.kind is Kind.EXTREME:
-        return SAME if operation == place.needs else UNRELATED
-    if place.kind is Kind.WIDE:
-        return (
-            place if not more else wide(_sum(place.degree, 1, 1)) if not place.rows else wide(None, rows=True)
-        )
-    return place if place.kind is Kind.CLOCK else UNRELATED
-
-
-@_alone
-def gathered(place: Placement) -> Placement:
-    """The values, or the rows, of all ranks one after the other."""
-    if place.turned:
-        return UNRELATED if place.kind is not Kind.ROUND else wide(None, rows=True)
-    if place.kind is Kind.ROUND:
-        return wide(0 if place.degree == 0 else None, rows=True)
-    if place.kind is Kind.SHARD:
-        return SAME
-    if place.kind in (Kind.SAME, Kind.LINEAR):
-        return Placement(Kind.PARTS, place.degree)
-    if place.kind is Kind.WIDE:
-        return wide(None, place.rows)
-    return place if place.kind is Kind.CLOCK else UNRELATED
-
-
-@_alone
-def broadcast(place: Placement) -> Placement:
-    """The main process's value on all ranks."""
-    if place.kind in (Kind.MAIN, Kind.CLOCK) or place == own("broadcast"):
-        # Of what differs between any two runs, such as a name made up at random, the main process's is as good.
-        return SAME
-    return place if place.is_uniform else UNRELATED

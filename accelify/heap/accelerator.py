@@ -6,14 +6,12 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import (
     SAME,
     SHARD,
     Placement,
-    all_reduced,
-    broadcast,
     function,
-    gathered,
     own,
     same,
 )

@@ -233,3 +233,10 @@ def _rank(place: Placement) -> int:
     if place.kind is Kind.SAME:
         return 100 if place.degree == 0 else 7
     return _DISTANCE.index(place.kind)
+
+
+def is_index(at: ast.expr) -> bool:
+    """Whether a subscript takes one element, by its number."""
+    return isinstance(at, ast.Constant | ast.UnaryOp) or (
+        isinstance(at, ast.Tuple) and isinstance(at.elts[0], ast.Constant)
+    )

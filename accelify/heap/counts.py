@@ -1,4 +1,4 @@
-"""Counts of rounds, and sums that go on from round to round: in which units two of them meet."""
+"""Counts of rounds, ranks, and sums that go on from round to round: in which units two of them meet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Any
 
 from accelify.domains.placement import AFTER, SAME, Kind, Placement, added, moved, multiplied
 from accelify.heap.containers import array_of
-from accelify.heap.values import COUNTER, LAST, PART, TURN, UNSET, Value
+from accelify.heap.values import (
+    COUNTER,
+    LAST,
+    MAIN_FLAG,
+    OTHERS_FLAG,
+    PART,
+    RANK,
+    TURN,
+    UNSET,
+    Value,
+)
 
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
@@ -74,3 +84,19 @@ def with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Valu
             place = replace(base.place, phase=AFTER) if base.place.phase else made.place
             return Value(place, made.why, made.refs, made.type, UNSET, base.token, delta)
     return made
+
+
+def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
+    """What a comparison of a rank with a number says: the main process, the others, or nothing."""
+    rank, other = (left, right) if left.type == RANK else (right, left)
+    if rank.type != RANK or isinstance(other.const, bool) or other.const not in (0, 1, -1):
+        return ""
+    if other.const == 1:
+        return {ast.Lt: MAIN_FLAG, ast.GtE: OTHERS_FLAG}.get(type(op), "") if rank is left else ""
+    if isinstance(op, ast.LtE) and other.const == 0 and rank is left:
+        return MAIN_FLAG
+    if isinstance(op, ast.Eq):
+        return MAIN_FLAG if other.const == 0 else ""
+    if isinstance(op, ast.NotEq | ast.Gt) and other.const == 0:
+        return OTHERS_FLAG
+    return ""

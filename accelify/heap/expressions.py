@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,8 +17,26 @@ from accelify.domains.placement import (
     reduced,
     unturned,
 )
-from accelify.heap.containers import array_of, container, element, elements, put, shown_fields, worst
-from accelify.heap.counts import compared, counting_type, divided_whole, is_number, summed, with_token
+from accelify.heap.containers import (
+    array_of,
+    container,
+    element,
+    elements,
+    is_index,
+    put,
+    shown_fields,
+    worst,
+)
+from accelify.heap.counts import (
+    compared,
+    counting_type,
+    divided_whole,
+    is_number,
+    rank_flag,
+    summed,
+    with_token,
+)
+from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part
 from accelify.heap.values import (
@@ -30,7 +47,6 @@ from accelify.heap.values import (
     NONE,
     OTHERS_FLAG,
     PART,
-    RANK,
     SOME_FLAG,
     TENSOR,
     TURN,
@@ -48,38 +64,6 @@ from accelify.heap.values import (
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
-_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda left, right: left in right,
-    ast.NotIn: lambda left, right: left not in right,
-}
-_WORDS: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "truediv",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.Pow: "pow",
-    ast.MatMult: "matmul",
-    ast.BitAnd: "and",
-    ast.BitOr: "or",
-}
-_METHODS = {op: f"__{word}__" for op, word in _WORDS.items()}
-_REFLECTED = {op: f"__r{word}__" for op, word in _WORDS.items()}
-IN_PLACE = {op: f"__i{word}__" for op, word in _WORDS.items()}
-_NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-}
 # What `%` puts a value in place of.
 _FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
 _OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int", LAST: "builtins.int", PART: "builtins.int"}
@@ -139,7 +123,7 @@ class Expressions:
 
     def operate(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
         """The result of a binary operator, or of its assignment form."""
-        for value, other, words in ((left, right, _METHODS), (right, left, _REFLECTED)):
+        for value, other, words in ((left, right, METHODS), (right, left, REFLECTED)):
             for ref in value.of(Instance):
                 given = self.engine.calls.special(ref, words.get(type(op), ""), [other], node)
                 if given is not None:
@@ -176,7 +160,7 @@ class Expressions:
             made = with_text(made, [pattern(left), pattern(right)])
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
             made = joined_path(replace(made, type="pathlib.Path"), [left, right])
-        fold = _NUMBERS.get(type(op))
+        fold = NUMBERS.get(type(op))
         if fold and place.is_same and is_number(left.const) and is_number(right.const):
             return Value(made.place, made.why, type=made.type, const=fold(left.const, right.const))
         return with_token(made, op, left, right)
@@ -241,13 +225,13 @@ class Expressions:
         values = [self.evaluate(part, scope) for part in (node.left, *node.comparators)]
         if len(values) == 2:
             left, right = values
-            flag = _rank_flag(node.ops[0], left, right)
+            flag = rank_flag(node.ops[0], left, right)
             if flag:
                 return Value(own(), self.run.reason(node, f"`{self.run.segment(node)}`"), type=flag)
             both = left.const is not UNSET and right.const is not UNSET
             if both:
                 try:
-                    return constant(_COMPARED[type(node.ops[0])](left.const, right.const))
+                    return constant(COMPARED[type(node.ops[0])](left.const, right.const))
                 except TypeError:
                     pass
             if isinstance(node.ops[0], ast.Is | ast.IsNot) and right.const is None and not left.optional:
@@ -447,7 +431,7 @@ class Expressions:
         if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
             place = own("gathered first")
         if base.place.kind is Kind.ROUND:
-            rows = base.place.rows and (whole or not _is_index(at))
+            rows = base.place.rows and (whole or not is_index(at))
             chosen = not whole and key.place.rows and not isinstance(at, ast.Tuple)
             place = replace(
                 base.place,
@@ -489,25 +473,3 @@ class Expressions:
 
     def _Call(self, node: ast.Call, scope: Ref) -> Value:
         return self.engine.calls.call_node(node, scope)
-
-
-def _is_index(at: ast.expr) -> bool:
-    return isinstance(at, ast.Constant | ast.UnaryOp) or (
-        isinstance(at, ast.Tuple) and isinstance(at.elts[0], ast.Constant)
-    )
-
-
-def _rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
-    """What a comparison of a rank with a number says: the main process, the others, or nothing."""
-    rank, other = (left, right) if left.type == RANK else (right, left)
-    if rank.type != RANK or isinstance(other.const, bool) or other.const not in (0, 1, -1):
-        return ""
-    if other.const == 1:
-        return {ast.Lt: MAIN_FLAG, ast.GtE: OTHERS_FLAG}.get(type(op), "") if rank is left else ""
-    if isinstance(op, ast.LtE) and other.const == 0 and rank is left:
-        return MAIN_FLAG
-    if isinstance(op, ast.Eq):
-        return MAIN_FLAG if other.const == 0 else ""
-    if isinstance(op, ast.NotEq | ast.Gt) and other.const == 0:
-        return OTHERS_FLAG
-    return ""

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from accelify.domains.placement import (
     BEFORE,
     Kind,
-    accumulated,
     added,
-    carried,
     is_mean_of_round,
     own,
     settled,
 )
 from accelify.domains.reasons import Reason
+from accelify.domains.rounds import accumulated, carried
 from accelify.heap.containers import array_of
 from accelify.heap.pieces import Piece, Written
 from accelify.heap.run import Event, Loop

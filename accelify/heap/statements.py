@@ -12,8 +12,8 @@ from accelify.domains.placement import (
     function,
 )
 from accelify.heap.containers import array_of, element, elements, put
-from accelify.heap.expressions import IN_PLACE
 from accelify.heap.memory import Known
+from accelify.heap.operators import IN_PLACE
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (

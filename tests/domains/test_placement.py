@@ -16,6 +16,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import (
     CLOCK,
     MAIN,
@@ -29,13 +30,8 @@ from accelify.domains.placement import (
     WIDE_ROWS,
     Kind,
     Placement,
-    accumulated,
     added,
-    all_reduced,
-    broadcast,
-    carried,
     function,
-    gathered,
     joined,
     linear,
     multiplied,
@@ -45,6 +41,7 @@ from accelify.domains.placement import (
     same,
     wide,
 )
+from accelify.domains.rounds import accumulated, carried
 
 Array = Any
 ROWS = 3

@@ -1,0 +1,74 @@
+"""What a loop makes of a value over its rounds: totals, and what one round leaves to the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accelify.domains.placement import (
+    CARRIED,
+    SAME,
+    UNRELATED,
+    Kind,
+    Placement,
+    added,
+    exponent_sum,
+    joined,
+    linear,
+    of_round,
+    own,
+    same,
+    wide,
+)
+
+
+def accumulated(
+    head: Placement | None, delta: Placement, shared: bool, samples: Placement = SAME
+) -> Placement:
+    """A value that a loop adds something to in each round, after the loop.
+
+    Args:
+        head: before the loop; None where it was nothing (zero).
+        delta: what one round adds.
+        shared: whether the rounds of the loop are shared out among the ranks.
+        samples: what the rows are that the loop goes over one by one, SAME where it goes over something else.
+    """
+    total = delta
+    if samples.kind is Kind.WIDE and delta.kind in (Kind.SAME, Kind.SAMPLE):
+        total = wide(1) if delta.kind is Kind.SAMPLE or delta.degree == 0 else wide(None)
+    elif samples.kind is Kind.SHARD and delta.kind in (Kind.SAME, Kind.SHARD):
+        total = linear(1 if delta.kind is Kind.SHARD else None if delta.degree is None else delta.degree + 1)
+    elif samples.kind is Kind.ROUND and delta.kind is Kind.SAME:
+        total = replace(of_round(0 if delta.degree == 0 else None), samples=1)
+    elif shared and delta.phase:
+        # It grows from round to round, by other steps than the original's.
+        total = UNRELATED if delta.is_uniform else own("put together first")
+    elif delta.kind is Kind.EXTREME:
+        total = own("put together in each round")
+    elif shared:
+        if delta.kind is Kind.SAME:
+            total = same(exponent_sum(delta.degree, 1, 1))
+        elif delta.kind in (Kind.LINEAR, Kind.ROUND):
+            total = linear(exponent_sum(delta.degree, 1, 1))
+        elif delta.kind is Kind.WIDE:
+            total = same(exponent_sum(1, delta.degree, -1)) if not delta.rows else UNRELATED
+        elif delta.kind is Kind.PARTS:
+            total = UNRELATED
+        elif delta.kind is not Kind.CLOCK:
+            total = own("put together in each round")
+    return total if head is None else added(head, total)
+
+
+def carried(before: Placement, written: Placement, bound: bool = True) -> Placement:
+    """What a rank finds from its last round, in a loop whose rounds are shared out: the original's was another's.
+
+    Args:
+        before: what is there before the loop.
+        written: what a round writes.
+        bound: whether there is anything before the loop.
+    """
+    found = joined(before, written)
+    if found.kind is Kind.ROUND and bound:
+        return replace(found, degree=None, even=False, needs=CARRIED)
+    if found.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE):
+        return replace(found, degree=None, even=False)
+    return found if found.kind in (Kind.OWN, Kind.CLOCK) else own("put together first")
