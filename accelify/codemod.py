@@ -15,6 +15,7 @@ from libcst.codemod import CodemodCommand, CodemodContext
 from accelify.conversion import CONVERTED, UNCHANGED, Conversion, ConvertOptions
 from accelify.convert import convert_project
 from accelify.findings import Finding
+from accelify.proving import prove
 from accelify.source import Source, SourceError
 
 
@@ -66,10 +67,13 @@ class ConvertCommand(CodemodCommand):
         name = self.context.filename
         source = Source(Path(name) if name else None, tree.code, tree.encoding)
         try:
-            script, *others = convert_project(source, self.options)
+            conversions = convert_project(source, self.options)
+            if conversions[0].status == CONVERTED:
+                prove(conversions, conversions[0])
         except SourceError as error:
             self.warn(str(error))
             return tree
+        script, *others = conversions
         for finding in script.remaining:
             self.warn(_sentence(finding))
         changed = [str(other.source.path) for other in others if other.changed]

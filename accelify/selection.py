@@ -1,8 +1,8 @@
 """Which findings `check` shows: `select` and `ignore` of codes, pyproject.toml, and comments in the script.
 
-A comment `# accelify: ignore[ACC123, ACC2]` on a line of the finding takes those codes out (a shorter code represents
-all that begin with it), `# accelify: ignore` takes out all, and `# accelify: ignore-file` the whole file. A code
-that is no more represents the one that came in its place.
+A comment `# accelify: ignore[ACC123, ACC2]` on a line of the finding takes those codes out (a shorter code selects
+all that begin with it), `# accelify: ignore` takes out all, and `# accelify: ignore-file` the whole file. The code
+of a rule that is gone selects the rule that replaced it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "models")
 
 @dataclass(frozen=True)
 class Selection:
-    """Codes to show and not to show; each may be cut short (`ACC1`), and `ALL` represents every rule.
+    """Codes to show and not to show; each may be cut short (`ACC1`), and `ALL` selects every rule.
 
     Where both name a finding's code the longer one wins, and of equals `ignore`. `per_file` has further codes to
     ignore, by pattern of the file's path as in `*/old/*.py`.
@@ -98,7 +98,7 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _comments(text: str) -> dict[int | None, tuple[str, ...]]:
-    """Codes to ignore by line; the key None represents the whole file."""
+    """Codes to ignore by line; the key None is the whole file."""
     if "accelify:" not in text:
         return {}
     found: dict[int | None, tuple[str, ...]] = {}

@@ -34,6 +34,13 @@ def test_a_file_is_converted_as_by_convert(name: str) -> None:
     assert all(any(finding.message in warning for warning in warnings) for finding in wanted.remaining)
 
 
+def test_what_the_engine_does_not_prove_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text((FIXTURES / "image_classification" / "before.py").read_text() + "\nos.system('ls')\n")
+    path.write_text("import os\n" + path.read_text())
+    assert any("ACC702 `os.system` is done by every process" in one for one in converted(path)[1])
+
+
 def test_the_options_are_those_of_convert() -> None:
     path = FIXTURES / "image_classification" / "before.py"
     (wanted,) = convert_paths([path], ConvertOptions(batch_size="total", runtime="accelerate"))

@@ -124,7 +124,7 @@ def _parameters() -> list[inspect.Parameter]:
         _parameter(
             "arguments",
             list[str] | None,
-            typer.Argument(metavar="ARGS...", help="Handed to the script as they are."),
+            typer.Argument(metavar="ARGS...", help="Passed to the script as they are."),
             None,
         ),
     ]

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 _DEEPEST = 24
 _MOST_OF_ONE = 2
-# At how many places objects of one class of models are told apart.
+# At how many places objects of one class of models are distinguished.
 _MOST_OBJECTS = 10
-# After how many times that a function was gone through its calls are no longer told apart by their places.
+# After how many times that a function was gone through its calls are no longer distinguished by their places.
 _MOST_CONTEXTS = 48
 MODULE = "torch.nn.Module"
 
@@ -242,7 +242,7 @@ class Calls:
         return made
 
     def _are_many(self, cls: Class, node: ast.AST) -> bool:
-        """Whether objects of a class are made at more places than are told apart."""
+        """Whether objects of a class are made at more places than are distinguished."""
         places = self._places.setdefault(cls, set())
         place = node, *[call for _, call in self.run.calls[-2:]]
         if place in places:

@@ -142,6 +142,15 @@ def element(run: Run, value: Value, node: ast.AST, key: Any = UNSET) -> Value:
     return value.placed(function((value.place,), rowwise=True))
 
 
+def parts_of(value: Value) -> list[Value]:
+    """The elements of a container, or the value itself where it is none."""
+    containers = value.of(Container)
+    inside = [ref.looked_into().items() for ref in containers]
+    return (
+        [part for items in inside for name, part in items if name.startswith("[")] if containers else [value]
+    )
+
+
 def array_of(value: Value, depth: int = 0) -> Placement:
     """What a value is as a whole: for a container that of all its elements together, `depth` containers down."""
     place = value.place

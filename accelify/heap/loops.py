@@ -15,7 +15,6 @@ from accelify.domains.placement import (
     own,
     settled,
 )
-from accelify.domains.reasons import Reason
 from accelify.domains.rounds import accumulated, carried
 from accelify.heap.containers import array_of
 from accelify.heap.pieces import Piece, Written
@@ -212,7 +211,7 @@ class Loops:
         text = f"`{name}` adds up over `{over}`" if name.isidentifier() else f"adds up over `{over}`"
         why = self.run.reason(node, text, value)
         if loop.shared and is_mean_of_round(value.delta):
-            self.run.means.setdefault(loop.place, Reason("means over the rounds", *loop.place))
+            self.run.take_mean()
         return Value(
             place,
             why,

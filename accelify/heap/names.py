@@ -10,7 +10,7 @@ from accelify.domains.placement import SAME, Kind, Placement, function, turned_o
 from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
-from accelify.heap.state import kept
+from accelify.heap.state import state_written
 from accelify.heap.values import (
     Bound,
     Class,
@@ -236,7 +236,7 @@ class Attributes:
                     and ref.wrapped.of(Instance)
                 ):
                     target = ref.wrapped.of(Instance)[0]
-                self.run.store.set(target, name, kept(self.run, target, name, value, node))
+                self.run.store.set(target, name, state_written(self.run, target, name, value, node))
 
 
 def _words(function_: Function) -> set[str]:

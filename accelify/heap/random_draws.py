@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind, Placement, function, own
 from accelify.domains.reasons import Reason
-from accelify.heap.containers import array_of
+from accelify.heap.containers import array_of, parts_of
 from accelify.heap.run import Run
 from accelify.heap.values import UNSET, Container, Instance, Value
 from accelify.knowledge import Row
@@ -91,17 +91,7 @@ def _stream(row: Row) -> str:
 def draws_rows(row: Row, args: Args, keywords: Keywords) -> bool:
     """Whether a draw is taken for one row of each sample: it gives an array of more than one number."""
     if row.name.startswith("torch."):
-        sizes = [inner for value in args for inner in _elements(value)]
+        sizes = [inner for value in args for inner in parts_of(value)]
         return any(value.const is UNSET or value.const not in (0, 1) for value in sizes)
     plain = row.name.rpartition(".")[2] in ("rand", "randn") and bool(args)
     return plain or "size" in keywords or any(value.of(Container) for value in args)
-
-
-def _elements(value: Value) -> list[Value]:
-    inside = [
-        inner
-        for ref in value.of(Container)
-        for name, inner in ref.looked_into().items()
-        if name.startswith("[")
-    ]
-    return inside if value.of(Container) else [value]

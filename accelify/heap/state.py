@@ -44,7 +44,7 @@ def part_written(run: Run, base: Value, value: Value, node: ast.AST) -> None:
         run.meet("state.write", node, run.segment(node), [value])
 
 
-def kept(run: Run, ref: Ref, name: str, value: Value, node: ast.AST) -> Value:
+def state_written(run: Run, ref: Ref, name: str, value: Value, node: ast.AST) -> Value:
     """What an attribute of an object becomes: notes what is state, and that it is written."""
     if not isinstance(ref, Instance) or ref.kind != "module":
         return value

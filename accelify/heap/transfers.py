@@ -25,6 +25,7 @@ from accelify.heap.containers import (
     container,
     elements,
     fill_of,
+    parts_of,
     put,
     reduced_value,
     worst,
@@ -363,19 +364,10 @@ def _of_shape(row: Row, operands: Args) -> Placement | None:
     """What a function that makes an array gives where its shape counts the samples of a batch: rows of the batch."""
     if row.place != "device" or row.transfer not in ("pure", "draw"):
         return None
-    counts = [inner for value in operands for inner in _parts(value) if not array_of(inner).is_same]
+    counts = [inner for value in operands for inner in parts_of(value) if not array_of(inner).is_same]
     if not counts or any(inner.type != "builtins.int" for inner in counts):
         return None
     places = {array_of(inner) for inner in counts}
     if places == {Placement(Kind.LINEAR, 1, rows=True)}:
         return SHARD
     return ROUND_ROWS if all(place.kind is Kind.ROUND and place.even for place in places) else None
-
-
-def _parts(value: Value) -> list[Value]:
-    containers = value.of(Container)
-    return (
-        [inner for ref in containers for name, inner in ref.looked_into().items() if name.startswith("[")]
-        if containers
-        else [value]
-    )

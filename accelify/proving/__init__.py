@@ -1,5 +1,5 @@
 """What the engine does not prove of converted scripts, as findings beside those of the transforms."""
 
-from accelify.proving.projects import BUDGET, entries_of, prove
+from accelify.proving.projects import BUDGET, entries_of, prove, validated
 
-__all__ = ["BUDGET", "entries_of", "prove"]
+__all__ = ["BUDGET", "entries_of", "prove", "validated"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from accelify.configuration import user_rows
@@ -25,6 +25,28 @@ def entries_of(conversions: Sequence[Conversion], scripts: Iterable[Path]) -> li
     ]
 
 
+def validated(
+    text: str, path: Path | None, texts: Mapping[Path, str], budget: int | None = None
+) -> Validation:
+    """Run the engine over a script.
+
+    Args:
+        text: the script.
+        path: its file, None for one from standard input.
+        texts: of files that are read as they will be written, by their resolved paths.
+        budget: how many statements are gone through; the engine's where None.
+
+    Raises:
+        SourceError: for rows of the user's configuration that make no sense.
+    """
+
+    def read(file: Path) -> str | None:
+        known = texts.get(file.resolve())
+        return known if known is not None else text_of(file)
+
+    return validate(text, path, Knowledge(user_rows(path)), read, budget)
+
+
 def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BUDGET) -> Validation:
     """Go through one converted script, and add what is not proved of it to the findings that are left.
 
@@ -39,13 +61,8 @@ def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BU
         SourceError: for rows of the user's configuration that make no sense.
     """
     known = {one.place: one for one in conversions}
-
-    def read(path: Path) -> str | None:
-        one = known.get(path.resolve())
-        return one.new_text if one is not None else text_of(path)
-
-    knowledge = Knowledge(user_rows(entry.source.path))
-    found = validate(entry.new_text, entry.source.path, knowledge, read, budget)
+    texts = {place: one.new_text for place, one in known.items() if place is not None}
+    found = validated(entry.new_text, entry.source.path, texts, budget)
     named = Named(found, Places(entry, known), conversions)
     untrue = named.refuted()
     for conversion, finding in list(named.findings()):

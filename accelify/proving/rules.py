@@ -169,15 +169,14 @@ SPOKEN_OF = _table(
 208: unwrapped
 211 213: path, content
 212: content, loss
-301 302 304 305 306 307 308 309 310: content
-401 407 412 428 604: rounds
+301 302 304 306 307 309: content
+401 407 412 604: rounds
 402: loss, content, rounds
 403: same, all ranks
 405: all ranks
-406 408 416 417 418 422 424 425 603: loss, content
-411 414: same, all ranks, content
+406 416 417 418 603: loss, content
+414: same, all ranks, content
 420: loss, prepared
-430: once, all ranks, let go
 605: accumulated, loss
 """.rstrip()
 )
@@ -189,7 +188,7 @@ SPOKEN_OF_EVERYWHERE = {"ACC204": "tracker.", "ACC209": "log."}
 SETTLED_BY = _table(
     """\
 201 202 203 204 205 206 209 210 214: once
-306 307 310: content
+306 307: content
 403: same
 """.rstrip()
 )

@@ -38,7 +38,7 @@ def findings_list(findings: Sequence[Finding], *, colour: bool = False) -> str:
     fixable = sum(finding.fixable for finding in findings)
     total = f"{counted(len(findings), 'finding')}"
     if fixable:
-        total += f", {fixable} of them marked [*]: `accelify convert` mends those"
+        total += f", {fixable} of them marked [*]: `accelify convert` fixes those"
     return "\n".join([*lines, styled(total + ".", "bold", colour)]) + "\n"
 
 

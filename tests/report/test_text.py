@@ -47,7 +47,7 @@ def test_findings_as_compilers_print_them() -> None:
     assert findings_list(findings) == (
         "train.py:1:1: ACC001 [*] one\n"
         "train.py:2:1: ACC120 two\n"
-        "2 findings, 1 of them marked [*]: `accelify convert` mends those.\n"
+        "2 findings, 1 of them marked [*]: `accelify convert` fixes those.\n"
     )
     assert findings_list([]) == ""
 

@@ -65,24 +65,16 @@ def plan(script: Path, converted: Converted, lines: LineMap) -> Plan:
     Raises:
         SourceError: rows of the user's configuration make no sense.
     """
+    from accelify.heap.modules import text_of
+    from accelify.proving import validated
+
     script = Path(os.path.realpath(script))
     if script.suffix != ".py":
         return Plan()
     texts = {Path(os.path.realpath(path)): pair for path, pair in converted.texts().items()}
-    found = _validated(script, {path: after for path, (_, after) in texts.items()})
+    after = {path: pair[1] for path, pair in texts.items()}
+    found = validated(after.get(script) or text_of(script) or "", script, after)
     return _Planner(script, texts, lines).plan(found)
-
-
-def _validated(script: Path, texts: dict[Path, str]) -> Validation:
-    from accelify.configuration import user_rows
-    from accelify.heap.modules import text_of
-    from accelify.knowledge import Knowledge
-    from accelify.obligations import validate
-
-    def read(path: Path) -> str | None:
-        return texts.get(path.resolve()) or text_of(path)
-
-    return validate(read(script) or "", script, Knowledge(user_rows(script)), read)
 
 
 class _Planner:
