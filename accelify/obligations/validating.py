@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -69,7 +68,8 @@ def validate(
         run = engine.start(text)
     except RecursionError:
         run = engine.run
-        run.leave_unread("calls or values that lie in each other too deep", ast.Module([], []))
+        deep = "calls or expressions that are nested too deeply"
+        run.unread[deep] = Reason(deep, path.name if path is not None else "", 1)
     found: dict[tuple[str, int, int, str, str], Obligation] = {}
     parted = any(is_parted(event) for event in run.events)
     for event in run.events:
