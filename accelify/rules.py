@@ -54,10 +54,10 @@ LEFT_ALONE = (
     ),
     _left_alone(
         "ACC005",
-        "The model or optimizer is kept in no variable.",
+        "The model or optimizer is stored in no variable.",
         _AS_A_WHOLE
         + "`prepare` gives the object back under its name. Give it a variable or an attribute first, or a list, "
-        "tuple or dictionary that holds nothing else. What the base class of a library keeps counts as kept once the "
+        "tuple or dictionary that holds nothing else. What the base class of a library stores counts as stored once the "
         "class sets it itself.",
     ),
     _left_alone(
@@ -68,7 +68,7 @@ LEFT_ALONE = (
     ),
     _left_alone(
         "ACC007",
-        "The Accelerator cannot be handed to where it is needed.",
+        "The Accelerator cannot be passed to where it is needed.",
         _AS_A_WHOLE
         + "The function that calls backward is called from places that cannot be seen or changed, for instance "
         "as a callback. Hand it the Accelerator, or call it directly.",
@@ -88,7 +88,7 @@ LEFT_ALONE = (
     ),
     _left_alone(
         "ACC010",
-        "Something is made only behind the place for prepare.",
+        "Something is made only after the place for prepare.",
         _AS_A_WHOLE
         + "A model, optimizer or loader that is trained with has to exist where prepare stands; this one is made "
         "later, so that no single place is right.",
@@ -128,7 +128,7 @@ be made inside of it, and start that function:
 
 No cell before that one may use a GPU: processes that are forked afterwards could not. Functions and classes of those
 cells see the notebook's own names only, and none that are local to `train`: where they read the Accelerator or another
-thing that `train` makes, begin it with `global accelerator, model`. The finding says which names these are.""",
+object that `train` makes, begin it with `global accelerator, model`. The finding says which names these are.""",
 )
 
 CALLERS = RuleEntry(
@@ -167,14 +167,14 @@ To share the work, prepare the loader and gather what the metric is made of:
     output, target = accelerator.gather_for_metrics((output, target))""",
     "ACC401": """\
 After `prepare` each of N processes sees 1/N of the batches. A length taken before counts the batches of the original.
-Where it means steps of this process, take it behind `prepare`; where it means the work of all, leave it:
+Where it means steps of this process, take it after `prepare`; where it means the work of all, leave it:
 
     total_steps = epochs * len(loader)    # before prepare: batches of all processes together
 
 A schedule is right either way: made from such a length it is prepared, and advances by the batches of all processes;
-made from that of a prepared loader, also by a helper that is handed the number, it is stepped as it is. Only where a
-told number of steps (`--max_steps`) can stand in the length's place, and ends the training, the length has to be taken
-behind `prepare`: each process makes all of the told steps, so that the schedule must count those of one process.""",
+made from that of a prepared loader, also by a helper that gets the number, it is stepped as it is. Only where a
+fixed number of steps (`--max_steps`) can replace the length, and ends the training, the length has to be taken
+after `prepare`: each process makes all of these steps, so that the schedule must count those of one process.""",
     "ACC402": """\
 The result is right: every process makes the same update. To be faster on several processes, let each take its part.
 Of a batch that the script makes by hand, with one entry a sample in its first dimension:
@@ -188,7 +188,7 @@ Of other data, a DataLoader that is given to `prepare`, or a part of a list:
 
 What is split or put in order at random before the Accelerator is made is the same only where it is seeded, or where
 `accelify launch` starts all processes on one machine, which begins them alike. Under torchrun, or on several machines,
-each process would train on a split of its own, and the test data of one be trained on by another:
+each process would train on a different split, and on the test data of another:
 
     np.random.seed(args.seed)    # or make the Accelerator first: all generators agree from then on
     train, test = train_test_split(samples)""",
@@ -197,7 +197,7 @@ A scheduler that looks at a metric must look at the same number on every process
 
     scheduler.step(accelerator.reduce(val_loss, reduction="mean"))""",
     "ACC404": """\
-On several processes, and in the last batch, a batch can be smaller than the configured size. Take the size at hand:
+On several processes, and in the last batch, a batch can be smaller than the configured size. Take the size of the batch:
 
     noise = torch.randn(args.batch_size, 100)    ->  noise = torch.randn(data.size(0), 100)
 
@@ -229,7 +229,7 @@ before it is shown:
 
 What a training loop itself prints or logs as it goes on (`loss.item()` every 100 steps, `running_loss / 100`, the mean
 of a list that it empties every 100 steps, a meter's average so far, the samples counted so far in `[640/60000]`), and
-the loss of its last batch behind the loop, is left as it is, and not said: it is the main process's own, and to put it
+the loss of its last batch after the loop, is left as it is and is no finding: it is the main process's, and to put it
 together would make all processes wait at each line.""",
     "ACC309": """\
 An evaluation on N processes goes through its data in rounds, one batch of every process, whose outputs are gathered and
@@ -241,37 +241,37 @@ mean over the samples is the same on any number of processes:
     ...
     return total / len(loader.dataset)
 
-With `--batch-size total` a round is one batch of the original, and its figures are kept as they are. It is not said of
-training losses: of them each process averages those of its own batches, with the last round as much as the others
+With `--batch-size total` a round is one batch of the original, and its figures stay as they are. Training losses are no
+finding: of them each process averages those of its batches, with the last round as much as the others
 where it is cut over the processes, but there is no figure of one process to differ from: batches are N times as
 large.""",
     "ACC407": """\
-`prepare` wraps torch's own schedulers, so that a step on N processes advances by the batches of all of them. One of
+`prepare` wraps torch's schedulers, so that a step on N processes advances by the batches of all of them. One of
 another kind advances by one. Make it a torch.optim.lr_scheduler (LambdaLR takes any function), or count the batches
 of all processes in it:
 
     scheduler = LambdaLR(optimizer, lambda batch: schedule(batch))
 
 The same holds for a rate that the script writes into `optimizer.param_groups` from a count of its steps, in the loop,
-in a function or in a class around its optimizer: let the count go up by `accelerator.num_processes`. It is not said
+in a function or in a class around its optimizer: let the count go up by `accelerator.num_processes`. It is no finding
 where the count is one of epochs, where it is compared with the length of the loader, and where training ends after a
 number of steps.
 
-And for a scheduler of torch that is told a count of steps, `scheduler.step(step)`: a step with a number sets the
+And for a scheduler of torch that gets a count of steps, `scheduler.step(step)`: a step with a number sets the
 schedule to it, whatever the other processes took. Leave the number out. The number of an epoch, or
-`epoch + i / len(loader)`, is right as it is. Where a schedule is made anew at such a count (`last_epoch=step`), a run
+`epoch + i / len(loader)`, is right as it is. Where a schedule is made again at such a count (`last_epoch=step`), a run
 that goes on from a checkpoint begins too early in it: save and load the scheduler's state.
 
 So does a part of the loss that comes with a count of steps (`loss = fit + min(1, step / 1000) * extra`,
 `loss = fit + (extra - min(25, step / 40)).abs()`, or `if step > 1000: loss += extra`): an epoch has 1/N of the steps
 on each of N processes, and it comes N times later.
 
-And so does what a model makes of the number of its own forwards (`self.calls += 1`, a drop rate of `self.calls`): let
-that count go up by the number of processes, which the model is told. A count of samples or tokens
-(`tokens += (y >= 0).sum()`) is one process's own: add up those of all,
+And so does what a model makes of the number of its forwards (`self.calls += 1`, a drop rate of `self.calls`): let
+that count go up by the number of processes, which the model gets as an argument. A count of samples or tokens
+(`tokens += (y >= 0).sum()`) is that of one process: add up those of all,
 `accelerator.reduce(count, reduction="sum")`.""",
     "ACC415": """\
-A class that takes its model as an argument gets an Accelerator of its own where its file is converted alone. The script
+A class that takes its model as an argument makes an Accelerator itself where its file is converted alone. The script
 that makes the model goes on to use it, and the data, where it put them. Convert that script; the file with the class is
 converted with it:
 
@@ -284,8 +284,8 @@ exact under Accelerate, leave the last batch out where the original may do witho
     loader = DataLoader(dataset, batch_size=64, shuffle=True, drop_last=True)""",
     "ACC602": """\
 On one process the order is the original's. On several, Accelerate draws a seed when the loader is prepared and
-shuffles with a generator of its own, so that the samples come in another order: as good, but no loss can be compared
-with one of the original. A generator that the script hands to its loader is kept, and with it the order:
+shuffles with a new generator, so that the samples come in another order: as good, but no loss can be compared
+with one of the original. A generator that the script passes to its loader stays, and with it the order:
 
     loader = DataLoader(dataset, batch_size=64, shuffle=True, generator=torch.Generator().manual_seed(0))""",
     "ACC603": """\
