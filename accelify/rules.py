@@ -57,7 +57,7 @@ LEFT_ALONE = (
         "The model or optimizer is stored in no variable.",
         _AS_A_WHOLE
         + "`prepare` gives the object back under its name. Give it a variable or an attribute first, or a list, "
-        "tuple or dictionary that holds nothing else. What the base class of a library stores counts as stored once the "
+        "tuple or dictionary that holds nothing else. What the base class of a library stores counts once the "
         "class sets it itself.",
     ),
     _left_alone(
@@ -197,7 +197,7 @@ A scheduler that looks at a metric must look at the same number on every process
 
     scheduler.step(accelerator.reduce(val_loss, reduction="mean"))""",
     "ACC404": """\
-On several processes, and in the last batch, a batch can be smaller than the configured size. Take the size of the batch:
+On several processes, and in the last batch, a batch can be smaller than the configured size. Take the batch's size:
 
     noise = torch.randn(args.batch_size, 100)    ->  noise = torch.randn(data.size(0), 100)
 
