@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
+from accelify.domains.reasons import Reason
 from accelify.heap.values import Library, ModuleRef, Ref, Value
+from accelify.source import SourceError, parse
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -39,7 +41,7 @@ class Modules:
 
     def start(self, text: str) -> ModuleRef:
         """Run the script's own module, and give it."""
-        tree = ast.parse(text)
+        tree = parse(text, self.path)
         entry = ModuleRef("__main__", self.path.name if self.path is not None else "", tree, text)
         if self.path is not None:
             roots = roots_of(self.path)
@@ -99,12 +101,12 @@ class Modules:
         if text is None or len(text) > _LARGEST:
             return
         try:
-            module.tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError):
+            module.tree = parse(text, path)
+        except SourceError as error:
+            self.run.unread[str(error)] = Reason(str(error), self._shown(path), error.line or 1)
             return
         module.text = text
-        if self.path is not None:
-            module.path = Path(os.path.relpath(path, self.path.resolve().parent)).as_posix()
+        module.path = self._shown(path)
         # What a module does when it is imported happens before all, whoever asks for it.
         guards, self.run.guards = self.run.guards, []
         loops, self.run.loops = self.run.loops, []
@@ -116,6 +118,12 @@ class Modules:
             self.run.guards, self.run.loops = guards, loops
             self.run.imported += self.run.events
             self.run.events = events
+
+    def _shown(self, path: Path) -> str:
+        """A file, relative to the script's folder."""
+        if self.path is None:
+            return str(path)
+        return Path(os.path.relpath(path, self.path.resolve().parent)).as_posix()
 
     def imported(self, name: str, loaded: str) -> Value:
         """What `import name` binds."""

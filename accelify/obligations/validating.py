@@ -60,6 +60,9 @@ def validate(
         read: gives the text of a file in place of the disk's.
         budget: how many statements and expressions are gone through before the rest is not read; the engine's where
             None.
+
+    Raises:
+        SourceError: the script does not parse.
     """
     engine = Interpreter(path, knowledge or Knowledge(), read)
     if budget is not None:

@@ -179,3 +179,14 @@ def test_modules_of_which_nothing_is_known_are_said(run: Run, tmp_path: Path) ->
     (tmp_path / "helper.py").write_text("import torch\n")
     (note,) = [one for one in _converted(run, _script(tmp_path, text))["notes"] if one.startswith("not read")]
     assert note.endswith("absent_module, other_absent (see docs/models.md)")
+
+
+def test_a_module_that_is_no_python_is_said(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("def f(:\n")
+    notes = _converted(run, _script(tmp_path, f"import helper\n{HEAD}"))["notes"]
+    assert any(one.startswith("not read further: ") and "helper.py, line 1" in one for one in notes)
+
+
+def test_a_script_that_python_warns_of_is_converted_quietly(run: Run, tmp_path: Path) -> None:
+    outcome = run("convert", _script(tmp_path, HEAD + "assert (model, 'a model')\n"))
+    assert not outcome.err
