@@ -269,11 +269,15 @@ class Expressions:
 
     def text(self, node: ast.AST, parts: Sequence[Value]) -> Value:
         """A text that shows values: what the furthest of them from the original's is."""
-        parts = [inner for part in parts for inner in self._texts(part, node)]
+        parts = self.shown(parts, node)
         if not parts:
             return Value(type="builtins.str")
         furthest = worst(parts)
         return Value(array_of(furthest), furthest.why, type="builtins.str")
+
+    def shown(self, parts: Sequence[Value], node: ast.AST) -> list[Value]:
+        """What the texts of values show."""
+        return [inner for part in parts for inner in self._texts(part, node)]
 
     def _texts(self, value: Value, node: ast.AST) -> list[Value]:
         """What the text of a value shows: of an object what its own method gives."""

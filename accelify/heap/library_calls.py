@@ -94,7 +94,7 @@ class LibraryCalls:
                 detail = "bare"
             for closure in [value for value in [*args, *keywords.values()] if value.of(Function)]:
                 self.engine.calls.call(closure, [], {}, node)
-            self.run.meet(kind, node, f"{instance.kind}.step", args, detail=detail)
+            self.run.meet(kind, node, f"{instance.kind}.step", [*args, *keywords.values()], detail=detail)
             return NONE
         if (
             name in ("register_buffer", "register_parameter")
@@ -185,6 +185,8 @@ class LibraryCalls:
             self.unknown_calls.callbacks(args[shift:], keywords, node)
         if row.effect and self._happens(row, args, keywords, shift):
             shown = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
+            if row.effect in ("terminal.write", "log.write"):
+                shown = self.engine.expressions.shown(shown, node)
             paths = self._paths(row, args, keywords, shift)
             if row.path and not paths and not shown:
                 return self.transfers.of(row, args, keywords, node)  # no file is named

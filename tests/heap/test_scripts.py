@@ -104,6 +104,14 @@ TOTALS = {
         "for x in loader: m.s += x.sum().item()\n",
         'f"{m}"',
     ),
+    "an object that shows what it stores": (
+        "class M:\n"
+        "    def __init__(self): self.s = 0.0\n"
+        "    def __repr__(self): return str(self.s)\n"
+        "m = M()\n"
+        "for x in loader: m.s += x.sum().item()\n",
+        "m",
+    ),
     "a data class": (
         "from dataclasses import dataclass\n"
         "@dataclass\n"
