@@ -64,7 +64,7 @@ class Names:
         owner = self.owner(name, scope)
         value = self.run.read(owner, name) if owner is not None else None
         if value is not None:
-            return self.engine.modules.loaded(value, node)
+            return self.engine.modules.loaded(value)
         if name == "__name__":
             return constant(self.run.module.name)
         if name == "__file__":
@@ -128,7 +128,7 @@ class Attributes:
             self.engine.modules.ready(ref)
             value = self.run.read(ref, name)
             return (
-                self.engine.modules.loaded(value, node)
+                self.engine.modules.loaded(value)
                 if value is not None
                 else self.engine.modules.part(ref, name)
             )
@@ -149,7 +149,7 @@ class Attributes:
     def _of_instance(self, ref: Instance, base: Value, name: str, node: ast.AST) -> Value:
         own_value = self.run.read(ref, name)
         if own_value is not None:
-            return self.engine.modules.loaded(own_value, node)
+            return self.engine.modules.loaded(own_value)
         if ref.kind == "accelerator":
             value = accelerator_attribute(self.run, ref, name, node)
             if value is not None:
