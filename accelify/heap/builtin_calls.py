@@ -67,7 +67,7 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
         return None
     value = args[0]
     for ref in value.of(Instance):
-        if ref.kind == "loader" and ref.prepared and not engine.run.split:
+        if ref.prepared and ref.kind in ("loader", "object") and ref.cls is None and not engine.run.split:
             why = engine.run.reason(node, "counts the batches of each process")
             return Value(engine.iteration.over_loader(ref, node).rounds, why, type="builtins.int")
         given = engine.calls.special(ref, "__len__", [], node)

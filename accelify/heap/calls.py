@@ -12,6 +12,7 @@ from accelify.heap.accelerator import accelerate_call, accelerator_method, is_ac
 from accelify.heap.builtin_calls import BUILTINS, container_method
 from accelify.heap.containers import array_of, container, element, put
 from accelify.heap.library_calls import LibraryCalls
+from accelify.heap.models import method_of_parts
 from accelify.heap.statements import Frame
 from accelify.heap.store import join
 from accelify.heap.values import (
@@ -183,6 +184,7 @@ class Calls:
                 return self._of_super(inner, ref.method, args, keywords, node)
             if isinstance(inner, Instance):
                 made = self.special(inner, ref.method, args, node, keywords)
+                made = made or method_of_parts(self.engine, inner, ref.method, args, keywords, node)
                 if made is not None:
                     return made
         return self.libraries.method(receiver, ref.method, args, keywords, node)
@@ -281,20 +283,23 @@ class Calls:
             self.run.depends()
             if ref.kind == "module" and self.run.guards:
                 self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
-            result = self.call(ref.wrapped, args, keywords, node)
-            return result
+            if ref.kind == "object" and ref.cls is None:
+                return self.libraries.unknown_calls.method(
+                    Value(refs=(ref,)), ref, "__call__", args, keywords, node
+                )
+            return self.call(ref.wrapped, args, keywords, node)
         for method in ("__call__", "forward"):
             function = self.engine.attributes.method(ref, method)
             if function is not None:
                 result = self.call_function(function, [Value(refs=(ref,)), *args], keywords, node)
                 return (
-                    self._by_rows(ref, result, [*args, *keywords.values()], node)
+                    self.by_rows(ref, result, [*args, *keywords.values()], node)
                     if ref.kind == "module"
                     else result
                 )
         return self.libraries.object_called(ref, args, keywords, node)
 
-    def _by_rows(self, ref: Instance, result: Value, operands: Sequence[Value], node: ast.AST) -> Value:
+    def by_rows(self, ref: Instance, result: Value, operands: Sequence[Value], node: ast.AST) -> Value:
         """A model's result that is not known to be right: assumed to be made row by row."""
         source = next(
             (value for value in operands if value.place.kind in (Kind.SHARD, Kind.WIDE, Kind.ROUND)), None

@@ -36,6 +36,7 @@ from accelify.heap.counts import (
     summed,
     with_token,
 )
+from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part
@@ -396,6 +397,9 @@ class Expressions:
                 found.refs,
                 found.type,
             )
+        held = parts(self.run, base)
+        if held is not None:
+            return held if isinstance(at, ast.Slice) else element(self.run, held, node, key.const)
         if base.type == "#shape":
             return self._size(node, base, key.const)
         if base.type == BATCH and not base.place.is_same:

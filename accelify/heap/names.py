@@ -10,6 +10,7 @@ from accelify.domains.placement import SAME, Kind, Placement, function, turned_o
 from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
+from accelify.heap.models import mark
 from accelify.heap.state import state_written
 from accelify.heap.values import (
     Bound,
@@ -213,10 +214,10 @@ class Attributes:
             return Value(base.place, base.why, type="#shape")
         if name in _ABOUT and base.place.kind is not Kind.OWN:
             return Value(SAME, refs=bound)
-        if base.type == "#batch":
-            return Value(base.place, base.why, refs=bound, type="#batch")
         if name in _TURNED:
             return Value(turned_over(base.place), base.why, refs=bound, type=base.type)
+        if base.type == "#batch":
+            return Value(base.place, base.why, refs=bound, type="#batch")
         if name in _VIEWS:
             return Value(base.place, base.why, refs=bound, type=base.type)
         place = base.place if base.place.is_same else function((base.place,), rowwise=True)
@@ -236,6 +237,8 @@ class Attributes:
                     and ref.wrapped.of(Instance)
                 ):
                     target = ref.wrapped.of(Instance)[0]
+                if isinstance(target, Instance) and target.kind == "module":
+                    mark(self.run, value)
                 self.run.store.set(target, name, state_written(self.run, target, name, value, node))
 
 
