@@ -22,6 +22,7 @@ from accelify.domains.placement import (
     reduced,
     same,
 )
+from accelify.heap.fields import OF, write_field
 from accelify.heap.run import Run
 from accelify.heap.store import join
 from accelify.heap.values import OF_SAMPLE, UNSET, Container, Instance, Iterable, Value, constant
@@ -61,6 +62,9 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
 
     `filling` is "rounds" where a call adds one element, "samples" where it adds those of something.
     """
+    of = into.slot(OF)
+    if of is not None:
+        write_field(run, of, constant(key) if isinstance(key, str) else Value(), value)
     if key is not UNSET and isinstance(key, str | int | bool | float | None):
         slot = f"[{key!r}]"
         run.store.set(into, slot, value if value.token == (into, slot) else value.plain())

@@ -32,6 +32,7 @@ from accelify.heap.counts import (
     counting_type,
     divided_whole,
     is_number,
+    is_there,
     rank_flag,
     summed,
     with_token,
@@ -237,7 +238,7 @@ class Expressions:
                     pass
             if isinstance(node.ops[0], ast.Is | ast.IsNot) and right.const is None and not left.optional:
                 # What was computed from a batch is there.
-                if left.const is UNSET and (left.refs or not left.place.is_uniform):
+                if left.const is UNSET and (is_there(left) or not left.place.is_uniform):
                     return constant(isinstance(node.ops[0], ast.IsNot))
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
                 # A share that is there on some ranks alone would be of no known relation to the original.

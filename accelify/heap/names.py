@@ -10,6 +10,7 @@ from accelify.domains.placement import SAME, Kind, Placement, function, turned_o
 from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
+from accelify.heap.fields import OTHERS, as_dictionary, has_fields
 from accelify.heap.models import mark
 from accelify.heap.state import state_written
 from accelify.heap.values import (
@@ -114,6 +115,8 @@ class Attributes:
     def read(self, base: Value, name: str, node: ast.AST) -> Value:
         """What an attribute of a value is."""
         found: list[Value] = []
+        if name == "__dict__" and has_fields(base):
+            return as_dictionary(self.run, base)
         for ref in base.refs:
             one = self._of(ref, base, name, node)
             if one is not None:
@@ -121,6 +124,23 @@ class Attributes:
         if found:
             return found[0] if len(found) == 1 else self.engine.together(found)
         return self._unknown(base, name, node)
+
+    def has(self, base: Value, name: str) -> bool | None:
+        """Whether an object of the project has an attribute; None where that is not known."""
+        found: set[bool | None] = set()
+        for ref in base.refs:
+            if self.run.read(ref, name) is not None or (
+                isinstance(ref, Instance)
+                and ref.cls is not None
+                and self._in_class(ref.cls, name) is not None
+            ):
+                found.add(True)
+            else:
+                line = ref.cls.line_up() if isinstance(ref, Instance) and ref.cls is not None else []
+                written = self.run.read(ref, OTHERS) is not None
+                closed = line and not written and all(isinstance(one, Class) for one in line)
+                found.add(False if closed else None)
+        return found.pop() if len(found) == 1 else None
 
     def _of(self, ref: Ref, base: Value, name: str, node: ast.AST) -> Value | None:
         if isinstance(ref, Library):
@@ -164,6 +184,9 @@ class Attributes:
             value = self._in_class(ref.cls, name)
             if value is not None:
                 return self._bound(value, receiver, node)
+        others = self.run.read(ref, OTHERS)
+        if others is not None:
+            return others.plain()
         taken = self.engine.calls.libraries.unknown_calls.bag_attribute(ref, name, node)
         if taken is not None:
             return taken

@@ -105,6 +105,8 @@ class Store:
 
     def look(self, owner: Ref) -> None:
         """A read of all elements, or all fields, of an object."""
+        if not self.pieces:
+            return
         new = self._levels.get((owner, MADE))
         made = new[-1] if new else -1
         for number, piece in enumerate(reversed(self.pieces)):
