@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from accelify.domains.placement import Kind, Placement, own
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
@@ -63,8 +63,8 @@ class Calls:
 
     def call_node(self, node: ast.Call, scope: Ref) -> Value:
         """What a call gives."""
-        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
-            return self._super(scope)
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and len(node.args) in (0, 2):
+            return self._super(node.args, scope)
         called = self.engine.evaluate(node.func, scope)
         args = self.engine.expressions.all(node.args, scope)
         keywords: dict[str, Value] = {}
@@ -105,7 +105,10 @@ class Calls:
             found["**"] = element(self.run, value, node)
         return found
 
-    def _super(self, scope: Ref) -> Value:
+    def _super(self, args: Sequence[ast.expr], scope: Ref) -> Value:
+        if args:
+            cls, receiver = self.engine.expressions.all(args, scope)
+            return Value(refs=(Super(receiver, next(iter(cls.of(Class)), None)),))
         place: Ref | None = scope
         while isinstance(place, Scope):
             if self.run.store.pieces:
@@ -135,10 +138,9 @@ class Calls:
         self, ref: Ref, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         if isinstance(ref, Function):
-            if called.type == "#once":
-                with self.run.under(Guard("main", self.run.reason(node, "only the main process"))):
-                    return self.call_function(ref, args, keywords, node)
-            return self.call_function(ref, args, keywords, node)
+            once = Guard("main", self.run.reason(node, "only the main process"))
+            with self.run.under(once if called.type == "#once" else None):
+                return self.call_function(ref, args, keywords, node)
         if isinstance(ref, Class):
             return self._instance(ref, args, keywords, node)
         if isinstance(ref, Library):
@@ -348,8 +350,7 @@ class Calls:
         key = self.memory.call(function, args, keywords)
         known = self.memory.of_call(key, node)
         if known is not None:
-            result: Value = known.result
-            return result
+            return cast(Value, known.result)
         self.memory.begin()
         result = self._gone_through(function, args, keywords, node)
         self.memory.end_call(key, node, result)
@@ -384,9 +385,8 @@ class Calls:
         return self._result(frame, flow.reached)
 
     def _decorated(self, function: Function, node: ast.AST) -> Guard | None:
-        if any(value.type == "#once" or _is_once(value) for value in function.decorators):
-            return Guard("main", self.run.reason(node, "only the main process"))
-        return None
+        once = any(value.type == "#once" or _is_once(value) for value in function.decorators)
+        return Guard("main", self.run.reason(node, "only the main process")) if once else None
 
     def _result(self, frame: Frame, falls_through: bool) -> Value:
         found: Value | None = None
