@@ -107,8 +107,8 @@ class Calls:
 
     def _super(self, args: Sequence[ast.expr], scope: Ref) -> Value:
         if args:
-            cls, receiver = self.engine.expressions.all(args, scope)
-            return Value(refs=(Super(receiver, next(iter(cls.of(Class)), None)),))
+            cls, of = [self.engine.evaluate(arg, scope) for arg in args]
+            return Value(refs=(Super(of, next(iter(cls.of(Class)), None)),))
         place: Ref | None = scope
         while isinstance(place, Scope):
             if self.run.store.pieces:
