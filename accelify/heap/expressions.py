@@ -402,7 +402,7 @@ class Expressions:
         if held is not None:
             return held if isinstance(at, ast.Slice) else element(self.run, held, node, key.const)
         if base.type == "#shape":
-            return self._size(node, base, key.const)
+            return self.size(node, base, key.const)
         if base.type == BATCH and not base.place.is_same:
             return Value(base.place, base.why, type=BATCH)
         for ref in base.refs:
@@ -412,7 +412,8 @@ class Expressions:
         part = self._part(node, base, key, at)
         return replace(part, refs=base.refs) if is_part(base) else part
 
-    def _size(self, node: ast.AST, base: Value, axis: Any) -> Value:
+    def size(self, node: ast.AST, base: Value, axis: Any) -> Value:
+        """How long an axis is."""
         if axis == 0 or not isinstance(axis, int):
             place = reduced(base.place, "count")
             return self.run.made(

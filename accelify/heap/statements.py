@@ -158,6 +158,8 @@ class Statements:
                 part = element(self.run, value, target, UNSET if starred else number)
             elif value.refs:
                 part = self.engine.iteration.over(value, target).item
+            elif value.type == "#shape" and not isinstance(target, ast.Starred):
+                part = self.engine.expressions.size(target, value, number)
             else:
                 part = value.plain()
             self.bind(target, part, scope)

@@ -85,7 +85,7 @@ class UnknownCalls:
         operands = [*args, *keywords.values()]
         places = [array_of(value) for value in operands]
         marked = self.run.read(instance, MODEL) if instance is not None else None
-        if marked is not None and marked.const and operands:
+        if instance is not None and operands and (instance.kind == "module" or (marked and marked.const)):
             return self.model(self._name(Value(refs=(Bound(receiver, name),)), node), args, keywords, node)
         if instance is not None:
             bag = self.run.read(instance, "#bag")
@@ -141,6 +141,6 @@ class UnknownCalls:
         for ref in called.refs:
             if isinstance(ref, Library):
                 return ref.name
-            if isinstance(ref, Bound) and isinstance(ref.method, str):
+            if isinstance(ref, Bound) and isinstance(ref.method, str) and ref.method != "__call__":
                 return ref.method
         return self.run.segment(getattr(node, "func", node))
