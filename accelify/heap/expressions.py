@@ -46,6 +46,7 @@ from accelify.heap.values import (
     COUNTER,
     LAST,
     MAIN_FLAG,
+    MORE,
     NONE,
     OTHERS_FLAG,
     PART,
@@ -243,6 +244,9 @@ class Expressions:
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
                 # A share that is there on some ranks alone would be of no known relation to the original.
                 uniform = left.place.is_uniform or left.place.kind in (Kind.SHARD, Kind.LINEAR)
+                if left.place.kind is Kind.ROUND and (left.place.rows or left.place.samples is not None):
+                    # A loader has as many batches for each rank; what a rank chose by its own has no samples.
+                    return Value(type=MORE if left.place.rows else "builtins.bool")
                 return Value(type="builtins.bool") if uniform else self._of(node, values)
             if isinstance(node.ops[0], ast.In | ast.NotIn):
                 values = [left, element(self.run, right, node)]

@@ -80,6 +80,10 @@ class Names:
         """The scope in which a name is bound now."""
         place: Ref | None = scope
         while isinstance(place, Scope):
+            if place.is_class and place is not scope:
+                # What a class's body binds, its methods do not see.
+                place = place.outer
+                continue
             if name in place.globals:
                 return place.module
             if name in place.fields:

@@ -17,6 +17,7 @@ from accelify.heap.operators import IN_PLACE
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (
+    MORE,
     UNSET,
     Class,
     Container,
@@ -383,7 +384,11 @@ class Statements:
         if stmt.handlers and any(loop.shared or loop.parted for loop in self.run.loops):
             why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
             guard = Guard("divergent", why, ROUND)
-        ways = [(guard, lambda handler=handler: handled(handler)) for handler in stmt.handlers]
+        ways = [
+            # A loader ends on all ranks after as many rounds.
+            (None if _ends_iteration(handler) else guard, lambda handler=handler: handled(handler))
+            for handler in stmt.handlers
+        ]
         result = self.fork((None, whole), *ways) if ways else whole()
         if stmt.finalbody:
             last = self.block(stmt.finalbody, scope)
@@ -430,7 +435,11 @@ class Statements:
     _AsyncFor = _For
 
     def _While(self, stmt: ast.While, scope: Ref) -> Flow:
-        over = Iterable(Value(), shared=False)
+        self.run.store.begin()
+        with self.run.quiet():
+            more = self.engine.evaluate(stmt.test, scope)
+        self.run.store.undo()
+        over = Iterable(Value(type=more.type), shared=more.type == MORE)
 
         def once(item: Value) -> Flow:
             test = self.engine.evaluate(stmt.test, scope)
@@ -444,6 +453,10 @@ class Statements:
         flow = self.engine.loops.go(stmt, over, once)
         rest = self.block(stmt.orelse, scope)
         return Flow(rest.reached, {**flow.exits, **rest.exits})
+
+
+def _ends_iteration(handler: ast.ExceptHandler) -> bool:
+    return isinstance(handler.type, ast.Name) and handler.type.id == "StopIteration"
 
 
 def _is_starred(node: ast.expr) -> bool:
