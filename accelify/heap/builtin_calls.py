@@ -13,6 +13,9 @@ from accelify.heap.containers import (
     element,
     elements,
     fill_of,
+    is_without,
+    open_up,
+    overwrite,
     put,
     reduced_value,
 )
@@ -317,6 +320,8 @@ def container_method(
         return NONE
     if name in _TAKING:
         default = args[1] if len(args) > 1 else None
+        if name in ("get", "pop") and args and is_without(ref, args[0]):
+            return default or NONE
         found = element(run, receiver, node, args[0].const if args and ref.type == "dict" else UNSET)
         if name == "setdefault" and default is not None:
             for inner in default.of(Container):
@@ -359,5 +364,10 @@ def _update(engine: Interpreter, ref: Container, value: Value, node: ast.AST) ->
                 write_field(engine.run, of, Value() if name == "[]" else constant(name[2:-2]), inner)
             elif name.startswith("["):
                 engine.run.store.set(ref, name, inner)
-    if not value.of(Container) and (of is not None or not value.place.is_same):
-        put(engine.run, ref, element(engine.run, value, node))
+    if not value.of(Container):
+        inner = element(engine.run, value, node)
+        if of is None and inner.place.is_same:
+            open_up(engine.run, Value(refs=(ref,)))
+        else:
+            overwrite(engine.run, ref, inner, Value())
+            put(engine.run, ref, inner)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, cast
 from accelify.domains.placement import Kind, Placement, own
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.builtin_calls import BUILTINS, container_method
-from accelify.heap.containers import array_of, container, element, put
+from accelify.heap.containers import array_of, element
 from accelify.heap.library_calls import LibraryCalls
 from accelify.heap.models import method_of_parts
+from accelify.heap.parameters import SPREAD, bind_parameters
 from accelify.heap.statements import Frame
 from accelify.heap.store import join
 from accelify.heap.values import (
@@ -30,7 +31,6 @@ from accelify.heap.values import (
     Scope,
     Super,
     Value,
-    constant,
 )
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class Calls:
             for name, inner in ref.looked_into().items():
                 if name.startswith("['"):
                     found[name[2:-2]] = inner
-        if not value.place.is_same or any("[]" in ref.fields for ref in value.of(Container)):
-            found["**"] = element(self.run, value, node)
+        if not value.of(Container) or any("[]" in ref.fields for ref in value.of(Container)):
+            found[SPREAD] = element(self.run, value, node)
         return found
 
     def _super(self, args: Sequence[ast.expr], scope: Ref) -> Value:
@@ -265,6 +265,9 @@ class Calls:
             for stmt in cls.node.body
             if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name)
         ]
+        if (spread := keywords.get(SPREAD)) is not None:
+            for name in names:
+                self.run.store.set(ref, name, join(self.run.read(cls, name), spread))
         for name, value in [*zip(names, args, strict=False), *keywords.items()]:
             self.run.store.set(ref, name, value)
 
@@ -362,7 +365,7 @@ class Calls:
         self.run.reached.add(function.node)
         self._gone[function.node] = self._gone.get(function.node, 0) + 1
         scope = Scope(function.module, function.outer)
-        self._bind_parameters(function, args, keywords, scope)
+        bind_parameters(self.run, function, args, keywords, scope)
         statements = self.engine.statements
         frame = Frame(len(self.run.guards), len(statements.rounds))
         statements.frames.append(frame)
@@ -397,45 +400,6 @@ class Calls:
         for value in returned:
             found = value if found is None else join(found, value, divergent)
         return found or NONE
-
-    def _bind_parameters(
-        self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], scope: Scope
-    ) -> None:
-        parameters = function.node.args
-        names = [arg.arg for arg in [*parameters.posonlyargs, *parameters.args]]
-        store = self.run.store
-        for name, value in function.defaults.items():
-            store.set(scope, name, value)
-        for name, value in zip(names, args, strict=False):
-            store.set(scope, name, value.plain())
-        if names and args and args[0].refs and names[0] in ("self", "cls"):
-            store.set(scope, "#self", args[0])
-        more = list(args[len(names) :])
-        known = {*names, *(arg.arg for arg in parameters.kwonlyargs)}
-        rest: dict[str, Value] = {}
-        for name, value in keywords.items():
-            if name in known:
-                store.set(scope, name, value.plain())
-            else:
-                rest[name] = value
-        if parameters.vararg is not None:
-            made = container(self.run, "tuple")
-            for number, value in enumerate(more):
-                put(self.run, made, value, number)
-            store.set(made, "#known", constant(len(more)))
-            store.set(scope, parameters.vararg.arg, Value(refs=(made,), type="tuple"))
-        if parameters.kwarg is not None:
-            named = container(self.run, "dict")
-            for name, value in rest.items():
-                put(self.run, named, value, name)
-            store.set(scope, parameters.kwarg.arg, Value(refs=(named,), type="dict"))
-        spread = keywords.get("**")
-        for name in known - set(list(names)[: len(args)]) - set(keywords):
-            before = scope.fields.get(name)
-            if spread is not None:
-                store.set(scope, name, spread if before is None else join(before, spread))
-            elif before is None:
-                store.set(scope, name, Value())
 
     def _is_generator(self, function: Function) -> bool:
         node = function.node

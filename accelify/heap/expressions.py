@@ -23,6 +23,7 @@ from accelify.heap.containers import (
     element,
     elements,
     is_index,
+    is_without,
     put,
     shown_fields,
     worst,
@@ -248,6 +249,13 @@ class Expressions:
                     # A loader has as many batches for each rank; what a rank chose by its own has no samples.
                     return Value(type=MORE if left.place.rows else "builtins.bool")
                 return Value(type="builtins.bool") if uniform else self._of(node, values)
+            if isinstance(node.ops[0], ast.In | ast.NotIn) and left.const is not UNSET:
+                among = elements(self.run, right)
+                if right.of(Container) and all(is_without(ref, left) for ref in right.of(Container)):
+                    among = []
+                if among is not None and all(one.const is not UNSET for one in among):
+                    found = any(one.const == left.const for one in among)
+                    return constant(found == isinstance(node.ops[0], ast.In))
             if isinstance(node.ops[0], ast.In | ast.NotIn):
                 values = [left, element(self.run, right, node)]
         return self._of(node, values)

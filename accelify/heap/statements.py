@@ -11,7 +11,7 @@ from accelify.domains.placement import (
     ROUND,
     function,
 )
-from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.containers import array_of, element, elements, overwrite, put
 from accelify.heap.memory import Known
 from accelify.heap.operators import IN_PLACE
 from accelify.heap.pieces import Written
@@ -172,6 +172,8 @@ class Statements:
             place = function((array_of(key), array_of(value)), rowwise=True)
             part_written(self.run, base, self.run.made(target, place, key, value), target)
         for ref in base.of(Container):
+            if key.const is UNSET and not isinstance(target.slice, ast.Slice):
+                overwrite(self.run, ref, value, key)
             put(self.run, ref, value, key.const, filling="" if key.const is not UNSET else "rounds")
         for ref in base.refs:
             if self.engine.calls.special(ref, "__setitem__", [key, value], target) is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import WIDE_ROWS, Kind, Placement, function, own
-from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.containers import array_of, element, elements, open_up, put
 from accelify.heap.models import MODEL
 from accelify.heap.values import TENSOR, Bound, Container, Function, Instance, Library, Value
 
@@ -53,6 +53,8 @@ class UnknownCalls:
         place = function([*places, called.place])
         if place.is_same:
             self.run.assume(f"{name} gives the same on every rank", node)
+            for value in operands:
+                open_up(self.run, value)
             # It may be an object that takes in what its methods get.
             taking = self.run.allocate((node, name), lambda: Instance(None, name))
             self.run.place(taking, self.run.shared_loops())
