@@ -23,6 +23,7 @@ from accelify.heap.containers import (
     element,
     elements,
     is_index,
+    is_without,
     put,
     shown_fields,
     worst,
@@ -32,10 +33,12 @@ from accelify.heap.counts import (
     counting_type,
     divided_whole,
     is_number,
+    is_there,
     rank_flag,
     summed,
     with_token,
 )
+from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part
@@ -44,6 +47,7 @@ from accelify.heap.values import (
     COUNTER,
     LAST,
     MAIN_FLAG,
+    MORE,
     NONE,
     OTHERS_FLAG,
     PART,
@@ -236,12 +240,22 @@ class Expressions:
                     pass
             if isinstance(node.ops[0], ast.Is | ast.IsNot) and right.const is None and not left.optional:
                 # What was computed from a batch is there.
-                if left.const is UNSET and (left.refs or not left.place.is_uniform):
+                if left.const is UNSET and (is_there(left) or not left.place.is_uniform):
                     return constant(isinstance(node.ops[0], ast.IsNot))
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
                 # A share that is there on some ranks alone would be of no known relation to the original.
                 uniform = left.place.is_uniform or left.place.kind in (Kind.SHARD, Kind.LINEAR)
+                if left.place.kind is Kind.ROUND and (left.place.rows or left.place.samples is not None):
+                    # A loader has as many batches for each rank; what a rank chose by its own has no samples.
+                    return Value(type=MORE if left.place.rows else "builtins.bool")
                 return Value(type="builtins.bool") if uniform else self._of(node, values)
+            if isinstance(node.ops[0], ast.In | ast.NotIn) and left.const is not UNSET:
+                among = elements(self.run, right)
+                if right.of(Container) and all(is_without(ref, left) for ref in right.of(Container)):
+                    among = []
+                if among is not None and all(one.const is not UNSET for one in among):
+                    found = any(one.const == left.const for one in among)
+                    return constant(found == isinstance(node.ops[0], ast.In))
             if isinstance(node.ops[0], ast.In | ast.NotIn):
                 values = [left, element(self.run, right, node)]
         return self._of(node, values)
@@ -400,8 +414,11 @@ class Expressions:
                 found.refs,
                 found.type,
             )
+        held = parts(self.run, base)
+        if held is not None:
+            return held if isinstance(at, ast.Slice) else element(self.run, held, node, key.const)
         if base.type == "#shape":
-            return self._size(node, base, key.const)
+            return self.size(node, base, key.const)
         if base.type == BATCH and not base.place.is_same:
             return Value(base.place, base.why, type=BATCH)
         for ref in base.refs:
@@ -411,7 +428,8 @@ class Expressions:
         part = self._part(node, base, key, at)
         return replace(part, refs=base.refs) if is_part(base) else part
 
-    def _size(self, node: ast.AST, base: Value, axis: Any) -> Value:
+    def size(self, node: ast.AST, base: Value, axis: Any) -> Value:
+        """How long an axis is."""
         if axis == 0 or not isinstance(axis, int):
             place = reduced(base.place, "count")
             return self.run.made(

@@ -15,6 +15,7 @@ from accelify.heap.containers import (
     array_of,
     put,
 )
+from accelify.heap.models import SIGNS, gone_through, mark
 from accelify.heap.paths import joined_path
 from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.transfers import Transfers, arguments_of
@@ -103,6 +104,8 @@ class LibraryCalls:
             and len(args) > 1
         ):
             registered(self.run, instance, args[0], args[1])
+        if name in SIGNS:
+            mark(self.run, receiver, trained=True)
         if name == "parameters" and instance is not None and instance.kind == "module":
             return self._parameters(receiver, node)
         if (
@@ -159,6 +162,9 @@ class LibraryCalls:
 
     def object_called(self, ref: Instance, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of an object of a library's class: a module, a loss, a metric, a transform."""
+        through = gone_through(self.engine, ref, args, node)
+        if through is not None:
+            return through
         row = self.run.knowledge.method(ref.type or None, "__call__")
         if row is not None and row.transfer != "unknown":
             return self._by_row(

@@ -11,12 +11,13 @@ from accelify.domains.placement import (
     ROUND,
     function,
 )
-from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.containers import array_of, element, elements, overwrite, put
 from accelify.heap.memory import Known
 from accelify.heap.operators import IN_PLACE
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (
+    MORE,
     UNSET,
     Class,
     Container,
@@ -158,6 +159,8 @@ class Statements:
                 part = element(self.run, value, target, UNSET if starred else number)
             elif value.refs:
                 part = self.engine.iteration.over(value, target).item
+            elif value.type == "#shape" and not isinstance(target, ast.Starred):
+                part = self.engine.expressions.size(target, value, number)
             else:
                 part = value.plain()
             self.bind(target, part, scope)
@@ -169,6 +172,8 @@ class Statements:
             place = function((array_of(key), array_of(value)), rowwise=True)
             part_written(self.run, base, self.run.made(target, place, key, value), target)
         for ref in base.of(Container):
+            if key.const is UNSET and not isinstance(target.slice, ast.Slice):
+                overwrite(self.run, ref, value, key)
             put(self.run, ref, value, key.const, filling="" if key.const is not UNSET else "rounds")
         for ref in base.refs:
             if self.engine.calls.special(ref, "__setitem__", [key, value], target) is not None:
@@ -381,7 +386,11 @@ class Statements:
         if stmt.handlers and any(loop.shared or loop.parted for loop in self.run.loops):
             why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
             guard = Guard("divergent", why, ROUND)
-        ways = [(guard, lambda handler=handler: handled(handler)) for handler in stmt.handlers]
+        ways = [
+            # A loader ends on all ranks after as many rounds.
+            (None if _ends_iteration(handler) else guard, lambda handler=handler: handled(handler))
+            for handler in stmt.handlers
+        ]
         result = self.fork((None, whole), *ways) if ways else whole()
         if stmt.finalbody:
             last = self.block(stmt.finalbody, scope)
@@ -428,7 +437,11 @@ class Statements:
     _AsyncFor = _For
 
     def _While(self, stmt: ast.While, scope: Ref) -> Flow:
-        over = Iterable(Value(), shared=False)
+        self.run.store.begin()
+        with self.run.quiet():
+            more = self.engine.evaluate(stmt.test, scope)
+        self.run.store.undo()
+        over = Iterable(Value(type=more.type), shared=more.type == MORE)
 
         def once(item: Value) -> Flow:
             test = self.engine.evaluate(stmt.test, scope)
@@ -442,6 +455,10 @@ class Statements:
         flow = self.engine.loops.go(stmt, over, once)
         rest = self.block(stmt.orelse, scope)
         return Flow(rest.reached, {**flow.exits, **rest.exits})
+
+
+def _ends_iteration(handler: ast.ExceptHandler) -> bool:
+    return isinstance(handler.type, ast.Name) and handler.type.id == "StopIteration"
 
 
 def _is_starred(node: ast.expr) -> bool:

@@ -30,6 +30,7 @@ from accelify.heap.containers import (
     reduced_value,
     worst,
 )
+from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
 from accelify.heap.values import (
@@ -57,6 +58,8 @@ _ZEROS = frozenset(
 _NO_CLASS = -100
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 _REDUCING = frozenset({"reduction", "size_average", "reduce"})
+# What the operator `@` does.
+_PRODUCTS = frozenset({"matmul", "__matmul__"})
 _LINEAR = frozenset({"linear", "reshaped", "turned"})
 _OPERATORS: dict[str, ast.operator] = {
     "plus": ast.Add(),
@@ -118,7 +121,7 @@ class Transfers:
             "iterates": self._iterates,
             "new": self._new,
             "none": lambda row, args, keywords, node: NONE,
-            "read": self._function,
+            "read": self._read,
             **dict.fromkeys(_REDUCTIONS, self._reduction),
             **dict.fromkeys(_OPERATORS, self._operation),
         }
@@ -155,6 +158,11 @@ class Transfers:
                 delta=operands[0].delta,
             )
         return replace(made, const=0) if row.name in _ZEROS else made
+
+    def _read(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        """What is read is the same wherever a name by the clock is: that the name differs is named there."""
+        same = [Value() if value.place.kind is Kind.CLOCK else value for value in args]
+        return self._function(row, same, keywords, node)
 
     def _turned(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """Axes exchanged: rows go along where the first axis does."""
@@ -296,6 +304,8 @@ class Transfers:
 
     def _mix(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
+        if row.name.rpartition(".")[2] in _PRODUCTS and len(args) > 1:
+            return replace(self.engine.expressions.operate(node, ast.MatMult(), *args[:2]), refs=())
         shift = int(self._is_method(row))
         others = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
         if others and not any(array_of(value).rows for value in others):
@@ -329,6 +339,7 @@ class Transfers:
         type_name = type_ or self.run.segment(getattr(node, "func", node))
         made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
         self.run.place(made, self.run.shared_loops())
+        hold_parts(self.run, made, args, node)
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             word = keywords.get("reduction", constant(_by_flags(keywords)))

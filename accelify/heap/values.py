@@ -38,6 +38,8 @@ TURN = "#turn"
 PART = "#part"
 # The type of the number of the last round: one less than how many there are.
 LAST = "#last"
+# The type of whether a loader has given another batch.
+MORE = "#more"
 
 
 # Among the loops in which a container is made: it is made for one row of all ranks' batches.
