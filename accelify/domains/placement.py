@@ -147,10 +147,10 @@ def settled(place: Placement) -> Placement:
 
 
 def is_mean_of_round(place: Placement) -> bool:
-    """Whether it is a mean over the rows of one round, or of one round of every rank."""
+    """Whether it is a mean over the rows of one round, weighted or not, or of one round of every rank."""
     if place.rows or place.even or place.degree != 0:
         return False
-    return place.kind is Kind.WIDE or (place.kind is Kind.ROUND and place.samples == 0)
+    return place.kind is Kind.WIDE or (place.kind is Kind.ROUND and (place.samples == 0 or place.mixed))
 
 
 def unturned(place: Placement) -> Placement:

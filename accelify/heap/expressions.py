@@ -155,7 +155,13 @@ class Expressions:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
         type_ = counting_type(op, left, right) or _OF_RESULTS.get(type_, type_)
-        made = self.run.made(node, place, left, right, type_=type_)
+        if place.mixed and not (left_place.mixed or right_place.mixed) and isinstance(op, ast.Div | ast.Mult):
+            # This is the cause; where its operands come from leads nowhere.
+            word = "ratio" if isinstance(op, ast.Div) else "product"
+            text = f"`{self.run.segment(node)}` is a {word} of figures of each process's batch"
+            made = self.run.made(node, place, type_=type_, text=text)
+        else:
+            made = self.run.made(node, place, left, right, type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
             made = with_text(made, [pattern(left), pattern(right)])
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
@@ -398,7 +404,8 @@ class Expressions:
             )
         if base.type == "#shape":
             return self._size(node, base, key.const)
-        if base.type == BATCH and not base.place.is_same:
+        # What is taken by the number of a row is one, and no part of a structure.
+        if base.type == BATCH and not base.place.is_same and key.place.kind is not Kind.SAMPLE:
             return Value(base.place, base.why, type=BATCH)
         for ref in base.refs:
             given = self.engine.calls.special(ref, "__getitem__", [key], node)
@@ -442,7 +449,11 @@ class Expressions:
             )
         if turned and not isinstance(parts[0], ast.Slice):
             place = unturned(place)  # the axis before that of the rows is gone
-        return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)
+        type_ = TENSOR if base.type == BATCH else base.type
+        if place.mixed and not base.place.mixed:
+            text = f"`{self.run.segment(node)}` chooses among the rows of each process's batch"
+            return self.run.made(node, place, type_=type_, text=text)
+        return self.run.made(node, place, base, key, type_=type_)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
         for part in (node.lower, node.upper, node.step):

@@ -220,6 +220,11 @@ class Statements:
             self.bind(stmt.target, self.engine.evaluate(stmt.value, scope), scope)
 
     def _AugAssign(self, stmt: ast.AugAssign, scope: Ref) -> None:
+        if isinstance(stmt.op, ast.Add | ast.Sub) and isinstance(stmt.target, ast.Subscript):
+            base = self.engine.evaluate(stmt.target.value, scope)
+            if len(base.of(Container)) > 1:
+                self._add_to_one(stmt, stmt.target, base, scope)
+                return
         load = ast.copy_location(_as_load(stmt.target), stmt.target)
         left, right = self.engine.evaluate(load, scope), self.engine.evaluate(stmt.value, scope)
         for ref in left.of(Instance):
@@ -232,6 +237,16 @@ class Statements:
                 put(self.run, ref, element(self.run, right, stmt), filling="samples")
             return
         self.bind(stmt.target, self.engine.expressions.operate(stmt, stmt.op, left, right), scope)
+
+    def _add_to_one(self, stmt: ast.AugAssign, target: ast.Subscript, base: Value, scope: Ref) -> None:
+        """`d[k]["n"] += x` where it may be any of several: what each gets goes with what chooses."""
+        key, added = self.engine.evaluate(target.slice, scope), self.engine.evaluate(stmt.value, scope)
+        place = function((base.place, array_of(added)), rowwise=True)
+        step = self.run.made(stmt, place, added, base, type_=added.type)
+        for ref in base.of(Container):
+            before = element(self.run, Value(refs=(ref,)), stmt, key.const)
+            made = self.engine.expressions.operate(stmt, stmt.op, before, step)
+            put(self.run, ref, made, key.const, filling="" if key.const is not UNSET else "rounds")
 
     def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:
         for target in stmt.targets:

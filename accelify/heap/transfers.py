@@ -241,20 +241,33 @@ class Transfers:
         given = self.run.read(made, "reduction") if made is not None else keywords.get("reduction")
         word = given.const if given is not None and isinstance(given.const, str) else _by_flags(keywords)
         word = "mean" if word == "batchmean" else word
-        if word == "mean" and self._weighs(row, args, keywords):
-            word = "weighted"
-        return self.lost(word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node)
+        noted = self.run.read(made, "#weighs") if made is not None else None
+        weighs = str(noted.const) if noted else self._weighs(row, args, keywords) if word == "mean" else ""
+        word = "weighted" if weighs else word
+        return self.lost(word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node, weighs)
 
-    def _weighs(self, row: Row, args: Args, keywords: Keywords) -> bool:
-        """Whether an argument gives the rows weights, or leaves some out: the mean is one over those of this rank."""
-        given = [value for one in row.content for value in arguments_of(one, args, keywords, 0)]
-        return any(value.const is not None and value.const != _NO_CLASS for value in given)
+    def _weighs(self, row: Row, args: Args, keywords: Keywords) -> str:
+        """The argument that gives the rows weights, or leaves some out, so that each rank has a mean of its batch alone;
+        "" where there is none."""
+        return next(
+            (
+                str(one.name)
+                for one in row.content
+                for value in arguments_of(one, args, keywords, 0)
+                if value.const is not None and value.const != _NO_CLASS
+            ),
+            "",
+        )
 
-    def lost(self, word: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+    def lost(self, word: str, args: Args, keywords: Keywords, node: ast.AST, weighs: str = "") -> Value:
+        """What a loss gives that is reduced by `word`; `weighs` is the argument that weighs its rows."""
         operands = [*args, *keywords.values()]
         place = function((array_of(value) for value in operands), rowwise=True)
         if word != "none":
             place = reduced(place, word)
+        if word == "weighted" and place.mixed:
+            text = f"`{self.run.segment(node)}` is a mean by `{weighs}=`, by the rows of each process alone"
+            return self.run.made(node, place, type_=TENSOR, text=text)
         return self.run.made(node, place, *operands, type_=TENSOR)
 
     def _put_together(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -334,6 +347,7 @@ class Transfers:
             word = keywords.get("reduction", constant(_by_flags(keywords)))
             weighs = word.const == "mean" and self._weighs(row, args, keywords)
             self.run.store.set(made, "reduction", constant("weighted") if weighs else word)
+            self.run.store.set(made, "#weighs", constant(weighs) if weighs else None)
         if row.kind == "optimizer":
             stepped = [
                 value for ref in first.of(Instance) if (value := self.run.read(ref, "#of")) is not None
