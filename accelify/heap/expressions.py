@@ -130,6 +130,8 @@ class Expressions:
                     return given
         if isinstance(op, ast.Add) and (left.of(Container) or right.of(Container)):
             return self._concatenated(node, left, right)
+        if isinstance(op, ast.Mult) and left.type == "list" and left.of(Container) and right.place.is_same:
+            return self._concatenated(node, left, left)
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
             filled = [left, *(elements(self.run, right) or [right])]
             return with_text(self.text(node, filled), [_FIELD.sub("*", pattern(left))])
@@ -403,10 +405,12 @@ class Expressions:
                 found.type,
             )
         if base.type == "#shape":
-            return self._size(node, base, key.const)
+            return self.size(node, base, key.const)
         # What is taken by the number of a row is one, and no part of a structure.
         if base.type == BATCH and not base.place.is_same and key.place.kind is not Kind.SAMPLE:
             return Value(base.place, base.why, type=BATCH)
+        if base.type == "builtins.tuple" and not base.refs:
+            return Value(base.place, base.why, type=TENSOR)
         for ref in base.refs:
             given = self.engine.calls.special(ref, "__getitem__", [key], node)
             if given is not None:
@@ -414,8 +418,9 @@ class Expressions:
         part = self._part(node, base, key, at)
         return replace(part, refs=base.refs) if is_part(base) else part
 
-    def _size(self, node: ast.AST, base: Value, axis: Any) -> Value:
-        if axis == 0 or not isinstance(axis, int):
+    def size(self, node: ast.AST, base: Value, axis: Any) -> Value:
+        """One number of a shape: a count of rows where it is that of their axis."""
+        if axis == int(base.place.turned) or not isinstance(axis, int):
             place = reduced(base.place, "count")
             return self.run.made(
                 node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples"
@@ -446,6 +451,7 @@ class Expressions:
                 even=False,
                 samples=None if chosen or (base.place.rows and not rows) else base.place.samples,
                 mixed=base.place.mixed or chosen,
+                sure=base.place.sure and whole,
             )
         if turned and not isinstance(parts[0], ast.Slice):
             place = unturned(place)  # the axis before that of the rows is gone

@@ -161,9 +161,11 @@ class LibraryCalls:
         """A call of an object of a library's class: a module, a loss, a metric, a transform."""
         row = self.run.knowledge.method(ref.type or None, "__call__")
         if row is not None and row.transfer != "unknown":
-            return self._by_row(
+            made = self._by_row(
                 row, ref.type.rpartition(".")[2], [Value(refs=(ref,)), *args], keywords, node, receiver=True
             )
+            given = next(iter([*args, *keywords.values()]), NONE)
+            return self.transfers.along_batches(ref, given, made, node) if ref.kind == "module" else made
         if ref.kind == "loss":
             remembered = self.run.read(ref, "reduction")
             word = (

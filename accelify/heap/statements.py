@@ -11,7 +11,7 @@ from accelify.domains.placement import (
     ROUND,
     function,
 )
-from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.containers import array_of, element, elements, put, slots_of
 from accelify.heap.memory import Known
 from accelify.heap.operators import IN_PLACE
 from accelify.heap.pieces import Written
@@ -158,6 +158,8 @@ class Statements:
                 part = element(self.run, value, target, UNSET if starred else number)
             elif value.refs:
                 part = self.engine.iteration.over(value, target).item
+            elif value.type == "#shape" and not starred:
+                part = self.engine.expressions.size(target, value, number)
             else:
                 part = value.plain()
             self.bind(target, part, scope)
@@ -221,9 +223,7 @@ class Statements:
 
     def _AugAssign(self, stmt: ast.AugAssign, scope: Ref) -> None:
         if isinstance(stmt.op, ast.Add | ast.Sub) and isinstance(stmt.target, ast.Subscript):
-            base = self.engine.evaluate(stmt.target.value, scope)
-            if len(base.of(Container)) > 1:
-                self._add_to_one(stmt, stmt.target, base, scope)
+            if self._added_to_one(stmt, stmt.target, scope):
                 return
         load = ast.copy_location(_as_load(stmt.target), stmt.target)
         left, right = self.engine.evaluate(load, scope), self.engine.evaluate(stmt.value, scope)
@@ -238,15 +238,25 @@ class Statements:
             return
         self.bind(stmt.target, self.engine.expressions.operate(stmt, stmt.op, left, right), scope)
 
-    def _add_to_one(self, stmt: ast.AugAssign, target: ast.Subscript, base: Value, scope: Ref) -> None:
-        """`d[k]["n"] += x` where it may be any of several: what each gets goes with what chooses."""
-        key, added = self.engine.evaluate(target.slice, scope), self.engine.evaluate(stmt.value, scope)
-        place = function((base.place, array_of(added)), rowwise=True)
-        step = self.run.made(stmt, place, added, base, type_=added.type)
-        for ref in base.of(Container):
-            before = element(self.run, Value(refs=(ref,)), stmt, key.const)
-            made = self.engine.expressions.operate(stmt, stmt.op, before, step)
-            put(self.run, ref, made, key.const, filling="" if key.const is not UNSET else "rounds")
+    def _added_to_one(self, stmt: ast.AugAssign, target: ast.Subscript, scope: Ref) -> bool:
+        """`d[k]["n"] += x` where it may be any of several: what each gets goes with what chooses it."""
+        base = self.engine.evaluate(target.value, scope)
+        held = base.of(Container)
+        if not held or isinstance(target.slice, ast.Slice):
+            return False
+        key = self.engine.evaluate(target.slice, scope)
+        if len(held) == 1 and key.const is not UNSET:
+            return False
+        slots = [slot for ref in held for slot in slots_of(self.run, ref, key.const)]
+        values = [self.run.read(*slot) or Value(const=0, token=slot) for slot in slots]
+        if any(value.refs for value in values):
+            return False
+        added = self.engine.evaluate(stmt.value, scope)
+        place = function((base.place, array_of(key), array_of(added)), rowwise=True)
+        step = self.run.made(stmt, place, added, key, base, type_=added.type)
+        for slot, value in zip(slots, values, strict=True):
+            self.run.store.set(*slot, self.engine.expressions.operate(stmt, stmt.op, value, step))
+        return True
 
     def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:
         for target in stmt.targets:

@@ -148,3 +148,28 @@ def test_a_weighted_mean_of_rounds_is_in_the_note() -> None:
     rounds = "total = 0.0\nfor x, y in loader:\n    total += ((x * y).sum() / y.sum()).item()\n"
     (note,) = found(f"{rounds}accelerator.print(accelerator.reduce(total / len(loader), 'mean'))\n").means
     assert note.line == len(HEAD.splitlines()) + 2
+
+
+CLASSES = "right, n = [0.0] * 10, [0] * 10\n"
+BY_CLASS = {
+    "a list": (
+        f"{CLASSES}",
+        "right[l[i]] += (o[i] == l[i]).sum().item()\n        n[l[i]] += 1",
+        "right[0] / n[0]",
+    ),
+    "a dictionary": ("right = {'a': 0, 'b': 0}\n", "right['a' if l[i] > 0 else 'b'] += 1", "right['a']"),
+    "a default dictionary": (
+        "from collections import defaultdict\nright = defaultdict(int)\n",
+        "right[l[i].item()] += 1",
+        "right[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BY_CLASS)
+def test_counts_by_the_class_of_a_row(kind: str) -> None:
+    before, line, figure = BY_CLASS[kind]
+    head, rest = f"{before}for x, y in test:\n    o, l = ", f"\n    for i in range(len(l)):\n        {line}\n"
+    shown = f"accelerator.print({figure})\n"
+    assert named(f"{head}accelerator.gather_for_metrics((model(x), y)){rest}{shown}") == []
+    assert len(named(f"{head}model(x), y{rest}{shown}")) == 1
