@@ -292,7 +292,9 @@ class Store:
                 if not self.is_of_shared_round(*key):
                     # On the one way it has the value of the round before.
                     under = Guard(guard.kind, guard.why)
-            if now is not None and now.token is None and not self.touched_in_round(*key):
+            written = one.get(key) or other.get(key)
+            alike = under is None or not under.parts_ranks
+            if now is not None and written is not None and written.token == key and alike:
                 now = replace(now, token=key, delta=None)  # on the one way it stays what it was
             left, right = one.get(key, now), other.get(key, now)
             # A length that is known on the one way alone is not known.
