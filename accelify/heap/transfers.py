@@ -437,6 +437,9 @@ class Transfers:
             if counted:
                 # A length in rounds of each process, as its steps are.
                 self.run.store.set(made, "#length", counted[0])
+        if row.kind == "generator":
+            self.random.made(row, made, args, keywords, node)
+            return Value(refs=(made,), type=type_)
         bag = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
         if bag and row.kind not in ("module", "loss", "optimizer", "scheduler", "loader"):
             furthest = worst(bag)
