@@ -167,18 +167,26 @@ class LibraryCalls:
             return through
         row = self.run.knowledge.method(ref.type or None, "__call__")
         if row is not None and row.transfer != "unknown":
-            return self._by_row(
+            made = self._by_row(
                 row, ref.type.rpartition(".")[2], [Value(refs=(ref,)), *args], keywords, node, receiver=True
             )
+            given = next(iter([*args, *keywords.values()]), NONE)
+            return self.transfers.along_batches(ref, given, made, node) if ref.kind == "module" else made
         if ref.kind == "loss":
             remembered = self.run.read(ref, "reduction")
             word = (
                 remembered.const if remembered is not None and isinstance(remembered.const, str) else "mean"
             )
-            return self.transfers.lost(word, args, keywords, node)
+            weighs = self.run.read(ref, "#weighs")
+            return self.transfers.lost(word, args, keywords, node, str(weighs.const) if weighs else "")
         if ref.kind == "module":
             places = [array_of(value) for value in [*args, *keywords.values()]]
             return self.run.made(node, function(places, rowwise=True), *args, type_=TENSOR)
+        if ref.kind == "object" and self.run.read(ref, "#prepared") is not None:
+            # What is prepared and called is a model, wherever it is from.
+            self.run.assume(f"{ref.type} works row by row", node)
+            place = function((array_of(value) for value in [*args, *keywords.values()]), rowwise=True)
+            return self.run.made(node, place, *args, *keywords.values(), type_=TENSOR)
         return self.unknown_calls.method(Value(refs=(ref,)), ref, "__call__", args, keywords, node)
 
     # Rows
