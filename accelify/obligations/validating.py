@@ -33,6 +33,8 @@ class Validation:
     means: list[Reason] = field(default_factory=list)
     # Modules that are imported, and are neither in the project nor in the knowledge.
     unknown_modules: list[str] = field(default_factory=list)
+    # Statements that are never come to: the file, the first and the last line.
+    left_out: list[tuple[str, int, int]] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:
@@ -97,6 +99,11 @@ def validate(
         run.split,
         list(run.means.values()) if any(map(_puts_together, run.events)) else [],
         list(run.unknown_modules),
+        [
+            (path, stmt.lineno, stmt.end_lineno or stmt.lineno)
+            for stmt, path in run.left_out.items()
+            if stmt not in run.entered
+        ],
     )
 
 
