@@ -13,9 +13,10 @@ from accelify.domains.placement import (
 )
 from accelify.heap.containers import (
     array_of,
+    elements,
     put,
 )
-from accelify.heap.paths import joined_path
+from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.transfers import Transfers, arguments_of
 from accelify.heap.unknown_calls import UnknownCalls
@@ -188,6 +189,11 @@ class LibraryCalls:
             paths = self._paths(row, args, keywords, shift)
             if row.path and not paths and not shown:
                 return self.transfers.of(row, args, keywords, node)  # no file is named
+            if row.effect == "process.run":
+                shown = [
+                    with_text(value, [" ".join(map(pattern, elements(self.run, value) or [value]))])
+                    for value in shown
+                ]
             guards = []
             given = [ref for value in [*args, *keywords.values()] for ref in value.of(Instance)]
             if any(self.run.read(ref, "#once") is not None for ref in given):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
 from accelify.domains.reasons import Reason
+from accelify.heap.paths import joined_text
 from accelify.heap.pieces import Piece, Written, is_alike
 from accelify.heap.values import (
     UNSET,
@@ -342,7 +343,7 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         token,
         delta,
         left.optional or right.optional or (left.const is None) != (right.const is None),
-        left.text if left.text == right.text else "",
+        left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
     )
 
 
