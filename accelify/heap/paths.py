@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from os.path import commonprefix
+from itertools import takewhile
 
 from accelify.heap.values import Value
 
@@ -37,7 +37,8 @@ def joined_path(value: Value, parts: Iterable[Value]) -> Value:
 def joined_text(left: Value, right: Value) -> str:
     """What is known of the text of one of two values: how both begin, as far as that says something of a file."""
     texts = [value.text or (value.const if isinstance(value.const, str) else "") for value in (left, right)]
-    begin = commonprefix(texts).partition(_ANY)[0]
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
+    begin = "".join(letter for letter, _ in alike).partition(_ANY)[0]
     return f"{begin}{_ANY}" if re.search(r"\w", begin.rpartition("/")[2]) else ""
 
 

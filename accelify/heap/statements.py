@@ -12,6 +12,7 @@ from accelify.domains.placement import (
     function,
 )
 from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.handlers import left_by_main
 from accelify.heap.memory import Known
 from accelify.heap.operators import IN_PLACE
 from accelify.heap.pieces import Written
@@ -365,7 +366,9 @@ class Statements:
     def _Try(self, stmt: ast.Try, scope: Ref) -> Flow:
         store = self.run.store
         store.begin()
+        met = len(self.run.events)
         flow = self.block(stmt.body, scope)
+        left_by_main(self.run, stmt, met)
         written = store.undo()
 
         def whole() -> Flow:

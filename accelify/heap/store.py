@@ -365,6 +365,8 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
             if guard.place.kind is Kind.ROUND and all(_is_of_round(value.place) for value in (left, right)):
                 # A choice by this rank's round, between values of this round, is one of the original's rounds too.
                 return replace(ROUND, samples=None), left.why or right.why or guard.why
+            if guard.place.kind is Kind.CLOCK and left.place.is_same and right.place.is_same:
+                return guard.place, guard.why
             return own("decided by all ranks together"), guard.why
         if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:
             return MAIN, guard.why

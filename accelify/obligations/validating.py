@@ -12,7 +12,13 @@ from accelify.heap.run import Event
 from accelify.knowledge import Knowledge
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import races
-from accelify.obligations.sinks import is_parted, never_accumulated, never_let_go, obligations_of
+from accelify.obligations.sinks import (
+    is_made_whole,
+    is_parted,
+    never_accumulated,
+    never_let_go,
+    obligations_of,
+)
 
 _ORDER = list(Status)
 _PUTTING_TOGETHER = frozenset({"gather", "gather_for_metrics", "gather_object", "reduce"})
@@ -80,6 +86,8 @@ def validate(
     for event in run.events:
         if event.kind == "step" and event.detail == "bare" and not parted:
             event = replace(event, detail="plain")
+        if event.detail == "plain" and is_made_whole(event, run.events):
+            event = replace(event, detail="whole")
         for one in [
             *obligations_of(event),
             *never_accumulated(event, run.events),
