@@ -25,6 +25,8 @@ _MENTIONED = re.compile(r"([\w-]+\.py), lines? (\d+(?:, \d+)*)(?: and (others))?
 # What a finding is about: "`a`, `b` hold ...".
 _SUBJECT = re.compile(r"(?:(?:, )?`[^`]+`)+")
 _WORD = re.compile(r"[^\W\d]\w*")
+# A warning that stands there several times is no harm.
+_WARNED = "`warnings.warn`"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
 
@@ -59,8 +61,10 @@ class Named:
         named = [
             one
             for one in self.found.of(Status.NAMED)
+            if not one.found.startswith(_WARNED)
             # Of a share of a batch most losses are not proved and right all the same: --assumptions lists them.
-            if not (self.found.split and one.found.startswith(UNKNOWN_LOSS)) and not self._is_spoken_of(one)
+            and not (self.found.split and one.found.startswith(UNKNOWN_LOSS))
+            and not self._is_spoken_of(one)
         ]
         for group in by_cause(named):
             first = group[0]
@@ -134,6 +138,8 @@ class Named:
         shown = self.found.of(Status.LOOP)
         if shown:
             yield f"shown inside the training loop, of the main process's share: {self._lines(shown)}"
+        if warned := [one for one in self.found.of(Status.NAMED) if one.found.startswith(_WARNED)]:
+            yield f"warnings that every process gives: {self._lines(warned)}"
         if means := self.found.means:
             lines = _listed(
                 list(dict.fromkeys(self.places.at(one.path, one.line, self.entry_name) for one in means))
