@@ -10,12 +10,13 @@ from pathlib import Path
 
 from accelify.conversion import Conversion
 from accelify.findings import Finding
+from accelify.heap.modules import text_of
 from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause
 from accelify.obligations.sinks import UNKNOWN_LOSS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SETTLED_BY, SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of
-from accelify.source import parse
+from accelify.source import SourceError, parse
 
 _MOST_LINES = 12
 # Lines of other modules that findings at a call name: "(data.py, lines 3, 5)".
@@ -44,6 +45,7 @@ class Named:
         self.found = found
         self.places = places
         self._conversions = list(conversions)
+        self._modules: dict[str, ast.Module] = {}
         self._old: dict[tuple[Path, int], list[Finding]] = {}
         self._mentioned: dict[tuple[str, int], list[Finding]] = {}
         for conversion in self._conversions:
@@ -83,31 +85,42 @@ class Named:
         """Old findings at whose places the engine proves the contrary, or to whose places nothing comes."""
         if self.found.stopped or not self._old:
             return set()
-        stands: dict[tuple[Path, int, str], set[Status]] = {}
+        stands: dict[tuple[str, int, str], set[Status]] = {}
         for one in self.found.obligations:
-            stands.setdefault((*self._place(one.path, one.line), one.demand), set()).add(one.status)
+            place, line = self._place(one.path, one.line)
+            for name in (str(place), place.name):
+                stands.setdefault((name, line, one.demand), set()).add(one.status)
         left_out = {
-            self._place(path, line)
+            (name, line)
             for path, first, last in self.found.left_out
-            for line in range(first, last + 1)
+            for place, line in (self._place(path, number) for number in range(first, last + 1))
+            for name in (str(place), place.name)
         }
         untrue = set()
         for finding in {one for group in self._old.values() for one in group if one.code in SETTLED_BY}:
-            place = Path(finding.path).resolve()
-            shown = _SHOWN.search(finding.message)
-            lines = self._shown_in(finding, place) if finding.code == "ACC304" else None
-            if shown is not None:
-                lines = list(map(int, shown[1].split(", ")))
-            elif lines is None:
-                lines = list(range(finding.line, max(finding.end_line, finding.line) + 1))
+            spots = list(self._spots(finding))
             known = [
-                stands.get((place, line, demand), set())
-                for line in lines
-                for demand in SETTLED_BY[finding.code]
+                stands.get((*spot, demand), set()) for spot in spots for demand in SETTLED_BY[finding.code]
             ]
-            if set().union(*known) == {Status.PROVED} or (lines and {(place, n) for n in lines} <= left_out):
+            if set().union(*known) == {Status.PROVED} or (spots and left_out.issuperset(spots)):
                 untrue.add(finding)
         return untrue
+
+    def _spots(self, finding: Finding) -> Iterator[tuple[str, int]]:
+        """The files and lines that a finding speaks of; none where it does not say all."""
+        place = Path(finding.path).resolve()
+        mentioned = _MENTIONED.findall(finding.message)
+        if finding.code == "ACC304":
+            lines = self._shown_in(finding, place)
+        elif shown := _SHOWN.search(finding.message):
+            lines = list(map(int, shown[1].split(", ")))
+        elif mentioned:
+            if not any(others for _, _, others in mentioned):
+                yield from ((file, int(n)) for file, numbers, _ in mentioned for n in numbers.split(", "))
+            return
+        else:
+            lines = list(range(finding.line, max(finding.end_line, finding.line) + 1))
+        yield from ((str(place), line) for line in lines)
 
     def _shown_in(self, finding: Finding, place: Path) -> list[int]:
         """The lines of the function around a finding that read what it is about, or what is made of it there."""
@@ -187,8 +200,32 @@ class Named:
             for old in self._old.get(self._place(step.path, step.line), [])
             if not (named := _named(old)) or named & words
         ]
-        saying = {*of_place, *at_calls, *of_cause} - self.refuted
+        # Of a function that is called where the finding stands.
+        inside = {
+            name for step in chain if step.path != one.path for name in self._functions(step.path, step.line)
+        }
+        of_function = [
+            old
+            for group in self._old.values()
+            for old in group
+            if old.code == "ACC301" and _named(old) & inside
+        ]
+        saying = {*of_place, *at_calls, *of_cause, *of_function} - self.refuted
         return any(one.demand in SPOKEN_OF[old.code] for old in saying)
+
+    def _functions(self, path: str, line: int) -> set[str]:
+        """The names of the functions that a line stands in."""
+        if path not in self._modules:
+            text = text_of(Path(self.places.file(path)[0])) or ""
+            try:
+                self._modules[path] = parse(text)
+            except SourceError:
+                self._modules[path] = parse("")
+        return {
+            node.name
+            for node in ast.walk(self._modules[path])
+            if isinstance(node, _FUNCTIONS) and node.lineno <= line <= (node.end_lineno or 0)
+        }
 
     def _message(self, group: Sequence[Obligation]) -> str:
         first = group[0]
