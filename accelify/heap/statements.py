@@ -12,6 +12,7 @@ from accelify.domains.placement import (
     function,
 )
 from accelify.heap.containers import array_of, element, elements, overwrite, put, slots_of
+from accelify.heap.handlers import left_by_main
 from accelify.heap.memory import Known
 from accelify.heap.operators import IN_PLACE
 from accelify.heap.pieces import Written
@@ -79,13 +80,15 @@ class Statements:
         pushed = 0
         exits: dict[str, Guard | None] = {}
         flow = Flow()
-        for stmt in body:
+        for number, stmt in enumerate(body):
             if not self.run.spend():
                 self.run.leave_unread("the budget of the analysis is used up", stmt)
                 break
+            self.run.entered.add(stmt)
             flow = self._step(stmt, scope)
             exits.update(flow.exits)
             if not flow.reached:
+                self.run.leave_out(body[number + 1 :])
                 break
             for guard in flow.exits.values():
                 if guard is not None and guard.parts_ranks:
@@ -337,7 +340,10 @@ class Statements:
     def _If(self, stmt: ast.If, scope: Ref) -> Flow:
         test = self.engine.evaluate(stmt.test, scope)
         if test.const is not UNSET and not test.refs:
-            return self.block(stmt.body if test.const else stmt.orelse, scope)
+            taken, left = (stmt.body, stmt.orelse) if test.const else (stmt.orelse, stmt.body)
+            if not _asks_for_main(stmt.test):
+                self.run.leave_out(left)
+            return self.block(taken, scope)
         return self.fork(
             (self.engine.guard(test, stmt.test), lambda: self.block(stmt.body, scope)),
             (self.engine.guard(test, stmt.test, taken=False), lambda: self.block(stmt.orelse, scope)),
@@ -388,7 +394,9 @@ class Statements:
     def _Try(self, stmt: ast.Try, scope: Ref) -> Flow:
         store = self.run.store
         store.begin()
+        met = len(self.run.events)
         flow = self.block(stmt.body, scope)
+        left_by_main(self.run, stmt, met)
         written = store.undo()
 
         def whole() -> Flow:
@@ -497,3 +505,8 @@ def _as_load(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice, ast.Load())
     return target
+
+
+def _asks_for_main(test: ast.expr) -> bool:
+    """Whether a test asks if the module is the script that was started: another run goes the other way."""
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))

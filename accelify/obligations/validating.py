@@ -12,7 +12,13 @@ from accelify.heap.run import Event
 from accelify.knowledge import Knowledge
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import races
-from accelify.obligations.sinks import is_parted, never_accumulated, never_let_go, obligations_of
+from accelify.obligations.sinks import (
+    is_made_whole,
+    is_parted,
+    never_accumulated,
+    never_let_go,
+    obligations_of,
+)
 
 _ORDER = list(Status)
 _PUTTING_TOGETHER = frozenset({"gather", "gather_for_metrics", "gather_object", "reduce"})
@@ -33,6 +39,8 @@ class Validation:
     means: list[Reason] = field(default_factory=list)
     # Modules that are imported, and are neither in the project nor in the knowledge.
     unknown_modules: list[str] = field(default_factory=list)
+    # Statements that are never come to: the file, the first and the last line.
+    left_out: list[tuple[str, int, int]] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:
@@ -78,6 +86,8 @@ def validate(
     for event in run.events:
         if event.kind == "step" and event.detail == "bare" and not parted:
             event = replace(event, detail="plain")
+        if event.detail == "plain" and is_made_whole(event, run.events):
+            event = replace(event, detail="whole")
         for one in [
             *obligations_of(event),
             *never_accumulated(event, run.events),
@@ -97,6 +107,11 @@ def validate(
         run.split,
         list(run.means.values()) if any(map(_puts_together, run.events)) else [],
         list(run.unknown_modules),
+        [
+            (path, stmt.lineno, stmt.end_lineno or stmt.lineno)
+            for stmt, path in run.left_out.items()
+            if stmt not in run.entered
+        ],
     )
 
 
