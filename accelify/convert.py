@@ -37,7 +37,7 @@ from accelify.lowering import Plain, lower
 from accelify.other_callers import OtherCallers, other_callers
 from accelify.project import Imports
 from accelify.source import Source
-from accelify.transforms import THREADING, TRANSFORMS
+from accelify.transforms import DRAWN_ALONE, THREADING, TRANSFORMS
 from accelify.transforms.base import Change, Context
 
 NO_LOOP = "it has no training loop (no call of backward)"
@@ -240,6 +240,7 @@ def _changes(
     changes: list[Change] = []
     for transform in TRANSFORMS:
         changes.extend(transform(context))
+    changes.extend(DRAWN_ALONE(context, changes))
     changes.extend(THREADING(context, changes))
     return context, changes
 
