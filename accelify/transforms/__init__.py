@@ -17,6 +17,7 @@ from accelify.transforms import (
     device_constants,
     devices,
     downloads,
+    drawn_alone,
     elsewhere,
     environments,
     evaluation,
@@ -154,4 +155,5 @@ TRANSFORMS: tuple[Transform, ...] = (
     accelerate.transform,
 )
 # Run after all the others, with the changes that they yield.
+DRAWN_ALONE = drawn_alone.transform
 THREADING = threading.transform
