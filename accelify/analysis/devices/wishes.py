@@ -241,6 +241,8 @@ class Devices:
             return None
         if isinstance(value, ast.Call) and self.script.qualname(value.func) == "torch.device" and value.args:
             value = value.args[0]
+        if isinstance(value, ast.Call) and self.script.qualname(value.func) == "builtins.str" and value.args:
+            value = value.args[0]
         if isinstance(value, ast.IfExp):
             named = self._named_device(value)
             tests = chain(value)
@@ -249,7 +251,8 @@ class Devices:
             return named if named is not None else tests
         parent = self.tree.parent(stmt)
         if isinstance(parent, ast.If) and parent is not self.script.main_guard and self._chooses(parent):
-            return if_chain(whole or parent)
+            named = self._named_in(whole or parent)
+            return named if named is not None else if_chain(whole or parent)
         if isinstance(value, ast.Constant) and value.value == "cpu":
             return ast.Constant(True)
         if isinstance(value, ast.Subscript) and k.DEVICE_NAME.search(option_name(value) or ""):
@@ -302,6 +305,14 @@ class Devices:
                 if isinstance(given, (ast.Name, ast.Attribute)) and not self.script.is_a(given, v.FLAG):
                     return ast.Compare(given, [ast.Eq()], [ast.Constant("cpu")])
         return None
+
+    def _named_in(self, choice: ast.If) -> ast.expr | None:
+        """The same of an `if`: where one of its branches takes what an option names, only that can be the CPU."""
+        values = [n.value for n in walk(choice) if isinstance(n, ast.Assign)]
+        if any(map(names_cpu, values)) and any(self.wish(test) is not None for test in if_chain(choice)):
+            return None
+        found = [self._named_device(ast.IfExp(choice.test, value, value)) for value in values]
+        return next((named for named in found if named is not None), None)
 
     def _named_option(self, choice: ast.IfExp) -> ast.expr | None:
         """`args.device if torch.cuda.is_available() else "cpu"`: the CPU, if that is what the option says."""
