@@ -677,16 +677,82 @@ def test_switches_by_an_entry_or_a_number_of_gpus(test: str, cpu: str) -> None:
     "build",
     [
         "if config['gpu'] >= 0:\n    model.cuda(config['gpu'])\nelse:\n    model.cuda()",
-        "if config.gpu is not None:\n    model.cuda(config.gpu)",
-        "if config.n_gpu > 1:\n    model.cuda()",
-        "if config['gpu'] > 0 and config['fast']:\n    model.cuda()",
         "n_gpu = torch.cuda.device_count()\nif n_gpu > 0:\n    model.cuda()",
+        "if config.resume:\n    model.load_state_dict(torch.load(config.resume))\n    model.cuda()",
+        "if config.n_gpu > 1:\n    model = nn.DataParallel(model).cuda()\nelse:\n    model.cuda()",
+        "model.cuda()\nif config.fast:\n    model.cuda()",
         "model.cuda()\nif config['gpu'] >= 0:\n    weight = torch.ones(2).cuda()",
     ],
 )
 def test_what_switches_no_gpu_off(build: str) -> None:
     build = f"model = nn.Linear(4, 2)\n{build}\n{SGD}"
     assert "accelerator = Accelerator()" in convert(build=build, imports="from start import config").new_text
+
+
+@pytest.mark.parametrize(
+    ("move", "cpu"),
+    [
+        ("if config.gpu is not None:\n    model.cuda(config.gpu)", "config.gpu is None"),
+        ("if config.where == 'card':\n    model.to('cuda')", "config.where != 'card'"),
+        ("if config.cuda.startswith('True'):\n    model.cuda()", "not config.cuda.startswith('True')"),
+        (
+            "if config['gpu'] > 0 and config['fast']:\n    print('fast')\n    model.cuda()",
+            "not (config['gpu'] > 0 and config['fast'])",
+        ),
+        ("model = model.cuda() if config.fast else model", "not config.fast"),
+        (
+            "def put(net, c):\n    if c.fast == 'yes':\n        net.cuda()\n    return net\nmodel = put(model, config)",
+            "config.fast != 'yes'",
+        ),
+    ],
+)
+def test_the_condition_under_which_the_model_moves(move: str, cpu: str) -> None:
+    build = f"model = nn.Linear(4, 2)\n{move}\n{SGD}"
+    text = convert(build=build, imports="from start import config").new_text
+    assert f"accelerator = Accelerator(cpu={cpu})" in text
+
+
+MACHINE = "'cuda' if torch.cuda.is_available() else 'cpu'"
+PICK = f"""def pick(name):
+    if name is None:
+        name = {MACHINE}
+    return name
+"""
+SELECT = f"""def pick(name):
+    if name == "auto":
+        return torch.device({MACHINE})
+    return torch.device(name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "cpu"),
+    [
+        ("device = torch.device(str(args.device))", 'str(args.device) == "cpu"'),
+        (f"device = args.device or ({MACHINE})", 'str(args.device) == "cpu"'),
+        (f"device = torch.device(args.device or ({MACHINE}))", 'str(args.device) == "cpu"'),
+        (f"device = args.device if args.device else ({MACHINE})", 'str(args.device) == "cpu"'),
+        (f"device = ({MACHINE}) if args.device is None else args.device", 'str(args.device) == "cpu"'),
+        (
+            f"if args.device == 'auto':\n    device = torch.device({MACHINE})\n"
+            "else:\n    device = torch.device(args.device)",
+            'str(args.device) == "cpu"',
+        ),
+        (f"{PICK}device = pick(args.device)", 'str(pick(args.device)) == "cpu"'),
+        (f"{SELECT}device = pick(args.device)", 'str(pick(args.device)) == "cpu"'),
+        ("device = torch.device(args.gpu) if args.gpu >= 0 else torch.device('cpu')", "args.gpu < 0"),
+        (
+            "device = torch.device(args.device) if args.device else torch.device('cpu')",
+            "str(torch.device(args.device) if args.device else torch.device('cpu')) == \"cpu\"",
+        ),
+    ],
+)
+def test_an_option_that_may_name_the_cpu(choice: str, cpu: str) -> None:
+    setup = f"args = argparse.ArgumentParser().parse_args()\n{choice}"
+    batch = "x, y = x.to(device), y.to(device)"
+    text = convert(setup=setup, imports="import argparse", batch=batch).new_text
+    assert f"cpu={cpu}" in text
+    assert "device = accelerator.device" in text
 
 
 def test_an_entry_that_is_set_later_is_waited_for() -> None:

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from accelify.analysis import values as v
 from accelify.analysis.devices.device_names import option_name
 from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.devices.told_choices import arms_of
 from accelify.analysis.program import Module
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements import option_defaults
-from accelify.analysis.syntax import call_keyword
+from accelify.analysis.syntax import call_keyword, is_constant
 
 
 def texts_of(script: ScriptModel, node: ast.expr) -> list[ast.expr]:
@@ -24,6 +25,9 @@ def texts_of(script: ScriptModel, node: ast.expr) -> list[ast.expr]:
         script: its model.
         node: a device: written out, a choice, a call of a helper, a name, an entry of the options.
     """
+    if isinstance(node, (ast.IfExp, ast.BoolOp)):
+        parts = [texts_of(script, arm) for arm, _ in arms_of(node)]
+        return [text for part in parts for text in part] if all(parts) else []
     things = script.things(node, v.DEVICE)
     sites = [thing.site for thing in things]
     found = [site for site in sites if isinstance(site, ast.expr) and _is_text(site)]
@@ -55,16 +59,13 @@ def _text_options(modules: Iterable[Module]) -> dict[str, list[ast.expr]]:
             kind, default = call_keyword(call, "type"), call_keyword(call, "default")
             plain = kind is None or (isinstance(kind, ast.Name) and kind.id == "str")
             listed = call_keyword(call, "action") is not None or call_keyword(call, "nargs") is not None
-            written = _arms(default if default is not None else call.args[0])
+            chosen = [arm for arm, _ in arms_of(default)] if default is not None else []
+            written = [arm for arm in chosen if not is_constant(arm, None)] or [call.args[0]]
             if plain and not listed and all(map(_is_text, written)):
                 found.setdefault(name, []).extend(written)
             else:
                 others.add(name)
     return {name: texts for name, texts in found.items() if name not in others}
-
-
-def _arms(node: ast.expr) -> list[ast.expr]:
-    return [*_arms(node.body), *_arms(node.orelse)] if isinstance(node, ast.IfExp) else [node]
 
 
 __all__ = ["is_numbered", "texts_of"]
