@@ -146,6 +146,19 @@ def _same_elements(engine: Interpreter, args: Args, keywords: Keywords, node: as
     return value.plain()
 
 
+def _first_rounds(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """`islice`: of what is shared out between ranks each goes through so many rounds."""
+    if not args:
+        return None
+    over, stop = engine.iteration.over(args[0], node), args[2 if len(args) > 2 else -1]
+    if over.shared and len(args) > 1 and stop.const is not None and not array_of(stop).degree:
+        over = Iterable(over.item, True, over.rounds, (), over.samples).like(over)
+        over.limited = engine.run.reason(
+            node, f"`{engine.run.segment(node)}` counts the rounds of each process"
+        )
+    return Value(refs=(over,))
+
+
 def _isinstance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     return Value(type="builtins.bool")
 
@@ -267,7 +280,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.sorted": _same_elements,
     "builtins.reversed": _same_elements,
     "builtins.iter": _same_elements,
-    "itertools.islice": _same_elements,
+    "itertools.islice": _first_rounds,
     "copy.copy": _same_elements,
     "copy.deepcopy": _same_elements,
     "builtins.isinstance": _isinstance,

@@ -110,6 +110,8 @@ class Loops:
                 del run.events[events:]
         run.events[events:] = _with_first(first, run.events[events:])
         self._leave(node, flow, loop)
+        if over.limited is not None and loop.shared and loop.meets:
+            run.meet("leave", node, "islice", guards=[Guard("counted", over.limited)], detail="counted")
         for key, value in head.items():
             if key not in written:
                 # Written by the first rounds alone.
