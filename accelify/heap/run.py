@@ -107,6 +107,8 @@ class Run:
     calls: list[tuple[ast.AST, ast.AST]] = field(default_factory=list)
     # The functions that something of the script came to.
     reached: set[ast.AST] = field(default_factory=set)
+    # Methods that were asked of objects of which nothing is known, and where first.
+    asked: dict[str, tuple[ModuleRef, ast.AST]] = field(default_factory=dict)
     recording: bool = True
     # Whether all processes but the main one have silenced their loggers.
     logs_once: bool = False
