@@ -168,3 +168,14 @@ for x, y in loader:
     known = text.replace("globals()[name]()", "Judge()")
     assert validate(HEAD + known, None, KNOWLEDGE).unread == []
     assert status(known, "once") == [Status.NAMED]
+
+
+def test_one_function_does_not_use_up_the_budget() -> None:
+    steps = "    size = size + 1\n" * 20
+    text = f"settings = {{'size': 0}}\ndef grow():\n    size = settings['size']\n{steps}    settings['size'] = size\n"
+    text += "grow()\n" * 300
+    text += "total = 0\nfor x, y in loader:\n    total += x.sum()\naccelerator.print(total)\n"
+    found = validate(HEAD + text, None, KNOWLEDGE, budget=5000)
+    assert not found.stopped
+    assert [one.status for one in found.obligations if one.demand == "content"] == [Status.NAMED]
+    assert [one.text for one in found.unread] == ["`grow` is called in too many ways"]
