@@ -369,7 +369,7 @@ class Calls:
         return result
 
     def _is_too_dear(self, function: Function, args: Sequence[Value]) -> bool:
-        """Whether a function that all ranks do alike, ahead of what they share out, has used up its part of the budget."""
+        """Whether a function that all ranks do alike, outside shared loops, has used up its part of the budget."""
         return (
             self._gone.get(function.node, 0) >= _MOST_CONTEXTS
             and self._spent.get(function.node, 0) > self.run.budget // _PARTS
