@@ -178,6 +178,8 @@ class Calls:
         receiver = ref.receiver
         for inner in receiver.refs:
             if isinstance(inner, Instance) and inner.kind == "accelerator":
+                if ref.method == "print":
+                    args = self.engine.expressions.shown(args, node)
                 made = accelerator_method(self.run, inner, ref.method, args, keywords, node)
                 if made is not None:
                     return made

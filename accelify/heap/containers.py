@@ -22,6 +22,7 @@ from accelify.domains.placement import (
     own,
     reduced,
     same,
+    unsure,
 )
 from accelify.heap.fields import OF, write_field
 from accelify.heap.paths import pattern
@@ -120,6 +121,14 @@ def overwrite(run: Run, into: Container, value: Value, key: Value) -> None:
             run.store.set(into, name, join(run.read(into, name), value.plain()))
 
 
+def slots_of(run: Run, ref: Container, key: Any = UNSET) -> list[tuple[Container, str]]:
+    """The places where the element under a key may stand; that of all other keys is among them."""
+    if key is not UNSET:
+        exact = run.read(ref, f"[{key!r}]") is not None or run.read(ref, "[]") is None
+        return [(ref, f"[{key!r}]" if exact else "[]")]
+    return [(ref, name) for name in {"[]": None, **ref.looked_into()} if name.startswith("[")]
+
+
 def fill_of(ref: Container) -> str:
     """What filled it in a shared loop that it outlives: rounds, samples, or nothing."""
     value = ref.slot("#fill")
@@ -175,7 +184,8 @@ def element(run: Run, value: Value, node: ast.AST, key: Any = UNSET) -> Value:
         return Value()
     if value.place.kind is Kind.WIDE and value.place.rows and value.type != "#batch":
         return value.placed(SAMPLE)
-    return value.placed(function((value.place,), rowwise=True))
+    place = function((value.place,), rowwise=True)
+    return value.placed(place if value.type == "#batch" else unsure(place))
 
 
 def parts_of(value: Value) -> list[Value]:

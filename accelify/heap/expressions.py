@@ -134,6 +134,8 @@ class Expressions:
                     return given
         if isinstance(op, ast.Add) and (left.of(Container) or right.of(Container)):
             return self._concatenated(node, left, right)
+        if isinstance(op, ast.Mult) and left.type == "list" and left.of(Container) and right.place.is_same:
+            return self._concatenated(node, left, left)
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
             filled = [left, *(elements(self.run, right) or [right])]
             return with_text(self.text(node, filled), [_FIELD.sub("*", pattern(left))])
@@ -159,7 +161,13 @@ class Expressions:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
         type_ = counting_type(op, left, right) or _OF_RESULTS.get(type_, type_)
-        made = self.run.made(node, place, left, right, type_=type_)
+        if place.mixed and not (left_place.mixed or right_place.mixed) and isinstance(op, ast.Div | ast.Mult):
+            # This is the cause; where its operands come from leads nowhere.
+            word = "ratio" if isinstance(op, ast.Div) else "product"
+            text = f"`{self.run.segment(node)}` is a {word} of figures of each process's batch"
+            made = self.run.made(node, place, type_=type_, text=text)
+        else:
+            made = self.run.made(node, place, left, right, type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
             made = with_text(made, [pattern(left), pattern(right)])
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
@@ -283,11 +291,15 @@ class Expressions:
 
     def text(self, node: ast.AST, parts: Sequence[Value]) -> Value:
         """A text that shows values: what the furthest of them from the original's is."""
-        parts = [inner for part in parts for inner in self._texts(part, node)]
+        parts = self.shown(parts, node)
         if not parts:
             return Value(type="builtins.str")
         furthest = worst(parts)
         return Value(array_of(furthest), furthest.why, type="builtins.str")
+
+    def shown(self, parts: Sequence[Value], node: ast.AST) -> list[Value]:
+        """What the texts of values show."""
+        return [inner for part in parts for inner in self._texts(part, node)]
 
     def _texts(self, value: Value, node: ast.AST) -> list[Value]:
         """What the text of a value shows: of an object what its own method gives."""
@@ -415,8 +427,11 @@ class Expressions:
             return held if isinstance(at, ast.Slice) else element(self.run, held, node, key.const)
         if base.type == "#shape":
             return self.size(node, base, key.const)
-        if base.type == BATCH and not base.place.is_same:
+        # What is taken by the number of a row is one, and no part of a structure.
+        if base.type == BATCH and not base.place.is_same and key.place.kind is not Kind.SAMPLE:
             return Value(base.place, base.why, type=BATCH)
+        if base.type == "builtins.tuple" and not base.refs:
+            return Value(base.place, base.why, type=TENSOR)
         for ref in base.refs:
             given = self.engine.calls.special(ref, "__getitem__", [key], node)
             if given is not None:
@@ -425,8 +440,8 @@ class Expressions:
         return replace(part, refs=base.refs) if is_part(base) else part
 
     def size(self, node: ast.AST, base: Value, axis: Any) -> Value:
-        """How long an axis is."""
-        if axis == 0 or not isinstance(axis, int):
+        """One number of a shape: a count of rows where it is that of their axis."""
+        if axis == int(base.place.turned) or not isinstance(axis, int):
             place = reduced(base.place, "count")
             return self.run.made(
                 node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples"
@@ -457,10 +472,15 @@ class Expressions:
                 even=False,
                 samples=None if chosen or (base.place.rows and not rows) else base.place.samples,
                 mixed=base.place.mixed or chosen,
+                sure=base.place.sure and whole,
             )
         if turned and not isinstance(parts[0], ast.Slice):
             place = unturned(place)  # the axis before that of the rows is gone
-        return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)
+        type_ = TENSOR if base.type == BATCH else base.type
+        if place.mixed and not base.place.mixed:
+            text = f"`{self.run.segment(node)}` chooses among the rows of each process's batch"
+            return self.run.made(node, place, type_=type_, text=text)
+        return self.run.made(node, place, base, key, type_=type_)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
         for part in (node.lower, node.upper, node.step):

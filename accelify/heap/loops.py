@@ -108,9 +108,7 @@ class Loops:
                 if not number:
                     first = run.events[events:]
                 del run.events[events:]
-        # What only the first round comes to, as a flag says that is set in it.
-        again = {event.node for event in run.events[events:]}
-        run.events[events:events] = [event for event in first if event.node not in again]
+        run.events[events:] = _with_first(first, run.events[events:])
         self._leave(node, flow, loop)
         for key, value in head.items():
             if key not in written:
@@ -241,6 +239,20 @@ class Loops:
 _NOTHING = constant(0)
 
 
+def _with_first(first: list[Event], last: list[Event]) -> list[Event]:
+    """The events of a loop: those of its last pass and, each in its place, what only the first round comes to, as a
+    flag says that is set in it."""
+    again = {event.node: number for number, event in enumerate(last)}
+    found, done = list[Event](), 0
+    for event in first:
+        if event.node not in again:
+            found.append(event)
+        elif (place := again[event.node] + 1) > done:
+            found += last[done:place]
+            done = place
+    return found + last[done:]
+
+
 def _plus(base: Value, delta: Any) -> Any:
     if base.token is None:
         return None
@@ -250,10 +262,11 @@ def _plus(base: Value, delta: Any) -> Any:
 def _differs(one: Value | None, other: Value | None) -> bool:
     if one is None or other is None:
         return one is not other
-    return (one.place, set(map(_known, one.refs)), one.const if _plain(one.const) else None) != (
+    return (one.place, set(map(_known, one.refs)), one.const if _plain(one.const) else None, one.text) != (
         other.place,
         set(map(_known, other.refs)),
         other.const if _plain(other.const) else None,
+        other.text,
     )
 
 

@@ -39,6 +39,8 @@ class Modules:
         self._places: dict[str, Path | None] = {}
         # The names of modules that were imported and not looked for yet, in their order.
         self._later: dict[str, None] = {}
+        # Files of modules, and whether the first that imports them is a function or a loop, and not a module.
+        self._in_passing: dict[Path | None, bool] = {}
 
     def start(self, text: str) -> ModuleRef:
         """Run the script's own module, and give it."""
@@ -112,7 +114,9 @@ class Modules:
             return
         module.text = text
         module.path = self._shown(path)
-        # What a module does when it is imported happens before all, whoever asks for it.
+        # What a module does when it is imported happens before all, whoever asks for it, but where a function or a loop
+        # imports it.
+        before_all = not self._in_passing.get(path)
         guards, self.run.guards = self.run.guards, []
         loops, self.run.loops = self.run.loops, []
         events, self.run.events = self.run.events, []
@@ -121,8 +125,11 @@ class Modules:
                 self._go(module)
         finally:
             self.run.guards, self.run.loops = guards, loops
-            self.run.imported += self.run.events
-            self.run.events = events
+            if before_all:
+                self.run.imported += self.run.events
+                self.run.events = events
+            else:
+                self.run.events = [*events, *self.run.events]
 
     def _shown(self, path: Path) -> str:
         """A file, relative to the script's folder."""
@@ -153,6 +160,7 @@ class Modules:
         in_project = self._place(base.split(".")[0]) is not None or self._place(base) is not None
         if in_project:
             self._later[base] = None
+            self._in_passing.setdefault(self._place(base), bool(self.run.calls or self.run.loops))
         else:
             self._looked_for(base)
         for alias in stmt.names:

@@ -11,7 +11,8 @@ from accelify.domains.placement import (
     ROUND,
     function,
 )
-from accelify.heap.containers import array_of, element, elements, overwrite, put
+from accelify.heap.containers import array_of, element, elements, overwrite, put, slots_of
+from accelify.heap.handlers import left_by_main
 from accelify.heap.memory import Known
 from accelify.heap.operators import IN_PLACE
 from accelify.heap.pieces import Written
@@ -79,13 +80,15 @@ class Statements:
         pushed = 0
         exits: dict[str, Guard | None] = {}
         flow = Flow()
-        for stmt in body:
+        for number, stmt in enumerate(body):
             if not self.run.spend():
                 self.run.leave_unread("the budget of the analysis is used up", stmt)
                 break
+            self.run.entered.add(stmt)
             flow = self._step(stmt, scope)
             exits.update(flow.exits)
             if not flow.reached:
+                self.run.leave_out(body[number + 1 :])
                 break
             for guard in flow.exits.values():
                 if guard is not None and guard.parts_ranks:
@@ -159,7 +162,7 @@ class Statements:
                 part = element(self.run, value, target, UNSET if starred else number)
             elif value.refs:
                 part = self.engine.iteration.over(value, target).item
-            elif value.type == "#shape" and not isinstance(target, ast.Starred):
+            elif value.type == "#shape" and not starred:
                 part = self.engine.expressions.size(target, value, number)
             else:
                 part = value.plain()
@@ -225,6 +228,9 @@ class Statements:
             self.bind(stmt.target, self.engine.evaluate(stmt.value, scope), scope)
 
     def _AugAssign(self, stmt: ast.AugAssign, scope: Ref) -> None:
+        if isinstance(stmt.op, ast.Add | ast.Sub) and isinstance(stmt.target, ast.Subscript):
+            if self._added_to_one(stmt, stmt.target, scope):
+                return
         load = ast.copy_location(_as_load(stmt.target), stmt.target)
         left, right = self.engine.evaluate(load, scope), self.engine.evaluate(stmt.value, scope)
         for ref in left.of(Instance):
@@ -237,6 +243,26 @@ class Statements:
                 put(self.run, ref, element(self.run, right, stmt), filling="samples")
             return
         self.bind(stmt.target, self.engine.expressions.operate(stmt, stmt.op, left, right), scope)
+
+    def _added_to_one(self, stmt: ast.AugAssign, target: ast.Subscript, scope: Ref) -> bool:
+        """`d[k]["n"] += x` where it may be any of several: what each gets goes with what chooses it."""
+        base = self.engine.evaluate(target.value, scope)
+        held = base.of(Container)
+        if not held or isinstance(target.slice, ast.Slice):
+            return False
+        key = self.engine.evaluate(target.slice, scope)
+        if len(held) == 1 and key.const is not UNSET:
+            return False
+        slots = [slot for ref in held for slot in slots_of(self.run, ref, key.const)]
+        values = [self.run.read(*slot) or Value(const=0, token=slot) for slot in slots]
+        if any(value.refs for value in values):
+            return False
+        added = self.engine.evaluate(stmt.value, scope)
+        place = function((base.place, array_of(key), array_of(added)), rowwise=True)
+        step = self.run.made(stmt, place, added, key, base, type_=added.type)
+        for slot, value in zip(slots, values, strict=True):
+            self.run.store.set(*slot, self.engine.expressions.operate(stmt, stmt.op, value, step))
+        return True
 
     def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:
         for target in stmt.targets:
@@ -314,7 +340,10 @@ class Statements:
     def _If(self, stmt: ast.If, scope: Ref) -> Flow:
         test = self.engine.evaluate(stmt.test, scope)
         if test.const is not UNSET and not test.refs:
-            return self.block(stmt.body if test.const else stmt.orelse, scope)
+            taken, left = (stmt.body, stmt.orelse) if test.const else (stmt.orelse, stmt.body)
+            if not _asks_for_main(stmt.test):
+                self.run.leave_out(left)
+            return self.block(taken, scope)
         return self.fork(
             (self.engine.guard(test, stmt.test), lambda: self.block(stmt.body, scope)),
             (self.engine.guard(test, stmt.test, taken=False), lambda: self.block(stmt.orelse, scope)),
@@ -365,7 +394,9 @@ class Statements:
     def _Try(self, stmt: ast.Try, scope: Ref) -> Flow:
         store = self.run.store
         store.begin()
+        met = len(self.run.events)
         flow = self.block(stmt.body, scope)
+        left_by_main(self.run, stmt, met)
         written = store.undo()
 
         def whole() -> Flow:
@@ -474,3 +505,8 @@ def _as_load(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice, ast.Load())
     return target
+
+
+def _asks_for_main(test: ast.expr) -> bool:
+    """Whether a test asks if the module is the script that was started: another run goes the other way."""
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))

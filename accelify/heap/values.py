@@ -321,7 +321,7 @@ class Guard:
 
     `divergent`: some ranks may come there and others not; `main`: only the main process does; `others`: all but it;
     `some`: the main process does, the others where all ranks agree on it; `counted`: all ranks do, by a count of the
-    rounds of each; `first`: the main process does before the others.
+    rounds of each; `first`: the main process does before the others; `missing`: who does not find a file.
     """
 
     kind: str
@@ -331,7 +331,7 @@ class Guard:
     @property
     def parts_ranks(self) -> bool:
         """Whether some ranks go a way that others do not."""
-        return self.kind not in ("counted", "first")
+        return self.kind not in ("counted", "first", "missing")
 
 
 def constant(value: Any) -> Value:

@@ -15,8 +15,10 @@ from accelify.transforms import (
     counted_devices,
     cut_evaluations,
     device_constants,
+    device_maps,
     devices,
     downloads,
+    drawn_alone,
     elsewhere,
     environments,
     evaluation,
@@ -90,6 +92,7 @@ TRANSFORMS: tuple[Transform, ...] = (
     devices.written_out,
     wrapper_attributes.transform,
     device_constants.transform,
+    device_maps.transform,
     first_gpu.transform,
     precision.transform,
     accumulation.transform,
@@ -154,4 +157,5 @@ TRANSFORMS: tuple[Transform, ...] = (
     accelerate.transform,
 )
 # Run after all the others, with the changes that they yield.
+DRAWN_ALONE = drawn_alone.transform
 THREADING = threading.transform

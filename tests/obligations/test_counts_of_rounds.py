@@ -88,7 +88,7 @@ def test_a_state_that_the_round_before_left() -> None:
     carried = (
         "        out, state = rnn(x, state)\n        loss = out.mean()\n        state = state.detach()\n"
     )
-    rnn = "rnn, state = torch.nn.LSTM(2, 3), torch.zeros(1)\n"
+    rnn = "rnn, state = torch.nn.LSTM(2, 3, batch_first=True), torch.zeros(1)\n"
     before, after = HEAD.split("for epoch")
     script = before + rnn + "for epoch" + after
     assert [
