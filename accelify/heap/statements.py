@@ -8,17 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from accelify.domains.placement import (
-    ROUND,
     function,
 )
 from accelify.heap.containers import array_of, element, elements, overwrite, put, slots_of
-from accelify.heap.handlers import left_by_main
+from accelify.heap.handlers import left_by_main, parting
 from accelify.heap.memory import Known
 from accelify.heap.operators import IN_PLACE
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (
-    MORE,
     UNSET,
     Class,
     Container,
@@ -26,7 +24,6 @@ from accelify.heap.values import (
     Function,
     Guard,
     Instance,
-    Iterable,
     Ref,
     Scope,
     Value,
@@ -412,14 +409,8 @@ class Statements:
                 self.engine.names.write(handler.name, Value(), scope)
             return self.block(handler.body, scope)
 
-        guard = None
-        self.run.depends()
-        if stmt.handlers and any(loop.shared or loop.parted for loop in self.run.loops):
-            why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
-            guard = Guard("divergent", why, ROUND)
         ways = [
-            # A loader ends on all ranks after as many rounds.
-            (None if _ends_iteration(handler) else guard, lambda handler=handler: handled(handler))
+            (parting(self.run, handler), lambda handler=handler: handled(handler))
             for handler in stmt.handlers
         ]
         result = self.fork((None, whole), *ways) if ways else whole()
@@ -468,11 +459,7 @@ class Statements:
     _AsyncFor = _For
 
     def _While(self, stmt: ast.While, scope: Ref) -> Flow:
-        self.run.store.begin()
-        with self.run.quiet():
-            more = self.engine.evaluate(stmt.test, scope)
-        self.run.store.undo()
-        over = Iterable(Value(type=more.type), shared=more.type == MORE)
+        over = self.engine.loops.asked(stmt.test, scope)
 
         def once(item: Value) -> Flow:
             test = self.engine.evaluate(stmt.test, scope)
@@ -486,10 +473,6 @@ class Statements:
         flow = self.engine.loops.go(stmt, over, once)
         rest = self.block(stmt.orelse, scope)
         return Flow(rest.reached, {**flow.exits, **rest.exits})
-
-
-def _ends_iteration(handler: ast.ExceptHandler) -> bool:
-    return isinstance(handler.type, ast.Name) and handler.type.id == "StopIteration"
 
 
 def _is_starred(node: ast.expr) -> bool:
