@@ -342,7 +342,11 @@ class Calls:
                 if depth >= _MOST_OF_ONE
                 else "calls lie too deep in each other"
             )
-            self.run.leave_unread(text, node)
+            if depth < _MOST_OF_ONE or not (
+                args and any(ref.kind == "module" for ref in args[0].of(Instance))
+            ):
+                # Of a model that holds others of its class, the first was gone through.
+                self.run.leave_unread(text, node)
             cut = next((n for n, (called, _) in enumerate(self.run.calls) if called is function.node), 0)
             self.run.leave_pieces(cut if depth >= _MOST_OF_ONE else 0)
             places = [array_of(value) for value in [*args, *keywords.values()]]
