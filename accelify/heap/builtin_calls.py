@@ -348,7 +348,9 @@ def container_method(
                 run.depends()
                 run.place(inner, ref.loops)
             put(run, ref, default, args[0].const)
-        return engine.together([found, default]) if default is not None else found
+        if default is None or (found.token is not None and is_zero(default)):
+            return found  # a total begins with nothing
+        return engine.together([found, default])
     if name == "clear":
         engine.calls.emptied(Value(refs=(ref,)))
         return NONE

@@ -190,5 +190,5 @@ accelerator.print(meters.loss)
 @pytest.mark.parametrize("made", ["Meters()", "type(Meters())()", "Meters().__class__()"])
 def test_attributes_that_a_method_gives(made: str) -> None:
     assert status(ASKED.replace("MADE", made)) in ([Status.NAMED], [Status.LOOP])
-    reduced = ASKED.replace("MADE", made).replace("x.sum()", "accelerator.reduce(x.sum())")
-    assert status(reduced) == [Status.PROVED]
+    same = ASKED.replace("MADE", made).replace("in loader", "in torch.load('same')")
+    assert status(same) == [Status.PROVED]
