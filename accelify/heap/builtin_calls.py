@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import function
@@ -21,7 +22,18 @@ from accelify.heap.containers import (
 )
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, write_field
 from accelify.heap.paths import joined_path
-from accelify.heap.values import NONE, PART, UNSET, Container, Instance, Iterable, Library, Value, constant
+from accelify.heap.values import (
+    NONE,
+    PART,
+    UNSET,
+    Container,
+    Instance,
+    Iterable,
+    Library,
+    Value,
+    constant,
+    is_zero,
+)
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -194,6 +206,10 @@ def _vars(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
     return as_dictionary(engine.run, args[0]) if args and has_fields(args[0]) else None
 
 
+def _type(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return engine.attributes.read(args[0], "__class__", node) if len(args) == 1 else None
+
+
 def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if not args:
         return constant(0)
@@ -290,6 +306,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
     "builtins.vars": _vars,
+    "builtins.type": _type,
     "builtins.float": _as_before,
     "builtins.int": _as_before,
     "builtins.round": _as_before,
@@ -334,7 +351,9 @@ def container_method(
     if name in _TAKING:
         default = args[1] if len(args) > 1 else None
         if name in ("get", "pop") and args and is_without(ref, args[0]):
-            return default or NONE
+            slot = ref, f"[{args[0].const!r}]"
+            begins = default is not None and is_zero(default) and not run.store.touched_in_round(*slot)
+            return replace(default, token=slot) if default is not None and begins else default or NONE
         found = element(run, receiver, node, args[0].const if args and ref.type == "dict" else UNSET)
         if name == "setdefault" and default is not None:
             for inner in default.of(Container):
@@ -342,7 +361,9 @@ def container_method(
                 run.depends()
                 run.place(inner, ref.loops)
             put(run, ref, default, args[0].const)
-        return engine.together([found, default]) if default is not None else found
+        if default is None or (found.token is not None and is_zero(default)):
+            return found  # a total begins with nothing
+        return engine.together([found, default])
     if name == "clear":
         engine.calls.emptied(Value(refs=(ref,)))
         return NONE

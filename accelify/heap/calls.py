@@ -42,6 +42,8 @@ _MOST_OF_ONE = 2
 _MOST_OBJECTS = 10
 # After how many times that a function was gone through its calls are no longer distinguished by their places.
 _MOST_CONTEXTS = 48
+# What part of the budget one function may use that is gone through more often than that.
+_PARTS = 6
 MODULE = "torch.nn.Module"
 
 
@@ -56,6 +58,7 @@ class Calls:
         self.memory = engine.memory
         # How often each function was gone through.
         self._gone: dict[ast.AST, int] = {}
+        self._spent: dict[ast.AST, int] = {}
         # The places at which objects of each class of models are made.
         self._places: dict[Class, set[tuple[ast.AST, ...]]] = {}
 
@@ -339,7 +342,11 @@ class Calls:
                 if depth >= _MOST_OF_ONE
                 else "calls lie too deep in each other"
             )
-            self.run.leave_unread(text, node)
+            if depth < _MOST_OF_ONE or not (
+                args and any(ref.kind == "module" for ref in args[0].of(Instance))
+            ):
+                # Of a model that holds others of its class, the first was gone through.
+                self.run.leave_unread(text, node)
             cut = next((n for n, (called, _) in enumerate(self.run.calls) if called is function.node), 0)
             self.run.leave_pieces(cut if depth >= _MOST_OF_ONE else 0)
             places = [array_of(value) for value in [*args, *keywords.values()]]
@@ -356,10 +363,25 @@ class Calls:
         known = self.memory.of_call(key, node)
         if known is not None:
             return cast(Value, known.result)
+        if self._is_too_dear(function, [*args, *keywords.values()]):
+            self.run.leave_unread(f"`{function.name}` is called in too many ways", node)
+            self.run.leave_pieces(0)
+            return Value()
         self.memory.begin()
+        steps = self.run.steps
         result = self._gone_through(function, args, keywords, node)
+        self._spent[function.node] = self._spent.get(function.node, 0) + self.run.steps - steps
         self.memory.end_call(key, node, result)
         return result
+
+    def _is_too_dear(self, function: Function, args: Sequence[Value]) -> bool:
+        """Whether a function that all ranks do alike, outside shared loops, has used up its part of the budget."""
+        return (
+            self._gone.get(function.node, 0) >= _MOST_CONTEXTS
+            and self._spent.get(function.node, 0) > self.run.budget // _PARTS
+            and not self.run.in_shared_loop()
+            and all(array_of(value).is_same for value in args)
+        )
 
     def _gone_through(
         self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST

@@ -101,6 +101,16 @@ def is_without(ref: Container, key: Value) -> bool:
     )
 
 
+def is_among(run: Run, value: Value, of: Value) -> bool | None:
+    """Whether a constant is an element of a container, or a key of a dictionary; None where that is not known."""
+    among = elements(run, of)
+    if of.of(Container) and all(is_without(ref, value) for ref in of.of(Container)):
+        among = []
+    if value.const is UNSET or among is None or any(one.const is UNSET for one in among):
+        return None
+    return any(one.const == value.const for one in among)
+
+
 def open_up(run: Run, value: Value) -> None:
     """Dictionaries may get other elements, the same on all ranks: which keys they have is no longer known, nor what
     constants stand under them."""

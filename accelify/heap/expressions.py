@@ -23,8 +23,8 @@ from accelify.heap.containers import (
     container,
     element,
     elements,
+    is_among,
     is_index,
-    is_without,
     put,
     shown_fields,
     worst,
@@ -34,7 +34,7 @@ from accelify.heap.counts import (
     counting_type,
     divided_whole,
     is_number,
-    is_there,
+    is_same_object,
     rank_flag,
     summed,
     with_token,
@@ -48,7 +48,6 @@ from accelify.heap.values import (
     COUNTER,
     LAST,
     MAIN_FLAG,
-    MORE,
     NONE,
     OTHERS_FLAG,
     PART,
@@ -255,25 +254,12 @@ class Expressions:
                     return constant(COMPARED[type(node.ops[0])](left.const, right.const))
                 except TypeError:
                     pass
-            if isinstance(node.ops[0], ast.Is | ast.IsNot) and right.const is None and not left.optional:
-                # What was computed from a batch is there.
-                if left.const is UNSET and (is_there(left) or not left.place.is_uniform):
-                    return constant(isinstance(node.ops[0], ast.IsNot))
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
-                # A share that is there on some ranks alone would be of no known relation to the original.
-                uniform = left.place.is_uniform or left.place.kind in (Kind.SHARD, Kind.LINEAR)
-                if left.place.kind is Kind.ROUND and (left.place.rows or left.place.samples is not None):
-                    # A loader has as many batches for each rank; what a rank chose by its own has no samples.
-                    return Value(type=MORE if left.place.rows else "builtins.bool")
-                return Value(type="builtins.bool") if uniform else self._of(node, values)
-            if isinstance(node.ops[0], ast.In | ast.NotIn) and left.const is not UNSET:
-                among = elements(self.run, right)
-                if right.of(Container) and all(is_without(ref, left) for ref in right.of(Container)):
-                    among = []
-                if among is not None and all(one.const is not UNSET for one in among):
-                    found = any(one.const == left.const for one in among)
-                    return constant(found == isinstance(node.ops[0], ast.In))
+                return is_same_object(node.ops[0], left, right) or self._of(node, values)
             if isinstance(node.ops[0], ast.In | ast.NotIn):
+                among = is_among(self.run, left, right)
+                if among is not None:
+                    return constant(among == isinstance(node.ops[0], ast.In))
                 values = [left, element(self.run, right, node)]
         return self._of(node, values)
 

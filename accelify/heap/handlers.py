@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from accelify.domains.placement import ROUND
 from accelify.heap.run import Event, Run
 from accelify.heap.values import Guard
 
@@ -38,6 +39,16 @@ def left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
             text = f"the main process goes on in the handler ({stmt.handlers[0].lineno}) where its `{name}` fails"
             guard = Guard("divergent", run.reason(alone.node, text))
             run.events[number] = replace(event, guards=(*event.guards, guard))
+
+
+def parting(run: Run, handler: ast.ExceptHandler) -> Guard | None:
+    """What a handler stands under that some ranks may come to and others not."""
+    run.depends()
+    # A loader ends on all ranks after as many rounds.
+    ends = isinstance(handler.type, ast.Name) and handler.type.id == "StopIteration"
+    if ends or not any(loop.shared or loop.parted for loop in run.loops):
+        return None
+    return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
 
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:

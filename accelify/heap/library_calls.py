@@ -186,11 +186,6 @@ class LibraryCalls:
         if ref.kind == "module":
             places = [array_of(value) for value in [*args, *keywords.values()]]
             return self.run.made(node, function(places, rowwise=True), *args, type_=TENSOR)
-        if ref.kind == "object" and self.run.read(ref, "#prepared") is not None:
-            # What is prepared and called is a model, wherever it is from.
-            self.run.assume(f"{ref.type} works row by row", node)
-            place = function((array_of(value) for value in [*args, *keywords.values()]), rowwise=True)
-            return self.run.made(node, place, *args, *keywords.values(), type_=TENSOR)
         return self.unknown_calls.method(Value(refs=(ref,)), ref, "__call__", args, keywords, node)
 
     # Rows

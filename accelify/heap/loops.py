@@ -122,6 +122,14 @@ class Loops:
             run.store.set(key[0], key[1], self._after(key, value, deltas[key], loop))
         return Flow(True, {kind: guard for kind, guard in flow.exits.items() if kind == "return"})
 
+    def asked(self, test: ast.expr, scope: Ref) -> Iterable:
+        """What a `while` goes over: a loader's batches, where its test asks whether there was another one."""
+        self.run.store.begin()
+        with self.run.quiet():
+            more = self.engine.evaluate(test, scope)
+        self.run.store.undo()
+        return Iterable(Value(type=more.type), shared=more.type == MORE)
+
     def _one_by_one(self, node: ast.AST, over: Iterable, once: Callable[[Value], Flow | None]) -> Flow | None:
         """Go through a loop over a few known elements, each in its turn; None where a round may end the loop."""
         run, statements = self.run, self.engine.statements

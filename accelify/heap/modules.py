@@ -56,6 +56,10 @@ class Modules:
         self._imported_only()
         return entry
 
+    def run_ones(self) -> list[ModuleRef]:
+        """The modules that were run."""
+        return [module for module in self._known.values() if module.state == "run"]
+
     def _imported_only(self) -> None:
         """Run what was imported and never asked for anything: what it does at its import, it does all the same."""
         read = 0

@@ -175,6 +175,8 @@ class Attributes:
         own_value = self.run.read(ref, name)
         if own_value is not None:
             return self.engine.modules.loaded(own_value)
+        if name == "__class__" and ref.cls is not None:
+            return Value(refs=(ref.cls,))
         if ref.kind == "accelerator":
             value = accelerator_attribute(self.run, ref, name, node)
             if value is not None:
@@ -191,6 +193,9 @@ class Attributes:
         others = self.run.read(ref, OTHERS)
         if others is not None:
             return others.plain()
+        asked = self.method(ref, "__getattr__") if not name.startswith("__") else None
+        if asked is not None:
+            return self.engine.calls.call_function(asked, [receiver, constant(name)], {}, node)
         taken = self.engine.calls.libraries.unknown_calls.bag_attribute(ref, name, node)
         if taken is not None:
             return taken

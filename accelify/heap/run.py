@@ -107,6 +107,8 @@ class Run:
     calls: list[tuple[ast.AST, ast.AST]] = field(default_factory=list)
     # The functions that something of the script came to.
     reached: set[ast.AST] = field(default_factory=set)
+    # Methods that were asked of objects of which nothing is known, and where first.
+    asked: dict[str, tuple[ModuleRef, ast.AST]] = field(default_factory=dict)
     # Statements that were gone through, and those that a test of which the answer is known leaves out, with their file.
     entered: set[ast.stmt] = field(default_factory=set)
     left_out: dict[ast.stmt, str] = field(default_factory=dict)

@@ -8,17 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from accelify.domains.placement import (
-    ROUND,
     function,
 )
 from accelify.heap.containers import array_of, element, elements, overwrite, put, slots_of
-from accelify.heap.handlers import left_by_main
+from accelify.heap.handlers import left_by_main, parting
 from accelify.heap.memory import Known
-from accelify.heap.operators import IN_PLACE
+from accelify.heap.operators import IN_PLACE, as_load
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (
-    MORE,
     UNSET,
     Class,
     Container,
@@ -26,7 +24,6 @@ from accelify.heap.values import (
     Function,
     Guard,
     Instance,
-    Iterable,
     Ref,
     Scope,
     Value,
@@ -231,7 +228,7 @@ class Statements:
         if isinstance(stmt.op, ast.Add | ast.Sub) and isinstance(stmt.target, ast.Subscript):
             if self._added_to_one(stmt, stmt.target, scope):
                 return
-        load = ast.copy_location(_as_load(stmt.target), stmt.target)
+        load = ast.copy_location(as_load(stmt.target), stmt.target)
         left, right = self.engine.evaluate(load, scope), self.engine.evaluate(stmt.value, scope)
         for ref in left.of(Instance):
             given = self.engine.calls.special(ref, IN_PLACE.get(type(stmt.op), ""), [right], stmt)
@@ -293,9 +290,21 @@ class Statements:
         made = Function(stmt, self.run.module, scope, stmt.name)
         self.engine.calls.keep_defaults(made, stmt.args, scope)
         made.decorators = tuple(self.engine.evaluate(deco, scope) for deco in stmt.decorator_list)
+        self._decorated(made, made.decorators, stmt, scope)
+
+    def _decorated(
+        self,
+        made: Ref,
+        decorators: Sequence[Value],
+        stmt: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
+        scope: Ref,
+    ) -> None:
+        """Bind a function or a class to its name, as what the project's own decorators make of it."""
         value = Value(refs=(made,))
-        for decorator in reversed(made.decorators):
-            if decorator.refs and all(isinstance(ref, Function) for ref in decorator.refs):
+        for decorator in reversed(decorators):
+            if decorator.refs and all(
+                isinstance(getattr(ref, "method", ref), Function) for ref in decorator.refs
+            ):
                 value = self.engine.calls.call(decorator, [value], {}, stmt)
         self.engine.names.write(stmt.name, value if value.refs else Value(refs=(made,)), scope)
 
@@ -309,7 +318,7 @@ class Statements:
         self.block(stmt.body, body)
         for name, value in list(body.fields.items()):
             self.run.store.set(made, name, value)
-        self.engine.names.write(stmt.name, Value(refs=(made,)), scope)
+        self._decorated(made, [self.engine.evaluate(one, scope) for one in stmt.decorator_list], stmt, scope)
 
     def _Assert(self, stmt: ast.Assert, scope: Ref) -> None:
         self.engine.evaluate(stmt.test, scope)
@@ -412,14 +421,8 @@ class Statements:
                 self.engine.names.write(handler.name, Value(), scope)
             return self.block(handler.body, scope)
 
-        guard = None
-        self.run.depends()
-        if stmt.handlers and any(loop.shared or loop.parted for loop in self.run.loops):
-            why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
-            guard = Guard("divergent", why, ROUND)
         ways = [
-            # A loader ends on all ranks after as many rounds.
-            (None if _ends_iteration(handler) else guard, lambda handler=handler: handled(handler))
+            (parting(self.run, handler), lambda handler=handler: handled(handler))
             for handler in stmt.handlers
         ]
         result = self.fork((None, whole), *ways) if ways else whole()
@@ -468,11 +471,7 @@ class Statements:
     _AsyncFor = _For
 
     def _While(self, stmt: ast.While, scope: Ref) -> Flow:
-        self.run.store.begin()
-        with self.run.quiet():
-            more = self.engine.evaluate(stmt.test, scope)
-        self.run.store.undo()
-        over = Iterable(Value(type=more.type), shared=more.type == MORE)
+        over = self.engine.loops.asked(stmt.test, scope)
 
         def once(item: Value) -> Flow:
             test = self.engine.evaluate(stmt.test, scope)
@@ -488,23 +487,8 @@ class Statements:
         return Flow(rest.reached, {**flow.exits, **rest.exits})
 
 
-def _ends_iteration(handler: ast.ExceptHandler) -> bool:
-    return isinstance(handler.type, ast.Name) and handler.type.id == "StopIteration"
-
-
 def _is_starred(node: ast.expr) -> bool:
     return isinstance(node, ast.Starred)
-
-
-def _as_load(target: ast.expr) -> ast.expr:
-    """An assignment's target as the expression that reads it."""
-    if isinstance(target, ast.Name):
-        return ast.Name(target.id, ast.Load())
-    if isinstance(target, ast.Attribute):
-        return ast.Attribute(target.value, target.attr, ast.Load())
-    if isinstance(target, ast.Subscript):
-        return ast.Subscript(target.value, target.slice, ast.Load())
-    return target
 
 
 def _asks_for_main(test: ast.expr) -> bool:

@@ -137,7 +137,10 @@ class Transfers:
             "iterates": self._iterates,
             "new": self._new,
             "none": lambda row, args, keywords, node: NONE,
-            "read": self._read,
+            # What is read is the same under a name by the clock, too: that the name differs is named where it is made.
+            "read": lambda row, args, keywords, node: self._function(
+                row, [Value() if one.place.kind is Kind.CLOCK else one for one in args], keywords, node
+            ),
             **dict.fromkeys(_REDUCTIONS, self._reduction),
             **dict.fromkeys(_OPERATORS, self._operation),
         }
@@ -178,11 +181,6 @@ class Transfers:
                 delta=operands[0].delta,
             )
         return replace(made, const=0) if row.name in _ZEROS else made
-
-    def _read(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        """What is read is the same wherever a name by the clock is: that the name differs is named there."""
-        same = [Value() if value.place.kind is Kind.CLOCK else value for value in args]
-        return self._function(row, same, keywords, node)
 
     def _mixing(self, node: ast.AST, place: Placement, type_: str, words: str) -> Value:
         """Rows that depend on each other: the cause of all that comes of it."""

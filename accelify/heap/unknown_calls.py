@@ -87,6 +87,8 @@ class UnknownCalls:
         operands = [*args, *keywords.values()]
         places = [array_of(value) for value in operands]
         marked = self.run.read(instance, MODEL) if instance is not None else None
+        if (instance is None and not receiver.type) or (instance is not None and instance.cls is None):
+            self.run.asked.setdefault(name, (self.run.module, node))
         if instance is not None and operands and (instance.kind == "module" or (marked and marked.const)):
             return self.model(self._name(Value(refs=(Bound(receiver, name),)), node), args, keywords, node)
         if instance is not None:

@@ -106,3 +106,23 @@ def test_a_metric_of_which_nothing_is_known_keeps_what_it_gets() -> None:
     plain = "seen = lib.Metric()\nfor x, y in loader:\n    seen({})\n" + shown.format("seen")
     assert status(plain.format("x"), "content") == [Status.NAMED]
     assert status(plain.format("1"), "content") == [Status.PROVED]
+
+
+def test_a_model_that_holds_others_of_its_class() -> None:
+    text = """
+class Block(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(2, 2), inner)
+    def forward(self, x):
+        return {result}
+net = nn.Linear(2, 2)
+for n in range(5):
+    net = Block(net)
+net = accelerator.prepare(net)
+"""
+    found = proved(text.format(result="x + self.inner(x)") + TRAINS)
+    assert {one.status for one in found.obligations if one.demand == "loss"} == {Status.PROVED}
+    assert found.unread == []
+    assert [one.text for one in found.assumptions] == ["Block works row by row"]
+    assert status(text.format(result="x @ self.inner(x).T") + TRAINS, "loss") == [Status.NAMED]

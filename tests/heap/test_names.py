@@ -140,3 +140,55 @@ def test_an_option_may_be_none(value: str) -> None:
     assert status(text, "once") == [Status.NAMED]
     assert status(text.replace(" is None", " is not None"), "once") == [Status.NAMED]
     assert status(text.replace(f"{value} is None", "loader is None"), "once") == []
+
+
+REGISTRY = """
+known = {{}}
+class Registry:
+    def register(self, name):
+        def keep(made):
+            known[name] = made
+            return made
+        return keep
+def register(name):
+    return Registry().register(name)
+registry = Registry()
+@{decorator}
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x @ x.T
+net = accelerator.prepare(known[{key}]())
+for x, y in loader:
+    accelerator.backward(net(x).mean())
+"""
+
+
+@pytest.mark.parametrize("decorator", ['register("net")', 'registry.register("net")'])
+@pytest.mark.parametrize("key", ['"net"', "argparse.ArgumentParser().parse_args().net"])
+def test_classes_that_a_decorator_keeps(decorator: str, key: str) -> None:
+    assert status(REGISTRY.format(decorator=decorator, key=key), "loss") == [Status.NAMED]
+
+
+ASKED = """
+class Meters:
+    def __init__(self):
+        self.meters = {}
+    def update(self, **values):
+        for name, value in values.items():
+            self.meters[name] = self.meters.get(name, 0) + value
+    def __getattr__(self, name):
+        if name in self.meters:
+            return self.meters[name]
+        raise AttributeError(name)
+meters = MADE
+for x, y in loader:
+    meters.update(loss=x.sum())
+accelerator.print(meters.loss)
+"""
+
+
+@pytest.mark.parametrize("made", ["Meters()", "type(Meters())()", "Meters().__class__()"])
+def test_attributes_that_a_method_gives(made: str) -> None:
+    assert status(ASKED.replace("MADE", made)) in ([Status.NAMED], [Status.LOOP])
+    same = ASKED.replace("MADE", made).replace("in loader", "in torch.load('same')")
+    assert status(same) == [Status.PROVED]

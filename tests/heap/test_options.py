@@ -68,3 +68,11 @@ def test_a_key_that_only_the_run_knows() -> None:
     text = text.replace("{}", "figures[f'loss{name}'] = x.sum()")
     assert status(text + shown.format("loss"), "content") == [Status.NAMED]
     assert status(text + shown.format("rate"), "content") == [Status.PROVED]
+
+
+def test_a_total_that_begins_where_a_dictionary_has_none() -> None:
+    text = "totals = {}\nfor x, y in loader:\n    totals['loss'] = totals.get('loss', 0) + x.sum()\n"
+    text += "accelerator.print({})\n"
+    assert status(text.replace("({})", "(totals['loss'])"), "content") == [Status.NAMED]
+    reduced = "(accelerator.reduce(totals['loss']))"
+    assert status(text.replace("({})", reduced), "content") == [Status.PROVED]
