@@ -143,6 +143,18 @@ def _same_elements(engine: Interpreter, args: Args, keywords: Keywords, node: as
     return value.plain()
 
 
+def _islice(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if len(args) < 2:
+        return None
+    value, bound = args[0], args[1 if len(args) == 2 else 2]
+    over = engine.iteration.over(value, node)
+    if not over.shared or engine.run.split or not array_of(bound).is_same or bound.const is None:
+        return value.plain()
+    cut = Iterable(over.item, True, over.rounds, (), over.samples).like(over)
+    cut.ends = engine.run.reason(node, f"`{engine.run.segment(node)}`", bound)
+    return Value(refs=(cut,))
+
+
 def _isinstance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     return Value(type="builtins.bool")
 
@@ -252,7 +264,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.sorted": _same_elements,
     "builtins.reversed": _same_elements,
     "builtins.iter": _same_elements,
-    "itertools.islice": _same_elements,
+    "itertools.islice": _islice,
     "copy.copy": _same_elements,
     "copy.deepcopy": _same_elements,
     "builtins.isinstance": _isinstance,

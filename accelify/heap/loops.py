@@ -108,6 +108,8 @@ class Loops:
                 del run.events[events:]
         run.events[events:] = _with_first(first, run.events[events:])
         self._leave(node, flow, loop)
+        if over.ends is not None and loop.meets and not any(one.shared for one in run.loops):
+            run.meet("leave", node, "islice", guards=[Guard("counted", over.ends)], detail="counted")
         for key, value in head.items():
             if key not in written:
                 # Written by the first rounds alone.
