@@ -42,8 +42,10 @@ from accelify.heap.state import is_part
 from accelify.heap.values import (
     BATCH,
     COUNTER,
+    FOUND_FLAG,
     LAST,
     MAIN_FLAG,
+    MISSING_FLAG,
     NONE,
     OTHERS_FLAG,
     PART,
@@ -67,6 +69,8 @@ if TYPE_CHECKING:
 # What `%` puts a value in place of.
 _FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
 _OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int", LAST: "builtins.int", PART: "builtins.int"}
+
+_OPPOSITES = {FOUND_FLAG: MISSING_FLAG, MISSING_FLAG: FOUND_FLAG}
 
 
 class Expressions:
@@ -181,6 +185,8 @@ class Expressions:
                 )
             if value.const is not UNSET:
                 return constant(not value.const)
+            if value.type in _OPPOSITES:
+                return replace(value, type=_OPPOSITES[value.type])
             type_ = TURN if value.type == TURN else "builtins.bool"
             return self.run.made(node, function((array_of(value),)), value, type_=type_)
         if isinstance(node.op, ast.USub) and is_number(value.const):
@@ -217,9 +223,12 @@ class Expressions:
             return Value(own(), self.run.reason(node, "not on every rank"), type=SOME_FLAG)
         refs = tuple(dict.fromkeys(ref for value in values for ref in value.refs))
         made = self.run.made(node, function(array_of(value) for value in values), *values)
-        return Value(
-            made.place, made.why, refs, next((v.type for v in values if v.type not in ("", PART)), "")
-        )
+        types = [value.type for value in values]
+        asked = MISSING_FLAG if isinstance(node.op, ast.And) else FOUND_FLAG
+        if asked in types or set(types) <= {_OPPOSITES[asked]}:
+            return replace(made, type=asked if asked in types else _OPPOSITES[asked])
+        plain = (one for one in types if one not in ("", PART, *_OPPOSITES))
+        return Value(made.place, made.why, refs, next(plain, ""))
 
     def _Compare(self, node: ast.Compare, scope: Ref) -> Value:
         values = [self.evaluate(part, scope) for part in (node.left, *node.comparators)]
@@ -249,7 +258,8 @@ class Expressions:
     def _of(self, node: ast.AST, values: list[Value]) -> Value:
         place = compared(*values) if len(values) == 2 else None
         place = place or function((array_of(value) for value in values), rowwise=True)
-        type_ = next((v.type for v in values if v.type.startswith(("torch", "numpy", "#"))), "builtins.bool")
+        types = (value.type for value in values if value.type not in _OPPOSITES)
+        type_ = next((one for one in types if one.startswith(("torch", "numpy", "#"))), "builtins.bool")
         return self.run.made(node, place, *values, type_=TENSOR if type_ == BATCH else type_)
 
     def _IfExp(self, node: ast.IfExp, scope: Ref) -> Value:

@@ -90,7 +90,7 @@ class Statements:
                 self.run.leave_out(body[number + 1 :])
                 break
             for guard in flow.exits.values():
-                if guard is not None and guard.parts_ranks:
+                if guard is not None and (guard.parts_ranks or guard.kind == "missing"):
                     self.run.guards.append(guard)
                     pushed += 1
         if pushed:
@@ -335,7 +335,8 @@ class Statements:
         for flow, written, under in results:
             for kind, rest in flow.exits.items():
                 # What is left of the block stands under what the ranks stand under that stay.
-                after = (reached[0][1] or under) if reached and not flow.reached else None
+                leaving = under if under is not None and under.parts_ranks else None
+                after = (reached[0][1] or leaving) if reached and not flow.reached else None
                 exits[kind] = exits.get(kind) or rest or after
             if reached and not flow.reached and flow.exits:
                 self._keep_for_later(next(iter(flow.exits)), written, guard)
