@@ -66,6 +66,8 @@ def test_other_ends_are_silent(stop):
 
 
 def test_a_loop_that_only_looks_is_silent():
-    found = convert(epoch="for j, (a, b) in enumerate(test_loader):\n    output = model(a)\n    if j == 2: break\n")
+    found = convert(
+        epoch="for j, (a, b) in enumerate(test_loader):\n    output = model(a)\n    if j == 2: break\n"
+    )
     prove([found], found)
     assert not [f for f in found.remaining if f.code in ("ACC412", "ACC706")]
