@@ -92,7 +92,8 @@ class Named:
                 stands.setdefault((name, line, one.demand), set()).add(one.status)
         left_out = {
             (name, line)
-            for path, first, last in self.found.left_out
+            # What was not read may come to them.
+            for path, first, last in ([] if self.found.unread else self.found.left_out)
             for place, line in (self._place(path, number) for number in range(first, last + 1))
             for name in (str(place), place.name)
         }
