@@ -16,6 +16,7 @@ from accelify.heap.containers import (
     elements,
     put,
 )
+from accelify.heap.models import SIGNS, gone_through, mark
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.transfers import Transfers, arguments_of
@@ -100,7 +101,7 @@ class LibraryCalls:
                 detail = "bare"
             for closure in [value for value in [*args, *keywords.values()] if value.of(Function)]:
                 self.engine.calls.call(closure, [], {}, node)
-            self.run.meet(kind, node, f"{instance.kind}.step", args, detail=detail)
+            self.run.meet(kind, node, f"{instance.kind}.step", [*args, *keywords.values()], detail=detail)
             return NONE
         if (
             name in ("register_buffer", "register_parameter")
@@ -109,6 +110,8 @@ class LibraryCalls:
             and len(args) > 1
         ):
             registered(self.run, instance, args[0], args[1])
+        if name in SIGNS:
+            mark(self.run, receiver, trained=True)
         if name == "parameters" and instance is not None and instance.kind == "module":
             return self._parameters(receiver, node)
         if (
@@ -165,20 +168,31 @@ class LibraryCalls:
 
     def object_called(self, ref: Instance, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of an object of a library's class: a module, a loss, a metric, a transform."""
+        through = gone_through(self.engine, ref, args, node)
+        if through is not None:
+            return through
         row = self.run.knowledge.method(ref.type or None, "__call__")
         if row is not None and row.transfer != "unknown":
-            return self._by_row(
+            made = self._by_row(
                 row, ref.type.rpartition(".")[2], [Value(refs=(ref,)), *args], keywords, node, receiver=True
             )
+            given = next(iter([*args, *keywords.values()]), NONE)
+            return self.transfers.along_batches(ref, given, made, node) if ref.kind == "module" else made
         if ref.kind == "loss":
             remembered = self.run.read(ref, "reduction")
             word = (
                 remembered.const if remembered is not None and isinstance(remembered.const, str) else "mean"
             )
-            return self.transfers.lost(word, args, keywords, node)
+            weighs = self.run.read(ref, "#weighs")
+            return self.transfers.lost(word, args, keywords, node, str(weighs.const) if weighs else "")
         if ref.kind == "module":
             places = [array_of(value) for value in [*args, *keywords.values()]]
             return self.run.made(node, function(places, rowwise=True), *args, type_=TENSOR)
+        if ref.kind == "object" and self.run.read(ref, "#prepared") is not None:
+            # What is prepared and called is a model, wherever it is from.
+            self.run.assume(f"{ref.type} works row by row", node)
+            place = function((array_of(value) for value in [*args, *keywords.values()]), rowwise=True)
+            return self.run.made(node, place, *args, *keywords.values(), type_=TENSOR)
         return self.unknown_calls.method(Value(refs=(ref,)), ref, "__call__", args, keywords, node)
 
     # Rows
@@ -192,6 +206,8 @@ class LibraryCalls:
             self.unknown_calls.callbacks(args[shift:], keywords, node)
         if row.effect and self._happens(row, args, keywords, shift):
             shown = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
+            if row.effect in ("terminal.write", "log.write"):
+                shown = self.engine.expressions.shown(shown, node)
             paths = self._paths(row, args, keywords, shift)
             if row.path and not paths and not shown:
                 return self.transfers.of(row, args, keywords, node)  # no file is named

@@ -22,6 +22,7 @@ from accelify.heap.run import Event, Loop
 from accelify.heap.store import join
 from accelify.heap.values import (
     COUNTER,
+    MORE,
     UNSET,
     Bound,
     Container,
@@ -83,7 +84,8 @@ class Loops:
                 piece = run.store.finish(own_level=False)
                 written = run.store.undo()
                 run.store.undo()
-                deltas = {key: self._head(key, value, loop, node) for key, value in written.items()}
+                ahead = over.item.type == MORE
+                deltas = {key: self._head(key, value, loop, node, ahead) for key, value in written.items()}
                 changed = {
                     key: value
                     for key, value in deltas.items()
@@ -108,8 +110,8 @@ class Loops:
                 del run.events[events:]
         run.events[events:] = _with_first(first, run.events[events:])
         self._leave(node, flow, loop)
-        if over.ends is not None and loop.meets and not any(one.shared for one in run.loops):
-            run.meet("leave", node, "islice", guards=[Guard("counted", over.ends)], detail="counted")
+        if over.limited is not None and loop.shared and loop.meets:
+            run.meet("leave", node, "islice", guards=[Guard("counted", over.limited)], detail="counted")
         for key, value in head.items():
             if key not in written:
                 # Written by the first rounds alone.
@@ -141,8 +143,11 @@ class Loops:
         run.store.write_all(run.store.undo())
         return Flow(True, exits)
 
-    def _head(self, key: Key, value: Value | None, loop: Loop, node: ast.AST) -> Value | None:
-        """What a slot holds at the head of a round, after those before it."""
+    def _head(
+        self, key: Key, value: Value | None, loop: Loop, node: ast.AST, ahead: bool = False
+    ) -> Value | None:
+        """What a slot holds at the head of a round, after those before it; `ahead` says that a round draws the batch
+        of the next one."""
         owner, name = key
         if name[0] == "#":
             stood = owner.fields.get(name)
@@ -166,6 +171,7 @@ class Loops:
         alike = before.const is not UNSET and before.const == value.const
         if (
             loop.shared
+            and not (ahead and value.place.kind is Kind.ROUND and value.place.rows)
             and not alike
             and found is not None
             and not found.refs

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from accelify.deep import deeply
 from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
-from accelify.heap.run import Event
+from accelify.heap.run import Event, Run
 from accelify.knowledge import Knowledge
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import races
@@ -72,13 +73,18 @@ def validate(
     Raises:
         SourceError: the script does not parse.
     """
-    engine = Interpreter(path, knowledge or Knowledge(), read)
-    if budget is not None:
-        engine.run.budget = budget
+    engines: list[Interpreter] = []
+
+    def work() -> Run:
+        engines[:] = [engine := Interpreter(path, knowledge or Knowledge(), read)]
+        if budget is not None:
+            engine.run.budget = budget
+        return engine.start(text)
+
     try:
-        run = engine.start(text)
+        run = deeply(work)
     except RecursionError:
-        run = engine.run
+        run = engines[0].run
         deep = "calls or expressions that are nested too deeply"
         run.unread[deep] = Reason(deep, path.name if path is not None else "", 1)
     found: dict[tuple[str, int, int, str, str], Obligation] = {}

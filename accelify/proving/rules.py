@@ -177,6 +177,7 @@ SPOKEN_OF = _table(
 406 416 417 418 603: loss, content
 414: same, all ranks, content
 420: loss, prepared
+423: loss
 605: accumulated, loss
 """.rstrip()
 )

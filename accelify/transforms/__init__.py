@@ -14,8 +14,10 @@ from accelify.transforms import (
     copied_for_devices,
     counted_devices,
     device_constants,
+    device_maps,
     devices,
     downloads,
+    drawn_alone,
     elsewhere,
     environments,
     evaluation,
@@ -89,6 +91,7 @@ TRANSFORMS: tuple[Transform, ...] = (
     devices.written_out,
     wrapper_attributes.transform,
     device_constants.transform,
+    device_maps.transform,
     first_gpu.transform,
     precision.transform,
     accumulation.transform,
@@ -152,4 +155,5 @@ TRANSFORMS: tuple[Transform, ...] = (
     accelerate.transform,
 )
 # Run after all the others, with the changes that they yield.
+DRAWN_ALONE = drawn_alone.transform
 THREADING = threading.transform

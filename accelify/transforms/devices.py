@@ -1,6 +1,7 @@
 """Device choices: the Accelerator's device, and not the same one on every process.
 
 device = torch.device("cuda" if use_cuda else "cpu")    ->  device = accelerator.device
+device = "cuda" if use_cuda else "cpu"                  ->  device = accelerator.device.type    (a text, as it was)
 noise = torch.randn(8, 4, device="cuda")                ->  noise = torch.randn(8, 4, device=accelerator.device)
 noise = noise.to(0)                                     ->  noise = noise.to(accelerator.device)
 noise = sample(8)  # def sample(n, device="cuda")       ->  noise = sample(8, device=accelerator.device)
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices.as_text import is_numbered, texts_of
 from accelify.analysis.devices.asked_helpers import choice_of
 from accelify.analysis.devices.bound_later import bound_later
 from accelify.analysis.devices.defaults import calls_without
@@ -142,9 +144,9 @@ def _branches(tree: Tree, branch: ast.If) -> Iterator[list[ast.stmt]]:
 
 def _device(context: Context, value: ast.expr, target: ast.expr, accelerator: str) -> str:
     """What to assign instead: a torch.device, or its text where the script assigned a text and reads it as one."""
-    if not _is_text(value):
+    if not _is_text(value) and not texts_of(context.script, value):
         return f"{accelerator}.device"
-    return device_for(context.script, dotted(target) or "", accelerator)
+    return device_for(context.script, dotted(target) or "", accelerator, original=value)
 
 
 def _is_text(value: ast.expr) -> bool:
@@ -238,7 +240,7 @@ def _chosen_before(context: Context) -> Iterator[Change]:
             done.add(text)
             chosen.append((text, place, value))
     for text, where, value in chosen:
-        lines = (f"{text} = {device_for(script, text, accelerator)}",)
+        lines = (f"{text} = {device_for(script, text, accelerator, original=value)}",)
         if anchor.before is not None:
             edit: Edit = InsertBefore(place, lines, order=-49, above_comment=True)
         else:
@@ -265,7 +267,7 @@ def _bound_anew(context: Context) -> Iterator[Change]:
                 continue
             later = [n for n in script.reads(told.name, told.owner) if tree.is_after(n, stmt)]
             if _are_read(context, later, told.text):
-                line = f"{told.text} = {device_for(script, told.text, accelerator, told.others)}"
+                line = f"{told.text} = {device_for(script, told.text, accelerator, told.others, told.option)}"
                 message = (
                     f"`{told.text}` would be that of the process which saved these options, on every process"
                 )
@@ -338,7 +340,9 @@ def _of_objects(context: Context) -> Iterator[Change]:
         if accelerator is None:
             continue
         done.add(key)
-        line = f"{found.text} = {device_for(context.script, found.text, accelerator)}"
+        line = (
+            f"{found.text} = {device_for(context.script, found.text, accelerator, original=found.given[0])}"
+        )
         message = f"`{found.text}` would be the same device on every process"
         yield context.change(CHOICE, found.stmt, message, [InsertAfter(found.stmt, (line,))], core=True)
 
@@ -353,7 +357,7 @@ def _copies(context: Context) -> Iterator[Change]:
             continue
         context.claim(value)
         target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
-        device = device_for(context.script, dotted(target) or "", accelerator)
+        device = device_for(context.script, dotted(target) or "", accelerator, original=value)
         message = f"every process would use `{short(tree.segment(value))}`"
         yield context.change(CHOICE, value, message, [verbs.replace(value, device)], core=True)
 
@@ -399,9 +403,10 @@ def _constants(context: Context) -> Iterator[Change]:
                 continue
             context.claim(value)
             device = f"{accelerator}.device"
-            if _is_text(value) and not isinstance(value, ast.IfExp) and _is_foreign(context, call):
+            written = texts_of(script, value)
+            if written and (script.callees(call) or _is_foreign(context, call)):
                 # What is not torch's may read the text of its argument.
-                device = f"str({device})" if ":" in text else f"{device}.type"
+                device = f"str({device})" if is_numbered(written) else f"{device}.type"
             edit = verbs.replace(value, device)
             yield context.change(
                 CHOICE, value, f"every process would use `{short(tree.segment(value))}`", [edit], core=True

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices.as_text import is_numbered, texts_of
 from accelify.analysis.devices.told import Way, Ways, handed_to_parameter, self_of
 from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.scopes import Scope
@@ -26,8 +27,8 @@ _DUMPING = (b"json.dump", b"yaml.dump", b"safe_dump", b"toml.dump", b"pyrallis.d
 class NamedDevice(NamedTuple):
     """A device read from options: its source text, the scope that binds the name it begins with, and that name.
 
-    `options` is what it is read off; `others` are the names that hold the same, and `copies` the values of these that
-    are written as the option.
+    `option` is the expression, `options` what it is read off; `others` are the names that hold the same, and `copies`
+    the values of these that are written as the option.
     """
 
     text: str
@@ -36,6 +37,7 @@ class NamedDevice(NamedTuple):
     options: ast.expr | None = None
     others: frozenset[str] = frozenset()
     copies: frozenset[ast.expr] = frozenset()
+    option: ast.expr | None = None
 
     @property
     def wish(self) -> str:
@@ -78,7 +80,7 @@ def _named(script: ScriptModel, way: Way) -> NamedDevice:
     if root.id == self_of(scope) and text.count(".") > 1:
         name = ".".join(text.split(".")[:2])
     options = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
-    return NamedDevice(text, scope.resolve(root.id), name, options, way.names, frozenset(way.copies))
+    return NamedDevice(text, scope.resolve(root.id), name, options, way.names, frozenset(way.copies), node)
 
 
 def seen_from(script: ScriptModel, told: NamedDevice, scope: Scope) -> NamedDevice:
@@ -119,7 +121,13 @@ def device_arguments(call: ast.Call) -> list[ast.expr]:
     return found
 
 
-def device_for(script: ScriptModel, text: str, accelerator: str, others: frozenset[str] = frozenset()) -> str:
+def device_for(
+    script: ScriptModel,
+    text: str,
+    accelerator: str,
+    others: frozenset[str] = frozenset(),
+    original: ast.expr | None = None,
+) -> str:
     """What to assign to a device's name: the Accelerator's device, as text where the script reads the name as text.
 
     Args:
@@ -127,6 +135,7 @@ def device_for(script: ScriptModel, text: str, accelerator: str, others: frozens
         text: the source text of the name: `device`, `args.device`.
         accelerator: the expression of the Accelerator.
         others: further names that get what is assigned.
+        original: the device in whose place it comes: for a text comes a text, which torch takes for this process's.
     """
     tree, texts = script.tree, {text, *others}
 
@@ -146,8 +155,11 @@ def device_for(script: ScriptModel, text: str, accelerator: str, others: frozens
         if whole:
             return f"str({device})"
     parts_of = {node.attr for node in tree.nodes(ast.Attribute) if means(node.value)}
-    if not parts_of & {"type", "index"} and _is_written_out(script, text):
-        return f"str({device})"
+    if not parts_of & {"type", "index"}:
+        if original is not None and (written := texts_of(script, original)):
+            return f"str({device})" if is_numbered(written) else f"{device}.type"
+        if _is_written_out(script, text):
+            return f"str({device})"
     for compare in tree.nodes(ast.Compare):
         parts = [compare.left, *compare.comparators]
         if any(means(p) for p in parts) and any(_is_text(p) for p in parts):
