@@ -38,6 +38,7 @@ from accelify.heap.counts import (
     summed,
     with_token,
 )
+from accelify.heap.flags import ASKED, OPPOSITES, together
 from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
@@ -45,15 +46,10 @@ from accelify.heap.state import is_part
 from accelify.heap.values import (
     BATCH,
     COUNTER,
-    FOUND_FLAG,
     LAST,
-    MAIN_FLAG,
-    MISSING_FLAG,
     MORE,
     NONE,
-    OTHERS_FLAG,
     PART,
-    SOME_FLAG,
     TENSOR,
     TURN,
     UNSET,
@@ -73,8 +69,6 @@ if TYPE_CHECKING:
 # What `%` puts a value in place of.
 _FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
 _OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int", LAST: "builtins.int", PART: "builtins.int"}
-
-_OPPOSITES = {FOUND_FLAG: MISSING_FLAG, MISSING_FLAG: FOUND_FLAG}
 
 
 class Expressions:
@@ -191,14 +185,10 @@ class Expressions:
     def _UnaryOp(self, node: ast.UnaryOp, scope: Ref) -> Value:
         value = self.evaluate(node.operand, scope)
         if isinstance(node.op, ast.Not):
-            if value.type in (MAIN_FLAG, OTHERS_FLAG):
-                return Value(
-                    value.place, value.why, type=OTHERS_FLAG if value.type == MAIN_FLAG else MAIN_FLAG
-                )
+            if value.type in OPPOSITES:
+                return replace(value, type=OPPOSITES[value.type], const=UNSET)
             if value.const is not UNSET:
                 return constant(not value.const)
-            if value.type in _OPPOSITES:
-                return replace(value, type=_OPPOSITES[value.type])
             type_ = TURN if value.type == TURN else "builtins.bool"
             return self.run.made(node, function((array_of(value),)), value, type_=type_)
         if isinstance(node.op, ast.USub) and is_number(value.const):
@@ -227,20 +217,7 @@ class Expressions:
             return constant(isinstance(node.op, ast.And))
         if len(values) == 1:
             return values[0]
-        flags = {value.type for value in values} & {MAIN_FLAG, OTHERS_FLAG}
-        rest = [value for value in values if value.type not in (MAIN_FLAG, OTHERS_FLAG)]
-        if flags == {MAIN_FLAG} and isinstance(node.op, ast.And) and all(v.place.is_uniform for v in rest):
-            return Value(own(), self.run.reason(node, "only the main process"), type=MAIN_FLAG)
-        if flags == {MAIN_FLAG} and isinstance(node.op, ast.Or) and all(v.place.is_uniform for v in rest):
-            return Value(own(), self.run.reason(node, "not on every rank"), type=SOME_FLAG)
-        refs = tuple(dict.fromkeys(ref for value in values for ref in value.refs))
-        made = self.run.made(node, function(array_of(value) for value in values), *values)
-        types = [value.type for value in values]
-        asked = MISSING_FLAG if isinstance(node.op, ast.And) else FOUND_FLAG
-        if asked in types or set(types) <= {_OPPOSITES[asked]}:
-            return replace(made, type=asked if asked in types else _OPPOSITES[asked])
-        plain = (one for one in types if one not in ("", PART, *_OPPOSITES))
-        return Value(made.place, made.why, refs, next(plain, ""))
+        return together(self.run, node, values)
 
     def _Compare(self, node: ast.Compare, scope: Ref) -> Value:
         values = [self.evaluate(part, scope) for part in (node.left, *node.comparators)]
@@ -280,7 +257,7 @@ class Expressions:
     def _of(self, node: ast.AST, values: list[Value]) -> Value:
         place = compared(*values) if len(values) == 2 else None
         place = place or function((array_of(value) for value in values), rowwise=True)
-        types = (value.type for value in values if value.type not in _OPPOSITES)
+        types = (value.type for value in values if value.type not in ASKED)
         type_ = next((one for one in types if one.startswith(("torch", "numpy", "#"))), "builtins.bool")
         return self.run.made(node, place, *values, type_=TENSOR if type_ == BATCH else type_)
 

@@ -40,6 +40,11 @@ def left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
             run.events[number] = replace(event, guards=(*event.guards, guard))
 
 
+def ends_iteration(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler waits for the end of an iterator."""
+    return isinstance(handler.type, ast.Name) and handler.type.id == "StopIteration"
+
+
 def _goes_on(handler: ast.ExceptHandler) -> bool:
     """Whether a handler catches what files raise, and does not end the run."""
     caught = (

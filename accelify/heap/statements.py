@@ -12,8 +12,9 @@ from accelify.domains.placement import (
     function,
 )
 from accelify.heap.containers import array_of, element, elements, overwrite, put, slots_of
-from accelify.heap.handlers import left_by_main
+from accelify.heap.handlers import ends_iteration, left_by_main
 from accelify.heap.memory import Known
+from accelify.heap.modules import asks_for_main
 from accelify.heap.operators import IN_PLACE
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
@@ -213,7 +214,7 @@ class Statements:
         first = stmt.targets[0]
         if len(stmt.targets) == 1 and isinstance(first, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
             if len(first.elts) == len(stmt.value.elts) and not any(
-                _is_starred(e) for e in [*first.elts, *stmt.value.elts]
+                isinstance(e, ast.Starred) for e in [*first.elts, *stmt.value.elts]
             ):
                 values = [self.engine.evaluate(part, scope) for part in stmt.value.elts]
                 for target, value in zip(first.elts, values, strict=True):
@@ -341,8 +342,7 @@ class Statements:
         test = self.engine.evaluate(stmt.test, scope)
         if test.const is not UNSET and not test.refs:
             taken, left = (stmt.body, stmt.orelse) if test.const else (stmt.orelse, stmt.body)
-            if not _asks_for_main(stmt.test):
-                self.run.leave_out(left)
+            self.run.leave_out([] if asks_for_main(stmt.test) else left)
             return self.block(taken, scope)
         return self.fork(
             (self.engine.guard(test, stmt.test), lambda: self.block(stmt.body, scope)),
@@ -420,7 +420,7 @@ class Statements:
             guard = Guard("divergent", why, ROUND)
         ways = [
             # A loader ends on all ranks after as many rounds.
-            (None if _ends_iteration(handler) else guard, lambda handler=handler: handled(handler))
+            (None if ends_iteration(handler) else guard, lambda handler=handler: handled(handler))
             for handler in stmt.handlers
         ]
         result = self.fork((None, whole), *ways) if ways else whole()
@@ -489,14 +489,6 @@ class Statements:
         return Flow(rest.reached, {**flow.exits, **rest.exits})
 
 
-def _ends_iteration(handler: ast.ExceptHandler) -> bool:
-    return isinstance(handler.type, ast.Name) and handler.type.id == "StopIteration"
-
-
-def _is_starred(node: ast.expr) -> bool:
-    return isinstance(node, ast.Starred)
-
-
 def _as_load(target: ast.expr) -> ast.expr:
     """An assignment's target as the expression that reads it."""
     if isinstance(target, ast.Name):
@@ -506,8 +498,3 @@ def _as_load(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice, ast.Load())
     return target
-
-
-def _asks_for_main(test: ast.expr) -> bool:
-    """Whether a test asks if the module is the script that was started: another run goes the other way."""
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
