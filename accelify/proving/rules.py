@@ -141,7 +141,8 @@ there yet, or not whole. Let all wait in between:
     accelerator.wait_for_everyone()
     model.load_state_dict(torch.load("best.pt"))
 
-Where all look for a name that is free, the wait stands after the search.""",
+A command of the main process is taken to write what it names: `cp a.png images/`. Where all look for a name that is
+free, the wait stands after the search.""",
     ),
 )
 
