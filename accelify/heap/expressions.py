@@ -12,6 +12,7 @@ from accelify.domains.placement import (
     SAMPLE,
     Kind,
     function,
+    is_mean_of_round,
     multiplied,
     own,
     reduced,
@@ -142,6 +143,14 @@ class Expressions:
         if isinstance(op, ast.Div | ast.Mult) and is_zero(left) and right.place.is_uniform:
             return left
         left_place, right_place = array_of(left), array_of(right)
+        if (
+            isinstance(op, ast.Div)
+            and right_place.kind is Kind.SAME
+            and right_place.degree
+            and is_mean_of_round(left_place)
+        ):
+            # It is divided by how many rounds there are ahead of adding it up.
+            self.run.take_mean()
         if isinstance(op, ast.Add | ast.Sub):
             place = summed(op, left, right)
         elif isinstance(op, ast.Mult):
