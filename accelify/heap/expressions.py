@@ -39,6 +39,7 @@ from accelify.heap.counts import (
     summed,
     with_token,
 )
+from accelify.heap.flags import ASKED, OPPOSITES, together
 from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
@@ -47,11 +48,8 @@ from accelify.heap.values import (
     BATCH,
     COUNTER,
     LAST,
-    MAIN_FLAG,
     NONE,
-    OTHERS_FLAG,
     PART,
-    SOME_FLAG,
     TENSOR,
     TURN,
     UNSET,
@@ -195,10 +193,8 @@ class Expressions:
     def _UnaryOp(self, node: ast.UnaryOp, scope: Ref) -> Value:
         value = self.evaluate(node.operand, scope)
         if isinstance(node.op, ast.Not):
-            if value.type in (MAIN_FLAG, OTHERS_FLAG):
-                return Value(
-                    value.place, value.why, type=OTHERS_FLAG if value.type == MAIN_FLAG else MAIN_FLAG
-                )
+            if value.type in OPPOSITES:
+                return replace(value, type=OPPOSITES[value.type], const=UNSET)
             if value.const is not UNSET:
                 return constant(not value.const)
             type_ = TURN if value.type == TURN else "builtins.bool"
@@ -229,17 +225,7 @@ class Expressions:
             return constant(isinstance(node.op, ast.And))
         if len(values) == 1:
             return values[0]
-        flags = {value.type for value in values} & {MAIN_FLAG, OTHERS_FLAG}
-        rest = [value for value in values if value.type not in (MAIN_FLAG, OTHERS_FLAG)]
-        if flags == {MAIN_FLAG} and isinstance(node.op, ast.And) and all(v.place.is_uniform for v in rest):
-            return Value(own(), self.run.reason(node, "only the main process"), type=MAIN_FLAG)
-        if flags == {MAIN_FLAG} and isinstance(node.op, ast.Or) and all(v.place.is_uniform for v in rest):
-            return Value(own(), self.run.reason(node, "not on every rank"), type=SOME_FLAG)
-        refs = tuple(dict.fromkeys(ref for value in values for ref in value.refs))
-        made = self.run.made(node, function(array_of(value) for value in values), *values)
-        return Value(
-            made.place, made.why, refs, next((v.type for v in values if v.type not in ("", PART)), "")
-        )
+        return together(self.run, node, values)
 
     def _Compare(self, node: ast.Compare, scope: Ref) -> Value:
         values = [self.evaluate(part, scope) for part in (node.left, *node.comparators)]
@@ -266,7 +252,8 @@ class Expressions:
     def _of(self, node: ast.AST, values: list[Value]) -> Value:
         place = compared(*values) if len(values) == 2 else None
         place = place or function((array_of(value) for value in values), rowwise=True)
-        type_ = next((v.type for v in values if v.type.startswith(("torch", "numpy", "#"))), "builtins.bool")
+        types = (value.type for value in values if value.type not in ASKED)
+        type_ = next((one for one in types if one.startswith(("torch", "numpy", "#"))), "builtins.bool")
         return self.run.made(node, place, *values, type_=TENSOR if type_ == BATCH else type_)
 
     def _IfExp(self, node: ast.IfExp, scope: Ref) -> Value:

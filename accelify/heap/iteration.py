@@ -198,7 +198,7 @@ class Iteration:
         ]
         found = Iterable(self._pair(items), shared is not None, rounds, (), rows)
         for part in parts:
-            if part.whole or part.uneven or part.fewer:
+            if part.whole or part.uneven or part.fewer or part.limited:
                 return found.like(part)
         return found
 

@@ -22,6 +22,7 @@ from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.transfers import Transfers, arguments_of
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
+    FOUND_FLAG,
     NONE,
     OTHERS_FLAG,
     TENSOR,
@@ -49,6 +50,7 @@ WRAPPED_WEIGHTS = "#wrapped weights"
 _SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"})
 
 
+_QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_dir"})
 # What runs a function beside this process, and what it must not do there.
 _STARTED = frozenset({"multiprocessing.Process", "threading.Thread"})
 _OF_RANKS = frozenset({"backward", "step", "collective", "prepare", "accelerator"})
@@ -245,6 +247,8 @@ class LibraryCalls:
                 self.run.store.set(ref, "#worker", constant(True))
         if row.effect == "random.seed":
             result = self.transfers.random.seeded(row, result, args, node, receiver)
+        if row.effect == "file.read" and row.name.rpartition(".")[2] in _QUESTIONS:
+            result = replace(result, type=FOUND_FLAG)
         if row.mutates:
             self._mutate(row, result, args, keywords, node, shift)
         if row.overwrites:

@@ -263,3 +263,8 @@ def text_of(path: Path) -> str | None:
         return path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def asks_for_main(test: ast.expr) -> bool:
+    """Whether a test asks if the module is the script that was started: another run goes the other way."""
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))

@@ -13,6 +13,7 @@ from accelify.domains.placement import (
 from accelify.heap.containers import array_of, element, elements, overwrite, put, slots_of
 from accelify.heap.handlers import left_by_main, parting
 from accelify.heap.memory import Known
+from accelify.heap.modules import asks_for_main
 from accelify.heap.operators import IN_PLACE, as_load
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
@@ -88,7 +89,7 @@ class Statements:
                 self.run.leave_out(body[number + 1 :])
                 break
             for guard in flow.exits.values():
-                if guard is not None and guard.parts_ranks:
+                if guard is not None and (guard.parts_ranks or guard.kind == "missing"):
                     self.run.guards.append(guard)
                     pushed += 1
         if pushed:
@@ -210,7 +211,7 @@ class Statements:
         first = stmt.targets[0]
         if len(stmt.targets) == 1 and isinstance(first, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
             if len(first.elts) == len(stmt.value.elts) and not any(
-                _is_starred(e) for e in [*first.elts, *stmt.value.elts]
+                isinstance(e, ast.Starred) for e in [*first.elts, *stmt.value.elts]
             ):
                 values = [self.engine.evaluate(part, scope) for part in stmt.value.elts]
                 for target, value in zip(first.elts, values, strict=True):
@@ -350,8 +351,7 @@ class Statements:
         test = self.engine.evaluate(stmt.test, scope)
         if test.const is not UNSET and not test.refs:
             taken, left = (stmt.body, stmt.orelse) if test.const else (stmt.orelse, stmt.body)
-            if not _asks_for_main(stmt.test):
-                self.run.leave_out(left)
+            self.run.leave_out([] if asks_for_main(stmt.test) else left)
             return self.block(taken, scope)
         return self.fork(
             (self.engine.guard(test, stmt.test), lambda: self.block(stmt.body, scope)),
@@ -372,7 +372,8 @@ class Statements:
         for flow, written, under in results:
             for kind, rest in flow.exits.items():
                 # What is left of the block stands under what the ranks stand under that stay.
-                after = (reached[0][1] or under) if reached and not flow.reached else None
+                leaving = under if under is not None and under.parts_ranks else None
+                after = (reached[0][1] or leaving) if reached and not flow.reached else None
                 exits[kind] = exits.get(kind) or rest or after
             if reached and not flow.reached and flow.exits:
                 self._keep_for_later(next(iter(flow.exits)), written, guard)
@@ -485,12 +486,3 @@ class Statements:
         flow = self.engine.loops.go(stmt, over, once)
         rest = self.block(stmt.orelse, scope)
         return Flow(rest.reached, {**flow.exits, **rest.exits})
-
-
-def _is_starred(node: ast.expr) -> bool:
-    return isinstance(node, ast.Starred)
-
-
-def _asks_for_main(test: ast.expr) -> bool:
-    """Whether a test asks if the module is the script that was started: another run goes the other way."""
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))

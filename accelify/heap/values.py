@@ -28,6 +28,8 @@ TENSOR = "torch.Tensor"
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
 # True on the main process, and on the others where something that is the same on all ranks says so.
 SOME_FLAG = "#some"
+# What is false only where a file is not there, and what is true only there.
+FOUND_FLAG, MISSING_FLAG = "#found", "#missing"
 
 
 # The type of a number of rounds that begins with 0: one more is the number of those that are done.

@@ -15,7 +15,7 @@ from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause
 from accelify.obligations.sinks import UNKNOWN_LOSS
 from accelify.proving.origins import Places
-from accelify.proving.rules import SETTLED_BY, SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of
+from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
 from accelify.source import SourceError, parse
 
 _MOST_LINES = 12
@@ -92,16 +92,15 @@ class Named:
                 stands.setdefault((name, line, one.demand), set()).add(one.status)
         left_out = {
             (name, line)
-            for path, first, last in self.found.left_out
+            # What was not read may come to them.
+            for path, first, last in ([] if self.found.unread else self.found.left_out)
             for place, line in (self._place(path, number) for number in range(first, last + 1))
             for name in (str(place), place.name)
         }
         untrue = set()
-        for finding in {one for group in self._old.values() for one in group if one.code in SETTLED_BY}:
+        for finding in {one for group in self._old.values() for one in group if settled_by(one)}:
             spots = list(self._spots(finding))
-            known = [
-                stands.get((*spot, demand), set()) for spot in spots for demand in SETTLED_BY[finding.code]
-            ]
+            known = [stands.get((*spot, demand), set()) for spot in spots for demand in settled_by(finding)]
             if set().union(*known) == {Status.PROVED} or (spots and left_out.issuperset(spots)):
                 untrue.add(finding)
         return untrue

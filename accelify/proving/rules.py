@@ -141,7 +141,8 @@ there yet, or not whole. Let all wait in between:
     accelerator.wait_for_everyone()
     model.load_state_dict(torch.load("best.pt"))
 
-Where all look for a name that is free, the wait stands after the search.""",
+A command of the main process is taken to write what it names: `cp a.png images/`. Where all look for a name that is
+free, the wait stands after the search.""",
     ),
 )
 
@@ -217,10 +218,17 @@ def effects_of(finding: Finding) -> tuple[str, ...]:
 
 
 # Findings of transforms that are untrue where the engine proves this demand of all that stands at their place.
-SETTLED_BY = _table(
+_SETTLED_BY = _table(
     """\
 201 202 203 204 205 206 209 210 214: once
 304 306 307: content
 403: same
 """.rstrip()
 )
+
+
+def settled_by(finding: Finding) -> frozenset[str]:
+    """The demands by which a finding of a transform is untrue, where the engine proves them at its places."""
+    # That it is done once says nothing of when.
+    is_race = finding.message.startswith("the main process may")
+    return frozenset() if is_race else _SETTLED_BY.get(finding.code, frozenset())

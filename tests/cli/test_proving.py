@@ -119,6 +119,16 @@ def test_a_finding_of_which_the_contrary_is_proved_goes(run: Run, tmp_path: Path
     assert conversion.remaining == [figure]
 
 
+def test_that_it_is_done_once_settles_no_race(tmp_path: Path) -> None:
+    script = _script(tmp_path, PLAIN)
+    conversion = convert_paths([script], ConvertOptions())[0]
+    line = PLAIN.split("\n").index("    print(epoch, loss.item())  # the last batch's") + 1
+    early = "the main process may make this folder before the others have asked whether it is there"
+    conversion.remaining = [Finding(str(script), line, 5, "ACC203", "file-write", early)]
+    prove([conversion], conversion)
+    assert [one.message for one in conversion.remaining] == [early]
+
+
 def test_a_budget_that_is_used_up_is_said(tmp_path: Path) -> None:
     conversion = convert_paths([_script(tmp_path, UNPROVED)], ConvertOptions())[0]
     prove([conversion], conversion, budget=9)

@@ -46,6 +46,53 @@ def test_what_the_first_leaves_is_there_for_the_others(test: str, once: bool) ->
     assert named(other) == ([] if test == "os.path.exists('a')" else ["5 terminal.write/once"])
 
 
+DATASET = """\
+class Digits:
+    def __init__(self, root):
+        self.root = root
+        self.download()
+    def found(self):
+        return {asked}
+    def download(self):
+        if self.found():
+            return
+        print('downloading')
+with accelerator.main_process_first():
+    Digits('a')
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "once"),
+    [
+        ("os.path.exists(self.root)", True),
+        ("os.path.exists(self.root) and os.path.isfile(self.root + '/b')", True),
+        ("os.path.exists(self.root) or data", True),
+        ("not os.path.exists(self.root)", False),
+        ("os.path.exists(self.root) and data", False),
+        ("os.path.exists(self.root) == data", False),
+    ],
+)
+def test_a_data_set_that_asks_whether_it_is_there(asked: str, once: bool) -> None:
+    assert named(DATASET.format(asked=asked)) == ([] if once else ["10 terminal.write/once"])
+
+
+DRAWN = """\
+import numpy as np
+with accelerator.main_process_first():
+    if {asked}:
+        torch.save(np.random.permutation(9), 'order')
+if np.random.rand() < 0.5:
+    accelerator.wait_for_everyone()
+"""
+
+
+def test_what_the_first_draws_alone_parts_the_stream() -> None:
+    parted = ["6 collective/all ranks"]
+    assert named(DRAWN.format(asked="not os.path.exists('order')")) == parted
+    assert parted[0] not in named(DRAWN.format(asked="data"))
+
+
 def test_what_a_time_chooses_is_as_good_as_a_time() -> None:
     timed = "start = time.time()\ntook = time.time() - start\nword = 'slow' if took > 3 else 'fast'\n"
     assert named(f"{timed}accelerator.print(word)\n") == []

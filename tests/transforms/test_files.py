@@ -538,6 +538,24 @@ def test_what_is_there_decides_in_another_way(asked: str, made: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        ("os.path.exists(path)", "os.makedirs(path, exist_ok=True)"),
+        ("path.exists()", "path.mkdir(parents=True, exist_ok=True)"),
+        ("path.exists()", "path.mkdir()"),
+    ],
+)
+def test_a_search_that_names_the_folder_anew(asked: str, made: str) -> None:
+    search = "path = pathlib.Path('run')\nwhile {}:\n    path = pathlib.Path(f'run{{path}}')\n"
+    text = convert(setup=MORE, ready=search.format(asked) + made).new_text
+    waits = search.format(asked) + "accelerator.wait_for_everyone()\n"
+    guard = "" if "exist_ok" in made else "if accelerator.is_main_process:\n    "
+    assert f"{waits}{guard}{made}" in text
+    other = search.format(asked) + made.replace("path", "pathlib.Path('other')", 1)
+    assert "wait_for_everyone" not in convert(setup=MORE, ready=other).new_text
+
+
+@pytest.mark.parametrize(
     "before",
     [
         "if os.path.exists('other'):\n    exit()\nos.makedirs('out', exist_ok=True)",
