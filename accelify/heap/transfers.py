@@ -179,7 +179,7 @@ class Transfers:
     def _mixing(self, node: ast.AST, place: Placement, type_: str, words: str) -> Value:
         """Rows that depend on each other: the cause of all that comes of it."""
         text = f"`{self.run.segment(node)}` {words}, each process that of its batch"
-        return self.run.made(node, mixing(place), type_=type_, text=text)
+        return self.run.cause(node, mixing(place), text, type_)
 
     def along_batches(self, ref: Instance, given: Value, made: Value, node: ast.AST) -> Value:
         """What a layer gives that takes one axis for the batch's, where its input has the rows along another one."""
@@ -324,7 +324,7 @@ class Transfers:
             place = reduced(place, word)
         if word == "weighted" and place.mixed:
             text = f"`{self.run.segment(node)}` is a mean by `{weighs}=`, by the rows of each process alone"
-            return self.run.made(node, place, type_=TENSOR, text=text)
+            return self.run.cause(node, place, text, TENSOR)
         return self.run.made(node, place, *operands, type_=TENSOR)
 
     def _put_together(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -461,6 +461,9 @@ def stacks_rows(args: Args, keywords: Keywords) -> bool:
 def _stacks(node: ast.AST) -> bool:
     """Whether a function puts rows together along the first axis, and calls nothing that may turn them."""
     stacks = False
+    known = {inner.name for inner in ast.walk(node) if isinstance(inner, ast.FunctionDef)} | set(
+        vars(builtins)
+    )
     for call in [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]:
         named = call.func
         word = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
@@ -472,7 +475,7 @@ def _stacks(node: ast.AST) -> bool:
             if not (right if word == "stack" else getattr(flag, "value", None) is True):
                 return False
             stacks = True
-        elif not (isinstance(named, ast.Attribute) or word in vars(builtins)) or word in _TURNING:
+        elif not (isinstance(named, ast.Attribute) or word in known) or word in _TURNING:
             return False
     return stacks
 
