@@ -11,6 +11,7 @@ from accelify.domains.placement import (
     BEFORE,
     Kind,
     added,
+    function,
     is_mean_of_round,
     own,
     settled,
@@ -83,7 +84,10 @@ class Loops:
                 piece = run.store.finish(own_level=False)
                 written = run.store.undo()
                 run.store.undo()
-                deltas = {key: self._head(key, value, loop, node) for key, value in written.items()}
+                deltas = {
+                    key: self._head(key, _as_one(value, written, loop), loop, node)
+                    for key, value in written.items()
+                }
                 changed = {
                     key: value
                     for key, value in deltas.items()
@@ -168,10 +172,11 @@ class Loops:
             loop.shared
             and not alike
             and found is not None
-            and not found.refs
+            and not value.refs
             and value.place.kind is not Kind.OWN
         ):
-            place = carried(before.place, value.place, bound)
+            found = replace(found, refs=())
+            place = carried(array_of(before), value.place, bound)
             name = key[1] if key[1].isidentifier() else "it"
             return found.placed(place, self.run.reason(node, f"`{name}` as the round before left it", value))
         return found
@@ -233,6 +238,23 @@ class Loops:
 
 
 _NOTHING = constant(0)
+
+
+def _as_one(value: Value | None, written: Written, loop: Loop) -> Value | None:
+    """A tuple that a round of a shared loop makes of its batch, as one value: the next round finds all of it."""
+    pairs = value.of(Container) if value is not None and loop.shared else []
+    if value is None or not pairs or len(pairs) != len(value.refs):
+        return value
+    if not all(ref.type == "tuple" and loop.number in ref.loops for ref in pairs):
+        return value
+    inside = [
+        one for (ref, name), one in written.items() if ref in pairs and name[0] == "[" and one is not None
+    ]
+    parts = [one for one in inside if not one.place.is_same]
+    if not parts or any(one.refs for one in parts):
+        return value
+    place = function((one.place for one in parts), rowwise=True)
+    return Value(place, parts[0].why, type="builtins.tuple")
 
 
 def _plus(base: Value, delta: Any) -> Any:
