@@ -451,6 +451,7 @@ class Expressions:
                 samples=None if chosen or (base.place.rows and not rows) else base.place.samples,
                 mixed=base.place.mixed or chosen,
                 sure=base.place.sure and whole,
+                padded=base.place.padded and all(isinstance(one, ast.Slice) for one in parts),
             )
         if turned and not isinstance(parts[0], ast.Slice):
             place = unturned(place)  # the axis before that of the rows is gone

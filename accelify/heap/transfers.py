@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from accelify.domains.placement import (
     unturned,
     wide,
 )
+from accelify.heap.collating import pads_rows, stacks_rows
 from accelify.heap.containers import (
     array_of,
     container,
@@ -40,7 +40,6 @@ from accelify.heap.values import (
     TENSOR,
     UNSET,
     Container,
-    Function,
     Instance,
     Value,
     constant,
@@ -63,9 +62,8 @@ _NO_CLASS = -100
 _LOADERS = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 _REDUCING = frozenset({"reduction", "size_average", "reduce"})
-# What turns rows in a function that puts batches together.
-_TURNING = frozenset("t transpose permute swapaxes swapdims movedim moveaxis rearrange view reshape".split())
 _LINEAR = frozenset({"linear", "reshaped", "turned"})
+_ELEMENTWISE = frozenset({"abs", "square", "pow", "sqrt", "exp", "log"})
 # What may put another axis ahead of that of the rows, take it away, or pack the rows.
 _MOVING = frozenset(
     (
@@ -159,7 +157,12 @@ class Transfers:
             if place.sure:
                 return self._mixing(node, place, row.returns, "works along the axis of the rows")
             place = replace(place, samples=None)
+        if place.padded and row.transfer == "rows" and row.name.rpartition(".")[2] not in _ELEMENTWISE:
+            place = replace(place, padded=False)  # such as a model's: what it makes of a length is not known
         if row.transfer == "reshaped" or place.sure:
+            if place.sure and row.name.endswith("squeeze") and len(args) + len(keywords) == 1:
+                # A process whose share is one row would lose the axis of the rows.
+                self.run.assume(f"`{self.run.segment(node)}` gets more than one row on every process", node)
             place = self._moved(row, place, args, keywords)
         made = self.run.made(node, place, *operands, type_=row.returns)
         if linearly and operands and operands[0].of(Container):
@@ -179,6 +182,10 @@ class Transfers:
     def _mixing(self, node: ast.AST, place: Placement, type_: str, words: str) -> Value:
         """Rows that depend on each other: the cause of all that comes of it."""
         text = f"`{self.run.segment(node)}` {words}, each process that of its batch"
+        return self.run.cause(node, mixing(place), text, type_)
+
+    def _padded(self, node: ast.AST, place: Placement, type_: str) -> Value:
+        text = f"`{self.run.segment(node)}` is a mean over rows that are padded to the longest of each process's batch"
         return self.run.cause(node, mixing(place), text, type_)
 
     def along_batches(self, ref: Instance, given: Value, made: Value, node: ast.AST) -> Value:
@@ -272,6 +279,9 @@ class Transfers:
         if row.transfer in ("max", "min") and len(args) > 1 and row.axis is None:
             return self._function(row, args, keywords, node)
         place = reduced_value(args[0], row.transfer, over_rows)
+        if row.transfer == "mean" and place.kind is Kind.ROUND and array_of(args[0]).padded:
+            if self._axis(row, args, keywords) is None:
+                return self._padded(node, place, row.returns)
         operands = [value for value in [*args, *keywords.values()] if value is not args[0]]
         rest = function((array_of(value) for value in operands), rowwise=True)
         if not rest.is_same:
@@ -299,9 +309,12 @@ class Transfers:
         word = given.const if given is not None and isinstance(given.const, str) else _by_flags(keywords)
         word = "mean" if word == "batchmean" else word
         noted = self.run.read(made, "#weighs") if made is not None else None
+        name = made.type if made is not None else row.name
         weighs = str(noted.const) if noted else self._weighs(row, args, keywords) if word == "mean" else ""
         word = "weighted" if weighs else word
-        return self.lost(word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node, weighs)
+        return self.lost(
+            word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node, weighs, name
+        )
 
     def _weighs(self, row: Row, args: Args, keywords: Keywords) -> str:
         """The argument that gives the rows weights, or leaves some out, so that each rank has a mean of its batch;
@@ -316,10 +329,14 @@ class Transfers:
             "",
         )
 
-    def lost(self, word: str, args: Args, keywords: Keywords, node: ast.AST, weighs: str = "") -> Value:
-        """What a loss gives that is reduced by `word`; `weighs` is the argument that weighs its rows."""
+    def lost(
+        self, word: str, args: Args, keywords: Keywords, node: ast.AST, weighs: str = "", name: str = ""
+    ) -> Value:
+        """What a loss by its name gives that is reduced by `word`; `weighs` is the argument that weighs its rows."""
         operands = [*args, *keywords.values()]
         place = function((array_of(value) for value in operands), rowwise=True)
+        if word == "mean" and place.padded and "ctc" not in name.lower():
+            return self._padded(node, reduced(place, word), TENSOR)
         if word != "none":
             place = reduced(place, word)
         if word == "weighted" and place.mixed:
@@ -426,6 +443,8 @@ class Transfers:
             self.run.store.set(made, "#data", first)
         if row.kind == "loader" and type_name in _LOADERS and stacks_rows(args, keywords):
             self.run.store.set(made, "#rows first", constant(True))
+        if row.kind == "loader" and pads_rows(args, keywords):
+            self.run.store.set(made, "#padded", constant(True))
         if row.kind == "loader":
             self.run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))
         if row.kind == "scheduler":
@@ -446,38 +465,6 @@ class Transfers:
             why = self.run.reason(node, f"`{self.run.segment(node)}`", furthest)
             return Value(array_of(furthest), why, (made,), type_)
         return Value(refs=(made,), type=type_)
-
-
-def stacks_rows(args: Args, keywords: Keywords) -> bool:
-    """Whether a loader's batches are known to have their rows along the first axis, by how they are put together."""
-    size = keywords.get("batch_size", args[1] if len(args) > 1 else NONE)
-    if "batch_size" in keywords and size.const is None:
-        return False
-    collate = keywords.get("collate_fn", args[6] if len(args) > 6 else NONE)
-    functions = collate.of(Function)
-    return collate.const is None or (len(functions) == 1 and _stacks(functions[0].node))
-
-
-def _stacks(node: ast.AST) -> bool:
-    """Whether a function puts rows together along the first axis, and calls nothing that may turn them."""
-    stacks = False
-    known = {inner.name for inner in ast.walk(node) if isinstance(inner, ast.FunctionDef)} | set(
-        vars(builtins)
-    )
-    for call in [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]:
-        named = call.func
-        word = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
-        given = {one.arg: one.value for one in call.keywords}
-        axis = given.get("dim", given.get("axis", call.args[1] if len(call.args) > 1 else None))
-        flag = given.get("batch_first", call.args[1] if len(call.args) > 1 else None)
-        if word in ("stack", "pad_sequence"):
-            right = axis is None or getattr(axis, "value", None) == 0
-            if not (right if word == "stack" else getattr(flag, "value", None) is True):
-                return False
-            stacks = True
-        elif not (isinstance(named, ast.Attribute) or word in known) or word in _TURNING:
-            return False
-    return stacks
 
 
 def _of_shape(row: Row, operands: Args) -> Placement | None:
