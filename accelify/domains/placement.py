@@ -56,8 +56,11 @@ class Kind(StrEnum):
 # Never changed once it is made, and not frozen: that would make it three times as dear.
 @dataclass(unsafe_hash=True, slots=True)
 class Placement:
-    """One answer; `needs` says for OWN what would have made it right further up, `turned` that rows lie along another
-    axis than the first, `sure` that this is known, and not only taken for so, `padded` that they are as long as the batch's longest."""
+    """One answer.
+
+    `needs` says for OWN what would have made it right further up; `turned` that rows lie along another axis than the
+    first, `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest.
+    """
 
     kind: Kind
     degree: int | None = 0
