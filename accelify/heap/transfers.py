@@ -11,6 +11,7 @@ from accelify.domains.placement import (
     CLOCK,
     ROUND_ROWS,
     SHARD,
+    UNRELATED,
     Kind,
     Placement,
     function,
@@ -159,6 +160,15 @@ class Transfers:
             place = replace(place, samples=None)
         if place.padded and row.transfer == "rows" and row.name.rpartition(".")[2] not in _ELEMENTWISE:
             place = replace(place, padded=False)  # such as a model's: what it makes of a length is not known
+        if row.transfer == "reshaped" and place.kind is Kind.WIDE and place.rows and len(operands) == 1:
+            sizes = [one.const for value in [*args[1:], *keywords.values()] for one in parts_of(value)]
+            if (
+                sizes
+                and all(isinstance(size, int) and size > 0 for size in sizes)
+                and "flatten" not in row.name
+            ):
+                text = f"`{self.run.segment(node)}` has room for one batch, and gets those of all processes"
+                return self.run.cause(node, UNRELATED, text, row.returns)
         if row.transfer == "reshaped" or place.sure:
             if place.sure and row.name.endswith("squeeze") and len(args) + len(keywords) == 1:
                 # A process whose share is one row would lose the axis of the rows.

@@ -173,3 +173,11 @@ def test_counts_by_the_class_of_a_row(kind: str) -> None:
     shown = f"accelerator.print({figure})\n"
     assert named(f"{head}accelerator.gather_for_metrics((model(x), y)){rest}{shown}") == []
     assert len(named(f"{head}model(x), y{rest}{shown}")) == 1
+
+
+def test_gathered_rows_in_the_shape_of_one_batch_are_named() -> None:
+    figure = "total += (o.view({}) - 1).abs().mean().item()"
+    (message,) = named(in_evaluation(figure.format("3, 3"), "total", "total = 0.0\n"))
+    assert "`o.view(3, 3)` has room for one batch, and gets those of all processes" in message
+    for free in ("-1, 3", "o.size(0), 3"):
+        assert named(in_evaluation(figure.format(free), "total / len(test)", "total = 0.0\n")) == []
