@@ -375,7 +375,7 @@ class Transfers:
             return Value()
         base = args[0]
         axis = args[1].const if len(args) > 1 else keywords["dim"].const if "dim" in keywords else None
-        if axis is None and row.name.endswith("size"):
+        if axis is None and row.name.endswith(("size", "shape")):
             return Value(base.place, base.why, type="#shape")
         if axis is not None and axis is not UNSET and axis != int(base.place.turned):
             return Value(type="builtins.int")
