@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Mapping, Sequence
 
-from accelify.heap.values import NONE, Function, Value
+from accelify.heap.values import NONE, Function, Value, constant
 
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
@@ -66,9 +66,9 @@ def _called(node: ast.AST) -> set[str]:
 
 
 def stacks_rows(args: Args, keywords: Keywords) -> bool:
-    """Whether a loader's batches are known to have their rows along the first axis, by how they are put together."""
-    size = keywords.get("batch_size", args[1] if len(args) > 1 else NONE)
-    if "batch_size" in keywords and size.const is None:
+    """Whether a loader's batches are known to have several rows, along the first axis, by how they are put together."""
+    size = keywords.get("batch_size", args[1] if len(args) > 1 else constant(1))
+    if size.const in (None, 1) and "batch_sampler" not in keywords:
         return False
     collate = _collate(args, keywords)
     functions = collate.of(Function)

@@ -75,6 +75,7 @@ QUIET = {
     "a list of steps": ("lstm(torch.stack([x[:, 0], x[:, 1]]))[0]", ""),
     "packed": ("lstm(pack_padded_sequence(x, y, batch_first=True))[1][0]", ""),
     "rows along the second axis of a batch": ("lstm(x)[0]", PADDED.format("")),
+    "batches of one row": ("lstm(x)[0]", "loader = accelerator.prepare(DataLoader(data, batch_size=1))\n"),
     "softmax over another axis": ("x.softmax(1) + F.softmax(x)", ""),
 }
 
