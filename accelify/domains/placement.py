@@ -56,8 +56,11 @@ class Kind(StrEnum):
 # Never changed once it is made, and not frozen: that would make it three times as dear.
 @dataclass(unsafe_hash=True, slots=True)
 class Placement:
-    """One answer; `needs` says for OWN what would have made it right further up, `turned` that rows lie along another
-    axis than the first, `sure` that this is known, and not only taken for so."""
+    """One answer.
+
+    `needs` says for OWN what would have made it right further up; `turned` that rows lie along another axis than the
+    first, `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest.
+    """
 
     kind: Kind
     degree: int | None = 0
@@ -69,6 +72,7 @@ class Placement:
     turned: bool = False
     mixed: bool = False
     sure: bool = False
+    padded: bool = False
 
     @property
     def is_same(self) -> bool:
@@ -249,6 +253,7 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
             mixed=any(place.mixed for place in found)
             or (rowwise and not linearly and all(map(_is_figure, found))),
             sure=rows and all(place.sure for place in found if place.rows),
+            padded=rows and any(place.padded for place in found),
         )
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
         return SAMPLE
@@ -367,7 +372,10 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
             mixed = mixed or _is_figure(left) or _is_figure(right)
         samples = None if mixed else samples
         sure = rows and all(place.sure for place in (left, right) if place.rows)
-        return Placement(Kind.ROUND, degree, rows, needs, even, samples=samples, mixed=mixed, sure=sure)
+        padded = rows and (left.padded or right.padded)
+        return Placement(
+            Kind.ROUND, degree, rows, needs, even, samples=samples, mixed=mixed, sure=sure, padded=padded
+        )
     if Kind.WIDE in kinds and kinds <= {Kind.WIDE, Kind.SAME} and not rows:
         return _of_means(left, right, sign)
     if Kind.EXTREME in kinds and SAME in (left, right) and (sign > 0 or right.is_same):
@@ -414,7 +422,8 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
     place = unturned(place)
     linearly = operation in ("sum", "mean")
     if not over_rows:
-        return function((place,), rowwise=True, linearly=linearly)
+        within = replace(place, padded=False) if place.padded else place
+        return function((within,), rowwise=True, linearly=linearly)
     samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
     if operation == "count" and place.rows and place.kind in (Kind.ROUND, Kind.WIDE):
         return Placement(
@@ -463,6 +472,7 @@ def joined(left: Placement, right: Placement) -> Placement:
             samples=samples,
             mixed=left.mixed or right.mixed,
             sure=left.sure and right.sure,
+            padded=left.padded and right.padded,
         )
     if left.is_same and right.is_same:
         return left if left.needs else right

@@ -14,7 +14,8 @@ class Reason:
 
     `text` is a few words ("`total` adds up over the rounds of each process"), `line` its line in `path`, `parents` the
     reasons for the operands that matter. `by_data` says that the data choose an element there, or that a list is put
-    together from all ranks: what becomes of it is more than the algebra follows.
+    together from all ranks: what becomes of it is more than the algebra follows. `cause` says that what is wrong begins
+    there.
     """
 
     text: str
@@ -22,6 +23,7 @@ class Reason:
     line: int = 0
     parents: tuple[Reason, ...] = ()
     by_data: bool = False
+    cause: bool = False
 
     @property
     def goes_by_data(self) -> bool:
@@ -35,19 +37,21 @@ class Reason:
         return False
 
     def chain(self) -> list[Reason]:
-        """The steps from this operation back to where it comes from, at most five, without repeated lines."""
+        """The steps from this operation back to where it comes from, at most five, without repeated lines; the last is
+        the cause where one is known."""
         steps: list[Reason] = []
         seen: set[tuple[str, str, int]] = set()
         reason: Reason | None = self
         for _ in range(_MOST_LOOKED_AT):
-            if reason is None or len(steps) == _MOST_STEPS:
+            if reason is None or (steps and steps[-1].cause):
                 break
             step = (reason.text, reason.path, reason.line)
             if step not in seen:
                 seen.add(step)
                 steps.append(reason)
             reason = reason.parents[0] if reason.parents else None
-        return steps
+        last = next((step for step in steps if step.cause), None)
+        return [*steps[: _MOST_STEPS - 1], last] if last and len(steps) > _MOST_STEPS else steps[:_MOST_STEPS]
 
     def sentence(self, path: str = "") -> str:
         """The chain as one sentence; lines of files other than `path` name their file."""

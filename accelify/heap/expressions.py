@@ -168,10 +168,9 @@ class Expressions:
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
         type_ = counting_type(op, left, right) or _OF_RESULTS.get(type_, type_)
         if place.mixed and not (left_place.mixed or right_place.mixed) and isinstance(op, ast.Div | ast.Mult):
-            # This is the cause; where its operands come from leads nowhere.
             word = "ratio" if isinstance(op, ast.Div) else "product"
             text = f"`{self.run.segment(node)}` is a {word} of figures of each process's batch"
-            made = self.run.made(node, place, type_=type_, text=text)
+            made = self.run.cause(node, place, text, type_)
         else:
             made = self.run.made(node, place, left, right, type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
@@ -455,13 +454,14 @@ class Expressions:
                 samples=None if chosen or (base.place.rows and not rows) else base.place.samples,
                 mixed=base.place.mixed or chosen,
                 sure=base.place.sure and whole,
+                padded=base.place.padded and all(isinstance(one, ast.Slice) for one in parts),
             )
         if turned and not isinstance(parts[0], ast.Slice):
             place = unturned(place)  # the axis before that of the rows is gone
         type_ = TENSOR if base.type == BATCH else base.type
         if place.mixed and not base.place.mixed:
             text = f"`{self.run.segment(node)}` chooses among the rows of each process's batch"
-            return self.run.made(node, place, type_=type_, text=text)
+            return self.run.cause(node, place, text, type_)
         return self.run.made(node, place, base, key, type_=type_)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:

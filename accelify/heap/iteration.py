@@ -135,10 +135,12 @@ class Iteration:
         why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`")
         wrapped = ref.wrapped.refs if ref.wrapped is not None else ()
         first = any(self.run.read(one, "#rows first") is not None for one in wrapped)
-        batch = Value(replace(ROUND_ROWS, sure=first), why, type=BATCH)
+        padded = any(self.run.read(one, "#padded") is not None for one in wrapped)
+        batch = Value(replace(ROUND_ROWS, sure=first, padded=padded), why, type=BATCH)
         found = Iterable(batch, shared=True, rounds=same(1))
         if any(self._drops(one) for one in wrapped):
-            text = f"drop_last=True takes up to N-1 whole batches more from the end of `{self.run.segment(node)}`"
+            taken = "drop_last=True takes up to N-1 whole batches more"
+            text = f"{taken} from the end of `{self.run.segment(node)}`, and all where there are fewer than N"
             found.fewer = self.run.reason(node, text)
         return found
 

@@ -11,6 +11,7 @@ from accelify.domains.placement import (
     BEFORE,
     Kind,
     added,
+    function,
     is_mean_of_round,
     own,
     settled,
@@ -85,7 +86,10 @@ class Loops:
                 written = run.store.undo()
                 run.store.undo()
                 ahead = over.item.type == MORE
-                deltas = {key: self._head(key, value, loop, node, ahead) for key, value in written.items()}
+                deltas = {
+                    key: self._head(key, _as_one(value, written, loop), loop, node, ahead)
+                    for key, value in written.items()
+                }
                 changed = {
                     key: value
                     for key, value in deltas.items()
@@ -182,10 +186,12 @@ class Loops:
             and not (ahead and value.place.kind is Kind.ROUND and value.place.rows)
             and not alike
             and found is not None
-            and not found.refs
+            and not value.refs
+            and all(isinstance(ref, Container) for ref in found.refs)
             and value.place.kind is not Kind.OWN
         ):
-            place = carried(before.place, value.place, bound)
+            found = replace(found, refs=())
+            place = carried(array_of(before), value.place, bound)
             name = key[1] if key[1].isidentifier() else "it"
             return found.placed(place, self.run.reason(node, f"`{name}` as the round before left it", value))
         return found
@@ -261,6 +267,23 @@ def _with_first(first: list[Event], last: list[Event]) -> list[Event]:
             found += last[done:place]
             done = place
     return found + last[done:]
+
+
+def _as_one(value: Value | None, written: Written, loop: Loop) -> Value | None:
+    """A tuple that a round of a shared loop makes of its batch, as one value: the next round finds all of it."""
+    pairs = value.of(Container) if value is not None and loop.shared else []
+    if value is None or not pairs or len(pairs) != len(value.refs):
+        return value
+    if not all(ref.type == "tuple" and loop.number in ref.loops for ref in pairs):
+        return value
+    inside = [
+        one for (ref, name), one in written.items() if ref in pairs and name[0] == "[" and one is not None
+    ]
+    parts = [one for one in inside if not one.place.is_same]
+    if not parts or any(one.refs for one in parts):
+        return value
+    place = function((one.place for one in parts), rowwise=True)
+    return Value(place, parts[0].why, type="builtins.tuple")
 
 
 def _plus(base: Value, delta: Any) -> Any:

@@ -51,7 +51,7 @@ class RandomDraws:
         if in_rounds and self._is_by_row(args, keywords) and self._is_alike(row, generators):
             text = f"{text}: the same on every process, each time for other rows"
             place = Placement(Kind.ROUND, rows=True, samples=None, mixed=True)
-            return self.run.made(node, place, type_=row.returns, text=text)
+            return self.run.cause(node, place, text, row.returns)
         if in_rounds:
             rows = not row.name.endswith(_ORDERS) and (place.rows or draws_rows(row, args, keywords))
             place = Placement(Kind.ROUND, rows=rows, samples=0 if rows else None)
@@ -88,10 +88,9 @@ class RandomDraws:
         return result.placed(own("one seed"), why)
 
     def _is_by_row(self, args: Args, keywords: Keywords) -> bool:
-        """Whether there is a number for each row of this rank's batch: by its shape, or in a loop over the rows."""
+        """Whether there is a number for each row of this rank's batch."""
         sizes = [inner for value in [*args, *keywords.values()] for inner in parts_of(value)]
-        counted = any(one.place.kind is Kind.ROUND and (one.place.even or one.place.rows) for one in sizes)
-        return counted or any(loop.samples.kind is Kind.ROUND for loop in self.run.loops)
+        return any(one.place.kind is Kind.ROUND and (one.place.even or one.place.rows) for one in sizes)
 
     def _is_alike(self, row: Row, generators: Sequence[Instance]) -> bool:
         """Whether all ranks draw the same: only torch's stream is another one on each, unless a seed says so."""

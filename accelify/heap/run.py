@@ -157,7 +157,12 @@ class Run:
         return text if len(text) <= _LONGEST_SEGMENT else f"{text[: _LONGEST_SEGMENT - 3]}..."
 
     def reason(
-        self, node: ast.AST, text: str, *values: Value | Reason | None, by_data: bool = False
+        self,
+        node: ast.AST,
+        text: str,
+        *values: Value | Reason | None,
+        by_data: bool = False,
+        cause: bool = False,
     ) -> Reason:
         """Why, at a node: the parents are the reasons of those values that have one, the furthest from
         the same first."""
@@ -167,13 +172,17 @@ class Run:
             if value is not None
         ]
         found = tuple(parent for parent in parents if parent is not None)
-        return Reason(text, self.module.path, getattr(node, "lineno", 0), found, by_data)
+        return Reason(text, self.module.path, getattr(node, "lineno", 0), found, by_data, cause)
 
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
         """A value that an operation made of others; a reason is put together only where it will be asked for."""
         if place.is_same:
             return Value(SAME, type=type_)
         return Value(place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_)
+
+    def cause(self, node: ast.AST, place: Placement, text: str, type_: str = "") -> Value:
+        """A value that an operation breaks: what becomes of it is wrong for this, wherever its operands come from."""
+        return Value(place, self.reason(node, text, cause=True), type=type_)
 
     def assume(self, text: str, node: ast.AST) -> None:
         """Note what the proof of something rests on."""

@@ -296,6 +296,8 @@ class Store:
                     # On the one way it has the value of the round before.
                     under = Guard(guard.kind, guard.why)
             written = one.get(key) or other.get(key)
+            if key[1] == "#fill":
+                under = None  # what filled a list is no value that ranks have
             alike = under is None or not under.parts_ranks
             if now is not None and written is not None and written.token == key and alike:
                 now = replace(now, token=key, delta=None)  # on the one way it stays what it was

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from accelify.domains.placement import (
     CLOCK,
     ROUND_ROWS,
     SHARD,
+    UNRELATED,
     Kind,
     Placement,
     function,
@@ -23,6 +23,7 @@ from accelify.domains.placement import (
     unturned,
     wide,
 )
+from accelify.heap.collating import pads_rows, stacks_rows
 from accelify.heap.containers import (
     array_of,
     container,
@@ -41,7 +42,6 @@ from accelify.heap.values import (
     TENSOR,
     UNSET,
     Container,
-    Function,
     Instance,
     Value,
     constant,
@@ -66,9 +66,8 @@ _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 _REDUCING = frozenset({"reduction", "size_average", "reduce"})
 # What the operator `@` does.
 _PRODUCTS = frozenset({"matmul", "__matmul__"})
-# What turns rows in a function that puts batches together.
-_TURNING = frozenset("t transpose permute swapaxes swapdims movedim moveaxis rearrange view reshape".split())
 _LINEAR = frozenset({"linear", "reshaped", "turned"})
+_ELEMENTWISE = frozenset({"abs", "square", "pow", "sqrt", "exp", "log"})
 # What may put another axis ahead of that of the rows, take it away, or pack the rows.
 _MOVING = frozenset(
     (
@@ -165,7 +164,21 @@ class Transfers:
             if place.sure:
                 return self._mixing(node, place, row.returns, "works along the axis of the rows")
             place = replace(place, samples=None)
+        if place.padded and row.transfer == "rows" and row.name.rpartition(".")[2] not in _ELEMENTWISE:
+            place = replace(place, padded=False)  # such as a model's: what it makes of a length is not known
+        if row.transfer == "reshaped" and place.kind is Kind.WIDE and place.rows and len(operands) == 1:
+            sizes = [one.const for value in [*args[1:], *keywords.values()] for one in parts_of(value)]
+            if (
+                sizes
+                and all(isinstance(size, int) and size > 0 for size in sizes)
+                and "flatten" not in row.name
+            ):
+                text = f"`{self.run.segment(node)}` has room for one batch, and gets those of all processes"
+                return self.run.cause(node, UNRELATED, text, row.returns)
         if row.transfer == "reshaped" or place.sure:
+            if place.sure and row.name.endswith("squeeze") and len(args) + len(keywords) == 1:
+                # A process whose share is one row would lose the axis of the rows.
+                self.run.assume(f"`{self.run.segment(node)}` gets more than one row on every process", node)
             place = self._moved(row, place, args, keywords)
         made = self.run.made(node, place, *operands, type_=row.returns)
         if linearly and operands and operands[0].of(Container):
@@ -185,7 +198,11 @@ class Transfers:
     def _mixing(self, node: ast.AST, place: Placement, type_: str, words: str) -> Value:
         """Rows that depend on each other: the cause of all that comes of it."""
         text = f"`{self.run.segment(node)}` {words}, each process that of its batch"
-        return self.run.made(node, mixing(place), type_=type_, text=text)
+        return self.run.cause(node, mixing(place), text, type_)
+
+    def _padded(self, node: ast.AST, place: Placement, type_: str) -> Value:
+        text = f"`{self.run.segment(node)}` is a mean over rows that are padded to the longest of each process's batch"
+        return self.run.cause(node, mixing(place), text, type_)
 
     def along_batches(self, ref: Instance, given: Value, made: Value, node: ast.AST) -> Value:
         """What a layer gives that takes one axis for the batch's, where its input has the rows along another one."""
@@ -278,6 +295,9 @@ class Transfers:
         if row.transfer in ("max", "min") and len(args) > 1 and row.axis is None:
             return self._function(row, args, keywords, node)
         place = reduced_value(args[0], row.transfer, over_rows)
+        if row.transfer == "mean" and place.kind is Kind.ROUND and array_of(args[0]).padded:
+            if self._axis(row, args, keywords) is None:
+                return self._padded(node, place, row.returns)
         operands = [value for value in [*args, *keywords.values()] if value is not args[0]]
         rest = function((array_of(value) for value in operands), rowwise=True)
         if not rest.is_same:
@@ -305,9 +325,12 @@ class Transfers:
         word = given.const if given is not None and isinstance(given.const, str) else _by_flags(keywords)
         word = "mean" if word == "batchmean" else word
         noted = self.run.read(made, "#weighs") if made is not None else None
+        name = made.type if made is not None else row.name
         weighs = str(noted.const) if noted else self._weighs(row, args, keywords) if word == "mean" else ""
         word = "weighted" if weighs else word
-        return self.lost(word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node, weighs)
+        return self.lost(
+            word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node, weighs, name
+        )
 
     def _weighs(self, row: Row, args: Args, keywords: Keywords) -> str:
         """The argument that gives the rows weights, or leaves some out, so that each rank has a mean of its batch;
@@ -322,15 +345,19 @@ class Transfers:
             "",
         )
 
-    def lost(self, word: str, args: Args, keywords: Keywords, node: ast.AST, weighs: str = "") -> Value:
-        """What a loss gives that is reduced by `word`; `weighs` is the argument that weighs its rows."""
+    def lost(
+        self, word: str, args: Args, keywords: Keywords, node: ast.AST, weighs: str = "", name: str = ""
+    ) -> Value:
+        """What a loss by its name gives that is reduced by `word`; `weighs` is the argument that weighs its rows."""
         operands = [*args, *keywords.values()]
         place = function((array_of(value) for value in operands), rowwise=True)
+        if word == "mean" and place.padded and "ctc" not in name.lower():
+            return self._padded(node, reduced(place, word), TENSOR)
         if word != "none":
             place = reduced(place, word)
         if word == "weighted" and place.mixed:
             text = f"`{self.run.segment(node)}` is a mean by `{weighs}=`, by the rows of each process alone"
-            return self.run.made(node, place, type_=TENSOR, text=text)
+            return self.run.cause(node, place, text, TENSOR)
         return self.run.made(node, place, *operands, type_=TENSOR)
 
     def _put_together(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -354,7 +381,7 @@ class Transfers:
             return Value()
         base = args[0]
         axis = args[1].const if len(args) > 1 else keywords["dim"].const if "dim" in keywords else None
-        if axis is None and row.name.endswith("size"):
+        if axis is None and row.name.endswith(("size", "shape")):
             return Value(base.place, base.why, type="#shape")
         if axis is not None and axis is not UNSET and axis != int(base.place.turned):
             return Value(type="builtins.int")
@@ -435,6 +462,8 @@ class Transfers:
             self.run.store.set(made, "#data", first)
         if row.kind == "loader" and type_name in _LOADERS and stacks_rows(args, keywords):
             self.run.store.set(made, "#rows first", constant(True))
+        if row.kind == "loader" and pads_rows(args, keywords):
+            self.run.store.set(made, "#padded", constant(True))
         if row.kind == "loader":
             self.run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))
         if row.kind == "scheduler":
@@ -455,35 +484,6 @@ class Transfers:
             why = self.run.reason(node, f"`{self.run.segment(node)}`", furthest)
             return Value(array_of(furthest), why, (made,), type_)
         return Value(refs=(made,), type=type_)
-
-
-def stacks_rows(args: Args, keywords: Keywords) -> bool:
-    """Whether a loader's batches are known to have their rows along the first axis, by how they are put together."""
-    size = keywords.get("batch_size", args[1] if len(args) > 1 else NONE)
-    if "batch_size" in keywords and size.const is None:
-        return False
-    collate = keywords.get("collate_fn", args[6] if len(args) > 6 else NONE)
-    functions = collate.of(Function)
-    return collate.const is None or (len(functions) == 1 and _stacks(functions[0].node))
-
-
-def _stacks(node: ast.AST) -> bool:
-    """Whether a function puts rows together along the first axis, and calls nothing that may turn them."""
-    stacks = False
-    for call in [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]:
-        named = call.func
-        word = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
-        given = {one.arg: one.value for one in call.keywords}
-        axis = given.get("dim", given.get("axis", call.args[1] if len(call.args) > 1 else None))
-        flag = given.get("batch_first", call.args[1] if len(call.args) > 1 else None)
-        if word in ("stack", "pad_sequence"):
-            right = axis is None or getattr(axis, "value", None) == 0
-            if not (right if word == "stack" else getattr(flag, "value", None) is True):
-                return False
-            stacks = True
-        elif not (isinstance(named, ast.Attribute) or word in vars(builtins)) or word in _TURNING:
-            return False
-    return stacks
 
 
 def _of_shape(row: Row, operands: Args) -> Placement | None:

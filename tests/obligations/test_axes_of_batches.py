@@ -22,7 +22,7 @@ lstm = accelerator.prepare(nn.LSTM(8, 8))
 """
 ATTENTION = "net = accelerator.prepare(nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2{}), 1))\n"
 PADDED = (
-    "def put(rows): return pad_sequence(rows{}), torch.tensor([len(row) for row in rows])\n"
+    "def put(rows): return pad_sequence(rows{}), torch.tensor([row[0] for row in rows])\n"
     "loader = accelerator.prepare(DataLoader(data, batch_size=6, collate_fn=put))\n"
 )
 
@@ -75,6 +75,7 @@ QUIET = {
     "a list of steps": ("lstm(torch.stack([x[:, 0], x[:, 1]]))[0]", ""),
     "packed": ("lstm(pack_padded_sequence(x, y, batch_first=True))[1][0]", ""),
     "rows along the second axis of a batch": ("lstm(x)[0]", PADDED.format("")),
+    "batches of one row": ("lstm(x)[0]", "loader = accelerator.prepare(DataLoader(data, batch_size=1))\n"),
     "softmax over another axis": ("x.softmax(1) + F.softmax(x)", ""),
 }
 
@@ -100,3 +101,10 @@ def test_what_is_taken_within_gathered_rows_is_the_original_s() -> None:
     )
     assert validate(HEAD + text.format(1), None, KNOWLEDGE).of(Status.NAMED) == []
     assert len(validate(HEAD + text.format(0), None, KNOWLEDGE).of(Status.NAMED)) == 1
+
+
+def test_a_squeeze_that_may_take_the_rows_axis_assumes_that_there_are_several() -> None:
+    assert [one.text for one in found("x.squeeze()").assumptions] == [
+        "`x.squeeze()` gets more than one row on every process"
+    ]
+    assert found("x.squeeze(1)").assumptions == []

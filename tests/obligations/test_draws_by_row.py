@@ -33,10 +33,7 @@ ALIKE = {
     "NumPy's generator": ("torch.tensor(rng.uniform(0, 1, x.shape[0]))", "rng = np.random.default_rng(1)"),
     "NumPy's older one": ("torch.tensor(rng.normal(size=x.shape[:1]))", "rng = np.random.RandomState(1)"),
     "NumPy's stream": ("torch.tensor(np.random.rand(len(x)))", ""),
-    "Python's generator": (
-        "torch.tensor([rng.random() for _ in range(x.size(0))])",
-        "rng = random.Random(0)",
-    ),
+    "Python's generator": ("torch.tensor(rng.choices([0, 1], k=len(x)))", "rng = random.Random(0)"),
     "torch's generator": (
         "torch.rand(x.size(0), generator=rng)",
         "rng = torch.Generator()\nrng.manual_seed(0)",

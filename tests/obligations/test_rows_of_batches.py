@@ -173,3 +173,32 @@ def test_counts_by_the_class_of_a_row(kind: str) -> None:
     shown = f"accelerator.print({figure})\n"
     assert named(f"{head}accelerator.gather_for_metrics((model(x), y)){rest}{shown}") == []
     assert len(named(f"{head}model(x), y{rest}{shown}")) == 1
+
+
+def test_gathered_rows_in_the_shape_of_one_batch_are_named() -> None:
+    figure = "total += (o.view({}) - 1).abs().mean().item()"
+    (message,) = named(in_evaluation(figure.format("3, 3"), "total", "total = 0.0\n"))
+    assert "`o.view(3, 3)` has room for one batch, and gets those of all processes" in message
+    for free in ("-1, 3", "o.size(0), 3"):
+        assert named(in_evaluation(figure.format(free), "total / len(test)", "total = 0.0\n")) == []
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "    lists = [one.cpu().numpy() for one in rows]",
+        "    lists = []\n    for one in rows: lists.append(one.cpu().numpy())",
+    ],
+)
+def test_gathered_rows_that_the_main_process_puts_in_another_list(lines: str) -> None:
+    loop = "import numpy as np\nrows = []\nfor x, y in test:\n    rows.append({})\n"
+    text = f"{loop}if accelerator.is_main_process:\n{{}}\n"
+    saved = "    np.save('rows.npy', np.vstack(lists))\n"
+    assert found(text.format("accelerator.gather_for_metrics(x)", lines) + saved).of(Status.LOOP) == []
+    assert len(named(text.format("x", lines) + saved)) == 1
+
+
+def test_a_shape_by_numpy_counts_rows_along_their_axis_alone() -> None:
+    text = "import numpy as np\nrows = np.vstack([x.numpy() for x, y in test])\naccelerator.print(np.shape(rows)[{}])\n"
+    assert named(text.format(1)) == []
+    assert len(named(text.format(0))) == 1
