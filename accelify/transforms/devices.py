@@ -29,6 +29,7 @@ from accelify.analysis.devices.numbered import NumberedDevices
 from accelify.analysis.devices.parts_on_cpu import parts_on_cpu
 from accelify.analysis.devices.seen_options import place_of
 from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.files.effect_sites import TERMINAL
 from accelify.analysis.planning.anchors import NAME
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.handed_options import holders, reads
@@ -91,11 +92,28 @@ def transform(context: Context) -> Iterator[Change]:
             CHOICE,
             node,
             f"every process would use `{short(tree.segment(value))}`",
-            [edit],
+            [*_shown_besides(context, assignment, accelerator), edit],
             core=True,
             evidence=evidence,
         )
     yield from _of_parts(context)
+
+
+def _shown_besides(context: Context, assignment: DeviceAssignment, accelerator: str) -> list[Edit]:
+    """A call of another module's function that chose the device and shows it goes on to show it, once."""
+    call, statement, tree = assignment.value, assignment.statement, context.tree
+    if not isinstance(call, ast.Call) or assignment.whole is not None or not tree.own_line(statement):
+        return []
+    shows = any(
+        site.kind == TERMINAL
+        for callee in context.script.callees(call)
+        if context.script.interpreter.module_of(callee) not in context.script.modules
+        for site in context.effects.of_call(call, callee).sites
+    )
+    text = tree.segment(call)
+    if not shows or "\n" in text or tree.is_elif(statement):
+        return []
+    return [InsertBefore(statement, (f"if {accelerator}.is_main_process:", f"{tree.indent_unit()}{text}"))]
 
 
 def _of_parts(context: Context) -> Iterator[Change]:
