@@ -36,6 +36,7 @@ from accelify.heap.counts import (
     summed,
     with_token,
 )
+from accelify.heap.locations import meet_together
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part
@@ -123,6 +124,7 @@ class Expressions:
 
     def operate(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
         """The result of a binary operator, or of its assignment form."""
+        meet_together(self.run, node, (left, right))
         for value, other, words in ((left, right, METHODS), (right, left, REFLECTED)):
             for ref in value.of(Instance):
                 given = self.engine.calls.special(ref, words.get(type(op), ""), [other], node)
@@ -250,6 +252,7 @@ class Expressions:
         place = compared(*values) if len(values) == 2 else None
         place = place or function((array_of(value) for value in values), rowwise=True)
         type_ = next((v.type for v in values if v.type.startswith(("torch", "numpy", "#"))), "builtins.bool")
+        meet_together(self.run, node, values)
         return self.run.made(node, place, *values, type_=TENSOR if type_ == BATCH else type_)
 
     def _IfExp(self, node: ast.IfExp, scope: Ref) -> Value:
@@ -399,7 +402,7 @@ class Expressions:
         if base.type == "#shape":
             return self._size(node, base, key.const)
         if base.type == BATCH and not base.place.is_same:
-            return Value(base.place, base.why, type=BATCH)
+            return Value(base.place, base.why, type=BATCH, where=base.where)
         for ref in base.refs:
             given = self.engine.calls.special(ref, "__getitem__", [key], node)
             if given is not None:

@@ -343,6 +343,7 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         delta,
         left.optional or right.optional or (left.const is None) != (right.const is None),
         left.text if left.text == right.text else "",
+        left.where if left.where == right.where else "",
     )
 
 
