@@ -755,6 +755,16 @@ def test_an_option_that_may_name_the_cpu(choice: str, cpu: str) -> None:
     assert "device = accelerator.device" in text
 
 
+def test_a_helper_that_shows_what_it_chooses_is_asked_as_before() -> None:
+    told = SELECT.replace("        return", '        print("the best")\n        return')
+    setup = f"args = argparse.ArgumentParser().parse_args()\n{told}device = pick(args.device)"
+    batch = "x, y = x.to(device), y.to(device)"
+    found = convert(setup=setup, imports="import argparse", batch=batch)
+    assert 'accelerator = Accelerator(cpu=str(pick(args.device)) == "cpu")\n' in found.new_text
+    assert '        print("the best")\n' in found.new_text
+    assert "ACC201" in {finding.code for finding in found.remaining}
+
+
 NUMBERED = "torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')"
 OF_A_TENSOR = "torch.empty(0, device=accelerator.device).device"
 

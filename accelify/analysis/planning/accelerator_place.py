@@ -88,6 +88,7 @@ class AcceleratorPlace(ConstructorArguments):
         kept = [one for one in kept if one not in self.named_devices]
         self.copied_devices = {copy for one in kept for copy in one.copies}
         self.reach = Reach(script, found, core)
+        self.reach.choices = frozenset(a.value for a in self.devices.assignments)
         for backward in script.backwards:
             if self.reach.expression(backward.call) is None:
                 name = backward.scope.name or "the module"
