@@ -765,6 +765,14 @@ def test_a_helper_that_shows_what_it_chooses_is_asked_as_before() -> None:
     assert "ACC201" in {finding.code for finding in found.remaining}
 
 
+def test_a_setting_that_a_helper_has_under_another_name() -> None:
+    helper = f"def pick(name):\n    place = torch.device(name) if name else torch.device({MACHINE})\n    return place\n"
+    setup = f"args = argparse.ArgumentParser().parse_args()\n{helper}device = pick(args.device)"
+    batch = "x, y = x.to(device), y.to(device)"
+    text = convert(setup=setup, imports="import argparse", batch=batch).new_text
+    assert 'Accelerator(cpu=str(args.device) == "cpu")\n' in text
+
+
 NUMBERED = "torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')"
 OF_A_TENSOR = "torch.empty(0, device=accelerator.device).device"
 
