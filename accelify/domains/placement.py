@@ -57,7 +57,7 @@ class Kind(StrEnum):
 @dataclass(unsafe_hash=True, slots=True)
 class Placement:
     """One answer; `needs` says for OWN what would have made it right further up, `turned` that rows lie along another
-    axis than the first."""
+    axis than the first, `sure` that this is known, and not only taken for so."""
 
     kind: Kind
     degree: int | None = 0
@@ -68,6 +68,7 @@ class Placement:
     samples: int | None = 0
     turned: bool = False
     mixed: bool = False
+    sure: bool = False
 
     @property
     def is_same(self) -> bool:
@@ -147,15 +148,27 @@ def settled(place: Placement) -> Placement:
 
 
 def is_mean_of_round(place: Placement) -> bool:
-    """Whether it is a mean over the rows of one round, or of one round of every rank."""
+    """Whether it is a mean over the rows of one round, weighted or not, or of one round of every rank."""
     if place.rows or place.even or place.degree != 0:
         return False
-    return place.kind is Kind.WIDE or (place.kind is Kind.ROUND and place.samples == 0)
+    return place.kind is Kind.WIDE or (place.kind is Kind.ROUND and (place.samples == 0 or place.mixed))
 
 
 def unturned(place: Placement) -> Placement:
     """The same with its rows along the first axis."""
     return replace(place, turned=False) if place.turned else place
+
+
+def unsure(place: Placement) -> Placement:
+    """The same, with its rows taken to lie where they did."""
+    return replace(place, sure=False) if place.sure else place
+
+
+def mixing(place: Placement) -> Placement:
+    """What a function gives whose rows depend on other rows of the batch."""
+    if place.kind is Kind.ROUND:
+        return replace(place, samples=None, mixed=True)
+    return wide(None, rows=True) if place.kind is Kind.WIDE else function((place,))
 
 
 def _turned(place: Placement) -> Placement:
@@ -235,6 +248,7 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
             samples=_samples(found, linearly, rowwise),
             mixed=any(place.mixed for place in found)
             or (rowwise and not linearly and all(map(_is_figure, found))),
+            sure=rows and all(place.sure for place in found if place.rows),
         )
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
         return SAMPLE
@@ -352,7 +366,8 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         if Kind.SAME not in kinds and not (left.even or right.even):
             mixed = mixed or _is_figure(left) or _is_figure(right)
         samples = None if mixed else samples
-        return Placement(Kind.ROUND, degree, rows, needs, even, samples=samples, mixed=mixed)
+        sure = rows and all(place.sure for place in (left, right) if place.rows)
+        return Placement(Kind.ROUND, degree, rows, needs, even, samples=samples, mixed=mixed, sure=sure)
     if Kind.WIDE in kinds and kinds <= {Kind.WIDE, Kind.SAME} and not rows:
         return _of_means(left, right, sign)
     if Kind.EXTREME in kinds and SAME in (left, right) and (sign > 0 or right.is_same):
@@ -447,6 +462,7 @@ def joined(left: Placement, right: Placement) -> Placement:
             _of_both(left, right),
             samples=samples,
             mixed=left.mixed or right.mixed,
+            sure=left.sure and right.sure,
         )
     if left.is_same and right.is_same:
         return left if left.needs else right

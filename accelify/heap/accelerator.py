@@ -16,12 +16,15 @@ from accelify.domains.placement import (
     same,
 )
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
+from accelify.heap.models import mark
 from accelify.heap.run import Run
 from accelify.heap.values import (
     DEVICE,
     MAIN_FLAG,
     NONE,
     RANK,
+    UNSET,
+    Bound,
     Container,
     Guard,
     Instance,
@@ -139,7 +142,7 @@ def accelerator_method(
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":
-        made = [prepared(run, value, node) for value in args]
+        made = [prepared(run, value, node, number) for number, value in enumerate(args)]
         return made[0] if len(made) == 1 else _tuple(run, made)
     if name in ("prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"):
         return prepared(run, first, node)
@@ -186,14 +189,22 @@ def _tuple(run: Run, values: Sequence[Value]) -> Value:
     return Value(refs=(made,), type="tuple")
 
 
-def prepared(run: Run, value: Value, node: ast.AST) -> Value:
-    """What `prepare` gives for an object."""
+def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
+    """What `prepare` gives for an object; one of which nothing is known may be a loader as well as a model."""
     refs: list[Ref] = []
+    mark(run, value, trained=True)
+    if not value.type and value.const is UNSET and all(isinstance(ref, Bound) for ref in value.refs):
+        made = run.allocate((node, "prepared", number), lambda: Instance(None))
+        made.prepared = True
+        made.wrapped = Value(value.place, value.why)
+        mark(run, Value(refs=(made,)), trained=True)
+        return Value(value.place, value.why, (made,))
     for ref in value.refs:
         if isinstance(ref, Instance) and not ref.prepared:
             made = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
             made.prepared = True
             made.wrapped = Value(refs=(ref,))
+            mark(run, Value(refs=(made,)), trained=True)
             run.store.set(ref, "#prepared", constant(True))
             refs.append(made)
         elif isinstance(ref, Container):

@@ -17,11 +17,24 @@ from accelify.heap.values import (
     RANK,
     TURN,
     UNSET,
+    Bound,
+    Instance,
+    Library,
     Value,
 )
 
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
+
+
+def is_there(value: Value) -> bool:
+    """Whether a value is an object for certain; what an unknown object has or gives may be None."""
+    return any(
+        not isinstance(ref, Library)
+        and not (isinstance(ref, Bound) and isinstance(ref.method, str))
+        and not (isinstance(ref, Instance) and ref.kind == "object" and ref.cls is None)
+        for ref in value.refs
+    )
 
 
 def is_number(value: Any) -> bool:

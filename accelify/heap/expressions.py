@@ -12,6 +12,7 @@ from accelify.domains.placement import (
     SAMPLE,
     Kind,
     function,
+    is_mean_of_round,
     multiplied,
     own,
     reduced,
@@ -23,6 +24,7 @@ from accelify.heap.containers import (
     element,
     elements,
     is_index,
+    is_without,
     put,
     shown_fields,
     worst,
@@ -32,11 +34,13 @@ from accelify.heap.counts import (
     counting_type,
     divided_whole,
     is_number,
+    is_there,
     rank_flag,
     summed,
     with_token,
 )
 from accelify.heap.locations import meet_together
+from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part
@@ -45,6 +49,7 @@ from accelify.heap.values import (
     COUNTER,
     LAST,
     MAIN_FLAG,
+    MORE,
     NONE,
     OTHERS_FLAG,
     PART,
@@ -132,6 +137,8 @@ class Expressions:
                     return given
         if isinstance(op, ast.Add) and (left.of(Container) or right.of(Container)):
             return self._concatenated(node, left, right)
+        if isinstance(op, ast.Mult) and left.type == "list" and left.of(Container) and right.place.is_same:
+            return self._concatenated(node, left, left)
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
             filled = [left, *(elements(self.run, right) or [right])]
             return with_text(self.text(node, filled), [_FIELD.sub("*", pattern(left))])
@@ -140,6 +147,14 @@ class Expressions:
         if isinstance(op, ast.Div | ast.Mult) and is_zero(left) and right.place.is_uniform:
             return left
         left_place, right_place = array_of(left), array_of(right)
+        if (
+            isinstance(op, ast.Div)
+            and right_place.kind is Kind.SAME
+            and right_place.degree
+            and is_mean_of_round(left_place)
+        ):
+            # It is divided by how many rounds there are ahead of adding it up.
+            self.run.take_mean()
         if isinstance(op, ast.Add | ast.Sub):
             place = summed(op, left, right)
         elif isinstance(op, ast.Mult):
@@ -157,7 +172,13 @@ class Expressions:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
         type_ = counting_type(op, left, right) or _OF_RESULTS.get(type_, type_)
-        made = self.run.made(node, place, left, right, type_=type_)
+        if place.mixed and not (left_place.mixed or right_place.mixed) and isinstance(op, ast.Div | ast.Mult):
+            # This is the cause; where its operands come from leads nowhere.
+            word = "ratio" if isinstance(op, ast.Div) else "product"
+            text = f"`{self.run.segment(node)}` is a {word} of figures of each process's batch"
+            made = self.run.made(node, place, type_=type_, text=text)
+        else:
+            made = self.run.made(node, place, left, right, type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
             made = with_text(made, [pattern(left), pattern(right)])
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
@@ -238,12 +259,22 @@ class Expressions:
                     pass
             if isinstance(node.ops[0], ast.Is | ast.IsNot) and right.const is None and not left.optional:
                 # What was computed from a batch is there.
-                if left.const is UNSET and (left.refs or not left.place.is_uniform):
+                if left.const is UNSET and (is_there(left) or not left.place.is_uniform):
                     return constant(isinstance(node.ops[0], ast.IsNot))
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
                 # A share that is there on some ranks alone would be of no known relation to the original.
                 uniform = left.place.is_uniform or left.place.kind in (Kind.SHARD, Kind.LINEAR)
+                if left.place.kind is Kind.ROUND and (left.place.rows or left.place.samples is not None):
+                    # A loader has as many batches for each rank; what a rank chose by its own has no samples.
+                    return Value(type=MORE if left.place.rows else "builtins.bool")
                 return Value(type="builtins.bool") if uniform else self._of(node, values)
+            if isinstance(node.ops[0], ast.In | ast.NotIn) and left.const is not UNSET:
+                among = elements(self.run, right)
+                if right.of(Container) and all(is_without(ref, left) for ref in right.of(Container)):
+                    among = []
+                if among is not None and all(one.const is not UNSET for one in among):
+                    found = any(one.const == left.const for one in among)
+                    return constant(found == isinstance(node.ops[0], ast.In))
             if isinstance(node.ops[0], ast.In | ast.NotIn):
                 values = [left, element(self.run, right, node)]
         return self._of(node, values)
@@ -272,11 +303,15 @@ class Expressions:
 
     def text(self, node: ast.AST, parts: Sequence[Value]) -> Value:
         """A text that shows values: what the furthest of them from the original's is."""
-        parts = [inner for part in parts for inner in self._texts(part, node)]
+        parts = self.shown(parts, node)
         if not parts:
             return Value(type="builtins.str")
         furthest = worst(parts)
         return Value(array_of(furthest), furthest.why, type="builtins.str")
+
+    def shown(self, parts: Sequence[Value], node: ast.AST) -> list[Value]:
+        """What the texts of values show."""
+        return [inner for part in parts for inner in self._texts(part, node)]
 
     def _texts(self, value: Value, node: ast.AST) -> list[Value]:
         """What the text of a value shows: of an object what its own method gives."""
@@ -399,10 +434,16 @@ class Expressions:
                 found.refs,
                 found.type,
             )
+        held = parts(self.run, base)
+        if held is not None:
+            return held if isinstance(at, ast.Slice) else element(self.run, held, node, key.const)
         if base.type == "#shape":
-            return self._size(node, base, key.const)
-        if base.type == BATCH and not base.place.is_same:
+            return self.size(node, base, key.const)
+        # What is taken by the number of a row is one, and no part of a structure.
+        if base.type == BATCH and not base.place.is_same and key.place.kind is not Kind.SAMPLE:
             return Value(base.place, base.why, type=BATCH, where=base.where)
+        if base.type == "builtins.tuple" and not base.refs:
+            return Value(base.place, base.why, type=TENSOR, where=base.where)
         for ref in base.refs:
             given = self.engine.calls.special(ref, "__getitem__", [key], node)
             if given is not None:
@@ -410,8 +451,9 @@ class Expressions:
         part = self._part(node, base, key, at)
         return replace(part, refs=base.refs) if is_part(base) else part
 
-    def _size(self, node: ast.AST, base: Value, axis: Any) -> Value:
-        if axis == 0 or not isinstance(axis, int):
+    def size(self, node: ast.AST, base: Value, axis: Any) -> Value:
+        """One number of a shape: a count of rows where it is that of their axis."""
+        if axis == int(base.place.turned) or not isinstance(axis, int):
             place = reduced(base.place, "count")
             return self.run.made(
                 node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples"
@@ -442,10 +484,15 @@ class Expressions:
                 even=False,
                 samples=None if chosen or (base.place.rows and not rows) else base.place.samples,
                 mixed=base.place.mixed or chosen,
+                sure=base.place.sure and whole,
             )
         if turned and not isinstance(parts[0], ast.Slice):
             place = unturned(place)  # the axis before that of the rows is gone
-        return self.run.made(node, place, base, key, type_=TENSOR if base.type == BATCH else base.type)
+        type_ = TENSOR if base.type == BATCH else base.type
+        if place.mixed and not base.place.mixed:
+            text = f"`{self.run.segment(node)}` chooses among the rows of each process's batch"
+            return self.run.made(node, place, type_=type_, text=text)
+        return self.run.made(node, place, base, key, type_=type_)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
         for part in (node.lower, node.upper, node.step):

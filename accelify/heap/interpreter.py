@@ -33,6 +33,8 @@ from accelify.heap.values import (
 )
 from accelify.knowledge import Knowledge
 
+_QUESTIONS = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir"})
+
 
 class Interpreter:
     """Goes through a script and the modules that it reaches, with abstract values.
@@ -100,6 +102,11 @@ class Interpreter:
             return Guard("main" if (test.type == MAIN_FLAG) == taken else "others", test.why)
         if test.type == SOME_FLAG:
             return Guard("some" if taken else "others", test.why) if test.why is not None else None
+        self.run.depends()
+        if _finds_nothing(node, taken) and any(guard.kind == "first" for guard in self.run.guards):
+            return Guard(
+                "missing", self.run.reason(node, "what the main process leaves is there for the others")
+            )
         counted = test.place.kind is Kind.SAME and test.place.degree != 0 and test.type != TURN
         if counted and self.run.in_shared_loop():
             text = f"`{self.run.segment(node)}`"
@@ -131,3 +138,21 @@ class Interpreter:
     def together(self, values: Sequence[Value]) -> Value:
         """A value that is one of several."""
         return reduce(lambda left, right: join(left, right) or left, values)
+
+
+def _finds_nothing(test: ast.AST, taken: bool) -> bool:
+    """Whether a test leads somewhere where a file is not there: `not os.path.exists(path)`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _finds_nothing(test.operand, not taken)
+    if isinstance(test, ast.BoolOp):
+        sure = any if isinstance(test.op, ast.And) == taken else all
+        return sure(_finds_nothing(one, taken) for one in test.values)
+    called = test.func if isinstance(test, ast.Call) else None
+    name = (
+        called.attr
+        if isinstance(called, ast.Attribute)
+        else called.id
+        if isinstance(called, ast.Name)
+        else ""
+    )
+    return not taken and name in _QUESTIONS

@@ -20,6 +20,7 @@ from accelify.domains.placement import (
     Placement,
     reduced,
     same,
+    unsure,
 )
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
@@ -76,7 +77,7 @@ class Iteration:
     def _by_samples(self, place: Placement, value: Value, node: ast.AST) -> Iterable:
         """Rows, one by one."""
         why = value.why or self.run.reason(node, f"the rows of `{self.run.segment(node)}`")
-        item = Value(SAMPLE if place.kind is Kind.WIDE else place, why, type=value.type)
+        item = Value(SAMPLE if place.kind is Kind.WIDE else unsure(place), why, type=value.type)
         return Iterable(item, shared=False, rounds=reduced(place, "count"), samples=place)
 
     def _over_container(self, ref: Container, value: Value, node: ast.AST) -> Iterable:
@@ -134,8 +135,11 @@ class Iteration:
             why = self.run.reason(node, f"this rank's share of each batch of `{self.run.segment(node)}`")
             return Iterable(Value(SHARD, why, type=BATCH, where=where), shared=False)
         why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`")
-        found = Iterable(Value(ROUND_ROWS, why, type=BATCH, where=where), shared=True, rounds=same(1))
-        if any(self._drops(one) for one in (ref.wrapped.refs if ref.wrapped is not None else ())):
+        wrapped = ref.wrapped.refs if ref.wrapped is not None else ()
+        first = any(self.run.read(one, "#rows first") is not None for one in wrapped)
+        batch = Value(replace(ROUND_ROWS, sure=first), why, type=BATCH, where=where)
+        found = Iterable(batch, shared=True, rounds=same(1))
+        if any(self._drops(one) for one in wrapped):
             text = f"drop_last=True takes up to N-1 whole batches more from the end of `{self.run.segment(node)}`"
             found.fewer = self.run.reason(node, text)
         return found

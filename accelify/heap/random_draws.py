@@ -37,18 +37,37 @@ class RandomDraws:
         self, row: Row, args: Args, keywords: Keywords, node: ast.AST, of_shape: Placement | None
     ) -> Value:
         """What a draw gives; `of_shape` is its placement where its arguments say how large it is."""
-        places = [array_of(value) for value in [*args, *keywords.values()]]
+        generators = _generators(args, keywords)
+        operands = [value for value in [*args, *keywords.values()] if not set(value.refs) & set(generators)]
+        places = [array_of(value) for value in operands]
         place = of_shape or function(places, rowwise=True)
         text = f"`{self.run.segment(node)}` draws random numbers"
-        differing = self._generated(row, keywords, node)
+        differing = self._generated(row, generators, node)
         if differing is not None and place.is_same and not self.run.in_shared_loop():
             return Value(own("drawn with one seed"), self.run.reason(node, text, differing), type=row.returns)
         if place.is_same and not self.run.begun_alike:
             self.run.assume(_ALIKE, node)
-        if self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND):
+        in_rounds = self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND)
+        if in_rounds and self._is_by_row(args, keywords) and self._is_alike(row, generators):
+            text = f"{text}: the same on every process, each time for other rows"
+            place = Placement(Kind.ROUND, rows=True, samples=None, mixed=True)
+            return self.run.made(node, place, type_=row.returns, text=text)
+        if in_rounds:
             rows = not row.name.endswith(_ORDERS) and (place.rows or draws_rows(row, args, keywords))
             place = Placement(Kind.ROUND, rows=rows, samples=0 if rows else None)
         return self.run.made(node, place, *args, *keywords.values(), type_=row.returns, text=text)
+
+    def made(self, row: Row, generator: Instance, args: Args, keywords: Keywords, node: ast.AST) -> None:
+        """A generator is made: without a seed another one on each rank, but for torch's."""
+        if row.name.startswith("torch."):
+            return
+        seeds = [value for value in [*args, *keywords.values()] if value.const is not None]
+        parted = [value for value in seeds if not array_of(value).is_uniform]
+        if parted or not seeds:
+            words = "has another seed on each process" if seeds else "has no seed: each process draws others"
+            why = self.run.reason(node, f"`{self.run.segment(node)}` {words}", *parted)
+            self.run.seeded_apart = True
+            self.run.store.set(generator, "#seeded", Value(own("one seed"), why))
 
     def seeded(self, row: Row, result: Value, args: Args, node: ast.AST, receiver: bool) -> Value:
         """A seed: where it differs between ranks, so does what is drawn afterwards."""
@@ -68,11 +87,25 @@ class RandomDraws:
             self.run.store.set(ref, "#seeded", Value(own("one seed"), why))
         return result.placed(own("one seed"), why)
 
-    def _generated(self, row: Row, keywords: Keywords, node: ast.AST) -> Reason | None:
+    def _is_by_row(self, args: Args, keywords: Keywords) -> bool:
+        """Whether there is a number for each row of this rank's batch: by its shape, or in a loop over the rows."""
+        sizes = [inner for value in [*args, *keywords.values()] for inner in parts_of(value)]
+        counted = any(one.place.kind is Kind.ROUND and (one.place.even or one.place.rows) for one in sizes)
+        return counted or any(loop.samples.kind is Kind.ROUND for loop in self.run.loops)
+
+    def _is_alike(self, row: Row, generators: Sequence[Instance]) -> bool:
+        """Whether all ranks draw the same: only torch's stream is another one on each, unless a seed says so."""
+        if row.name.endswith(_ORDERS):
+            return False
+        if any(self.run.read(ref, "#seeded") for ref in generators):
+            return False
+        parted = self.run.seeded or self.run.parted_streams.get(_stream(row))
+        return bool(generators) or (_stream(row) in ("numpy", "random") and not parted)
+
+    def _generated(self, row: Row, generators: Sequence[Instance], node: ast.AST) -> Reason | None:
         """Why a draw is another one on each rank, None where all ranks draw the same."""
-        generator = keywords.get("generator")
-        if generator is not None and generator.const is not None:
-            found = [self.run.read(ref, "#seeded") for ref in generator.of(Instance)]
+        if generators:
+            found = [self.run.read(ref, "#seeded") for ref in generators]
             return next((value.why for value in found if value is not None), None)
         self.run.depends()
         parted = self.run.parted_streams
@@ -82,6 +115,12 @@ class RandomDraws:
             parted.setdefault(_stream(row), self.run.reason(node, text, guard.why))
             return self.run.seeded
         return self.run.seeded or parted.get(_stream(row))
+
+
+def _generators(args: Args, keywords: Keywords) -> list[Instance]:
+    """The generators that a draw may be from: the receiver, or what `generator=` gives."""
+    given = [*args[:1], *([keywords["generator"]] if "generator" in keywords else [])]
+    return [ref for value in given for ref in value.of(Instance) if ref.kind == "generator"]
 
 
 def _stream(row: Row) -> str:

@@ -110,6 +110,9 @@ class Run:
     calls: list[tuple[ast.AST, ast.AST]] = field(default_factory=list)
     # The functions that something of the script came to.
     reached: set[ast.AST] = field(default_factory=set)
+    # Statements that were gone through, and those that a test of which the answer is known leaves out, with their file.
+    entered: set[ast.stmt] = field(default_factory=set)
+    left_out: dict[ast.stmt, str] = field(default_factory=dict)
     recording: bool = True
     # Whether all processes but the main one have silenced their loggers.
     logs_once: bool = False
@@ -186,6 +189,10 @@ class Run:
         place = next((loop.place for loop in reversed(self.loops) if loop.shared), None)
         if place is not None:
             self.means.setdefault(place, Reason("means over the rounds", *place))
+
+    def leave_out(self, statements: Iterable[ast.stmt]) -> None:
+        """Note statements that are not come to."""
+        self.left_out.update(dict.fromkeys(statements, self.module.path))
 
     def leave_unread(self, text: str, node: ast.AST) -> None:
         """Note what was not gone through."""

@@ -11,12 +11,14 @@ from accelify.domains.placement import (
     ROUND,
     function,
 )
-from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.containers import array_of, element, elements, overwrite, put, slots_of
+from accelify.heap.handlers import left_by_main
 from accelify.heap.memory import Known
 from accelify.heap.operators import IN_PLACE
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (
+    MORE,
     UNSET,
     Class,
     Container,
@@ -78,13 +80,15 @@ class Statements:
         pushed = 0
         exits: dict[str, Guard | None] = {}
         flow = Flow()
-        for stmt in body:
+        for number, stmt in enumerate(body):
             if not self.run.spend():
                 self.run.leave_unread("the budget of the analysis is used up", stmt)
                 break
+            self.run.entered.add(stmt)
             flow = self._step(stmt, scope)
             exits.update(flow.exits)
             if not flow.reached:
+                self.run.leave_out(body[number + 1 :])
                 break
             for guard in flow.exits.values():
                 if guard is not None and guard.parts_ranks:
@@ -158,6 +162,8 @@ class Statements:
                 part = element(self.run, value, target, UNSET if starred else number)
             elif value.refs:
                 part = self.engine.iteration.over(value, target).item
+            elif value.type == "#shape" and not starred:
+                part = self.engine.expressions.size(target, value, number)
             else:
                 part = value.plain()
             self.bind(target, part, scope)
@@ -169,6 +175,8 @@ class Statements:
             place = function((array_of(key), array_of(value)), rowwise=True)
             part_written(self.run, base, self.run.made(target, place, key, value), target)
         for ref in base.of(Container):
+            if key.const is UNSET and not isinstance(target.slice, ast.Slice):
+                overwrite(self.run, ref, value, key)
             put(self.run, ref, value, key.const, filling="" if key.const is not UNSET else "rounds")
         for ref in base.refs:
             if self.engine.calls.special(ref, "__setitem__", [key, value], target) is not None:
@@ -220,6 +228,9 @@ class Statements:
             self.bind(stmt.target, self.engine.evaluate(stmt.value, scope), scope)
 
     def _AugAssign(self, stmt: ast.AugAssign, scope: Ref) -> None:
+        if isinstance(stmt.op, ast.Add | ast.Sub) and isinstance(stmt.target, ast.Subscript):
+            if self._added_to_one(stmt, stmt.target, scope):
+                return
         load = ast.copy_location(_as_load(stmt.target), stmt.target)
         left, right = self.engine.evaluate(load, scope), self.engine.evaluate(stmt.value, scope)
         for ref in left.of(Instance):
@@ -232,6 +243,26 @@ class Statements:
                 put(self.run, ref, element(self.run, right, stmt), filling="samples")
             return
         self.bind(stmt.target, self.engine.expressions.operate(stmt, stmt.op, left, right), scope)
+
+    def _added_to_one(self, stmt: ast.AugAssign, target: ast.Subscript, scope: Ref) -> bool:
+        """`d[k]["n"] += x` where it may be any of several: what each gets goes with what chooses it."""
+        base = self.engine.evaluate(target.value, scope)
+        held = base.of(Container)
+        if not held or isinstance(target.slice, ast.Slice):
+            return False
+        key = self.engine.evaluate(target.slice, scope)
+        if len(held) == 1 and key.const is not UNSET:
+            return False
+        slots = [slot for ref in held for slot in slots_of(self.run, ref, key.const)]
+        values = [self.run.read(*slot) or Value(const=0, token=slot) for slot in slots]
+        if any(value.refs for value in values):
+            return False
+        added = self.engine.evaluate(stmt.value, scope)
+        place = function((base.place, array_of(key), array_of(added)), rowwise=True)
+        step = self.run.made(stmt, place, added, key, base, type_=added.type)
+        for slot, value in zip(slots, values, strict=True):
+            self.run.store.set(*slot, self.engine.expressions.operate(stmt, stmt.op, value, step))
+        return True
 
     def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:
         for target in stmt.targets:
@@ -309,7 +340,10 @@ class Statements:
     def _If(self, stmt: ast.If, scope: Ref) -> Flow:
         test = self.engine.evaluate(stmt.test, scope)
         if test.const is not UNSET and not test.refs:
-            return self.block(stmt.body if test.const else stmt.orelse, scope)
+            taken, left = (stmt.body, stmt.orelse) if test.const else (stmt.orelse, stmt.body)
+            if not _asks_for_main(stmt.test):
+                self.run.leave_out(left)
+            return self.block(taken, scope)
         return self.fork(
             (self.engine.guard(test, stmt.test), lambda: self.block(stmt.body, scope)),
             (self.engine.guard(test, stmt.test, taken=False), lambda: self.block(stmt.orelse, scope)),
@@ -360,7 +394,9 @@ class Statements:
     def _Try(self, stmt: ast.Try, scope: Ref) -> Flow:
         store = self.run.store
         store.begin()
+        met = len(self.run.events)
         flow = self.block(stmt.body, scope)
+        left_by_main(self.run, stmt, met)
         written = store.undo()
 
         def whole() -> Flow:
@@ -381,7 +417,11 @@ class Statements:
         if stmt.handlers and any(loop.shared or loop.parted for loop in self.run.loops):
             why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
             guard = Guard("divergent", why, ROUND)
-        ways = [(guard, lambda handler=handler: handled(handler)) for handler in stmt.handlers]
+        ways = [
+            # A loader ends on all ranks after as many rounds.
+            (None if _ends_iteration(handler) else guard, lambda handler=handler: handled(handler))
+            for handler in stmt.handlers
+        ]
         result = self.fork((None, whole), *ways) if ways else whole()
         if stmt.finalbody:
             last = self.block(stmt.finalbody, scope)
@@ -428,7 +468,11 @@ class Statements:
     _AsyncFor = _For
 
     def _While(self, stmt: ast.While, scope: Ref) -> Flow:
-        over = Iterable(Value(), shared=False)
+        self.run.store.begin()
+        with self.run.quiet():
+            more = self.engine.evaluate(stmt.test, scope)
+        self.run.store.undo()
+        over = Iterable(Value(type=more.type), shared=more.type == MORE)
 
         def once(item: Value) -> Flow:
             test = self.engine.evaluate(stmt.test, scope)
@@ -444,6 +488,10 @@ class Statements:
         return Flow(rest.reached, {**flow.exits, **rest.exits})
 
 
+def _ends_iteration(handler: ast.ExceptHandler) -> bool:
+    return isinstance(handler.type, ast.Name) and handler.type.id == "StopIteration"
+
+
 def _is_starred(node: ast.expr) -> bool:
     return isinstance(node, ast.Starred)
 
@@ -457,3 +505,8 @@ def _as_load(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice, ast.Load())
     return target
+
+
+def _asks_for_main(test: ast.expr) -> bool:
+    """Whether a test asks if the module is the script that was started: another run goes the other way."""
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))

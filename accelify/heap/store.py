@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
 from accelify.domains.reasons import Reason
+from accelify.heap.paths import joined_text
 from accelify.heap.pieces import Piece, Written, is_alike
 from accelify.heap.values import (
     UNSET,
@@ -105,6 +106,8 @@ class Store:
 
     def look(self, owner: Ref) -> None:
         """A read of all elements, or all fields, of an object."""
+        if not self.pieces:
+            return
         new = self._levels.get((owner, MADE))
         made = new[-1] if new else -1
         for number, piece in enumerate(reversed(self.pieces)):
@@ -292,6 +295,10 @@ class Store:
                 if not self.is_of_shared_round(*key):
                     # On the one way it has the value of the round before.
                     under = Guard(guard.kind, guard.why)
+            written = one.get(key) or other.get(key)
+            alike = under is None or not under.parts_ranks
+            if now is not None and written is not None and written.token == key and alike:
+                now = replace(now, token=key, delta=None)  # on the one way it stays what it was
             left, right = one.get(key, now), other.get(key, now)
             # A length that is known on the one way alone is not known.
             together[key] = None if key[1] == "#known" and left != right else join(left, right, under)
@@ -342,7 +349,7 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         token,
         delta,
         left.optional or right.optional or (left.const is None) != (right.const is None),
-        left.text if left.text == right.text else "",
+        left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
         left.where if left.where == right.where else "",
     )
 
@@ -364,7 +371,11 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
         if guard.kind == "divergent":
             if guard.place.kind is Kind.ROUND and all(_is_of_round(value.place) for value in (left, right)):
                 # A choice by this rank's round, between values of this round, is one of the original's rounds too.
-                return replace(ROUND, samples=None), left.why or right.why or guard.why
+                mixed = [value for value in (left, right) if value.place.mixed]
+                why = next((value.why for value in (*mixed, left, right) if value.why), guard.why)
+                return replace(ROUND, samples=None, mixed=bool(mixed)), why
+            if guard.place.kind is Kind.CLOCK and left.place.is_same and right.place.is_same:
+                return guard.place, guard.why
             return own("decided by all ranks together"), guard.why
         if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:
             return MAIN, guard.why

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,9 +15,11 @@ from accelify.domains.placement import (
     Kind,
     Placement,
     function,
+    mixing,
     own,
     reduced,
     turned_over,
+    unsure,
     unturned,
     wide,
 )
@@ -31,6 +34,7 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.locations import location_of, meet_together
+from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
 from accelify.heap.values import (
@@ -38,6 +42,7 @@ from accelify.heap.values import (
     TENSOR,
     UNSET,
     Container,
+    Function,
     Instance,
     Value,
     constant,
@@ -56,9 +61,23 @@ _ZEROS = frozenset(
 )
 # `ignore_index` where it leaves nothing out.
 _NO_CLASS = -100
+# Loaders whose batches are put together as `collate_fn` says.
+_LOADERS = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 _REDUCING = frozenset({"reduction", "size_average", "reduce"})
+# What the operator `@` does.
+_PRODUCTS = frozenset({"matmul", "__matmul__"})
+# What turns rows in a function that puts batches together.
+_TURNING = frozenset("t transpose permute swapaxes swapdims movedim moveaxis rearrange view reshape".split())
 _LINEAR = frozenset({"linear", "reshaped", "turned"})
+# What may put another axis ahead of that of the rows, take it away, or pack the rows.
+_MOVING = frozenset(
+    (
+        "squeeze unsqueeze expand expand_as broadcast_to tile repeat select rearrange atleast_2d atleast_3d mT mH "
+        "unflatten unfold transpose_ t_ swapaxes_ swapdims_ squeeze_ unsqueeze_ pack_padded_sequence "
+        "pad_packed_sequence unpad_sequence"
+    ).split()
+)
 _OPERATORS: dict[str, ast.operator] = {
     "plus": ast.Add(),
     "minus": ast.Sub(),
@@ -119,7 +138,7 @@ class Transfers:
             "iterates": self._iterates,
             "new": self._new,
             "none": lambda row, args, keywords, node: NONE,
-            "read": self._function,
+            "read": self._read,
             **dict.fromkeys(_REDUCTIONS, self._reduction),
             **dict.fromkeys(_OPERATORS, self._operation),
         }
@@ -145,8 +164,12 @@ class Transfers:
             or (row.transfer == "reduce" and not self._over_rows(row, args, keywords))
         )
         place = _of_shape(row, operands) or function(places, rowwise=rowwise, linearly=linearly)
-        if row.transfer == "reshaped":
-            place = unturned(place)
+        if row.transfer == "rows" and place.kind is Kind.ROUND and self._names_rows(row, args, keywords):
+            if place.sure:
+                return self._mixing(node, place, row.returns, "works along the axis of the rows")
+            place = replace(place, samples=None)
+        if row.transfer == "reshaped" or place.sure:
+            place = self._moved(row, place, args, keywords)
         made = self.run.made(node, place, *operands, type_=row.returns)
         if linearly and operands and operands[0].of(Container):
             # An array of what rounds put into a list: its sum and mean are still those of the list.
@@ -162,6 +185,46 @@ class Transfers:
             )
         return replace(made, const=0) if row.name in _ZEROS else made
 
+    def _read(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        """What is read is the same wherever a name by the clock is: that the name differs is named there."""
+        same = [Value() if value.place.kind is Kind.CLOCK else value for value in args]
+        return self._function(row, same, keywords, node)
+
+    def _mixing(self, node: ast.AST, place: Placement, type_: str, words: str) -> Value:
+        """Rows that depend on each other: the cause of all that comes of it."""
+        text = f"`{self.run.segment(node)}` {words}, each process that of its batch"
+        return self.run.made(node, mixing(place), type_=type_, text=text)
+
+    def along_batches(self, ref: Instance, given: Value, made: Value, node: ast.AST) -> Value:
+        """What a layer gives that takes one axis for the batch's, where its input has the rows along another one."""
+        axis = self.run.read(ref, "#batch axis")
+        place = array_of(given)
+        if axis is None or place.kind is not Kind.ROUND or not place.rows:
+            return made
+        if not place.sure:
+            self.run.assume(f"{ref.type} gets batches along the axis that it takes for theirs", node)
+        elif int(place.turned) != axis.const:
+            words = "goes along the axis of the rows" + " (batch_first=False)" * bool(axis.const)
+            return self._mixing(node, made.place, made.type, words)
+        return made
+
+    def _names_rows(self, row: Row, args: Args, keywords: Keywords) -> bool:
+        """Whether the axis that a call names is that of the rows; where it names none, it is taken for another."""
+        axis = self._axis(row, args, keywords)
+        known = axis is not None and isinstance(axis.const, int) and not isinstance(axis.const, bool)
+        return known and axis is not None and axis.const == int(bool(args) and array_of(args[0]).turned)
+
+    def _moved(self, row: Row, place: Placement, args: Args, keywords: Keywords) -> Placement:
+        """Rows in another shape: they are known to stay along their axis where the call says so."""
+        sizes = [inner for value in args[1:] for inner in parts_of(value)] or list(keywords.values())
+        first, word = sizes[0] if sizes else NONE, row.name.rpartition(".")[2]
+        if row.transfer == "reshaped":
+            later = word == "flatten" and isinstance(first.const, int) and first.const > 0
+            return unturned(place if (later or first.place.even) and not place.turned else unsure(place))
+        axis = self._axis(row, args, keywords) if row.axis is not None else first
+        stays = row.axis is not None and axis is not None and isinstance(axis.const, int) and axis.const != 0
+        return place if stays or word not in _MOVING else unsure(place)
+
     def _turned(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """Axes exchanged: rows go along where the first axis does."""
         made = self._function(row, args, keywords, node)
@@ -169,6 +232,8 @@ class Transfers:
         if len(args) > 1 and (known := elements(self.run, args[1])) is not None:
             axes = [value.const for value in known]
         word = row.name.rpartition(".")[2]
+        if not all(isinstance(axis, int) and axis >= 0 for axis in axes):
+            made = replace(made, place=unsure(made.place))
         if word in ("permute", "permute_dims") or len(axes) > 2:
             stays = bool(axes) and axes[0] == int(made.place.turned)
             return replace(made, place=unturned(made.place) if stays else turned_over(unturned(made.place)))
@@ -247,25 +312,41 @@ class Transfers:
         given = self.run.read(made, "reduction") if made is not None else keywords.get("reduction")
         word = given.const if given is not None and isinstance(given.const, str) else _by_flags(keywords)
         word = "mean" if word == "batchmean" else word
-        if word == "mean" and self._weighs(row, args, keywords):
-            word = "weighted"
-        return self.lost(word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node)
+        noted = self.run.read(made, "#weighs") if made is not None else None
+        weighs = str(noted.const) if noted else self._weighs(row, args, keywords) if word == "mean" else ""
+        word = "weighted" if weighs else word
+        return self.lost(word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node, weighs)
 
-    def _weighs(self, row: Row, args: Args, keywords: Keywords) -> bool:
-        """Whether an argument gives the rows weights, or leaves some out: the mean is one over those of this rank."""
-        given = [value for one in row.content for value in arguments_of(one, args, keywords, 0)]
-        return any(value.const is not None and value.const != _NO_CLASS for value in given)
+    def _weighs(self, row: Row, args: Args, keywords: Keywords) -> str:
+        """The argument that gives the rows weights, or leaves some out, so that each rank has a mean of its batch;
+        "" where there is none."""
+        return next(
+            (
+                str(one.name)
+                for one in row.content
+                for value in arguments_of(one, args, keywords, 0)
+                if value.const is not None and value.const != _NO_CLASS
+            ),
+            "",
+        )
 
-    def lost(self, word: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+    def lost(self, word: str, args: Args, keywords: Keywords, node: ast.AST, weighs: str = "") -> Value:
+        """What a loss gives that is reduced by `word`; `weighs` is the argument that weighs its rows."""
         operands = [*args, *keywords.values()]
         place = function((array_of(value) for value in operands), rowwise=True)
         if word != "none":
             place = reduced(place, word)
+        if word == "weighted" and place.mixed:
+            text = f"`{self.run.segment(node)}` is a mean by `{weighs}=`, by the rows of each process alone"
+            return self.run.made(node, place, type_=TENSOR, text=text)
         return self.run.made(node, place, *operands, type_=TENSOR)
 
     def _put_together(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
         place = function((array_of(value) for value in operands), rowwise=True)
+        axis = self._axis(row, args, keywords)
+        if row.name.endswith("stack") or axis is None or axis.const in (0, UNSET):
+            place = unsure(place)
         made = self.run.made(node, place, *operands, type_=row.returns)
         if args and is_zero(args[0]):
             return replace(made, const=0)
@@ -283,7 +364,7 @@ class Transfers:
         axis = args[1].const if len(args) > 1 else keywords["dim"].const if "dim" in keywords else None
         if axis is None and row.name.endswith("size"):
             return Value(base.place, base.why, type="#shape")
-        if axis is not None and axis is not UNSET and axis != 0:
+        if axis is not None and axis is not UNSET and axis != int(base.place.turned):
             return Value(type="builtins.int")
         place = reduced_value(base, "count")
         return self.run.made(
@@ -302,9 +383,14 @@ class Transfers:
 
     def _mix(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
+        if row.name.rpartition(".")[2] in _PRODUCTS and len(args) > 1:
+            return replace(self.engine.expressions.operate(node, ast.MatMult(), *args[:2]), refs=())
         shift = int(self._is_method(row))
         others = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
-        if others and not any(array_of(value).rows for value in others):
+        along = self._axis(row, args, keywords)
+        turned = any(array_of(value).turned for value in operands)
+        within = along is not None and isinstance(along.const, int) and along.const > 0 and not turned
+        if within or (others and not any(array_of(value).rows for value in others)):
             return self._function(replace(row, transfer="rows"), args, keywords, node)
         place = function(array_of(value) for value in operands)
         text = f"`{self.run.segment(node)}` mixes rows of the batch"
@@ -335,11 +421,19 @@ class Transfers:
         type_name = type_ or self.run.segment(getattr(node, "func", node))
         made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
         self.run.place(made, self.run.shared_loops())
+        hold_parts(self.run, made, args, node)
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             word = keywords.get("reduction", constant(_by_flags(keywords)))
             weighs = word.const == "mean" and self._weighs(row, args, keywords)
             self.run.store.set(made, "reduction", constant("weighted") if weighs else word)
+            self.run.store.set(made, "#weighs", constant(weighs) if weighs else None)
+        if row.kind == "module" and row.axis is not None:
+            given = self._axis(row, args, keywords)
+            inner = [self.run.read(ref, "#batch axis") for ref in (given or NONE).of(Instance)]
+            flag = False if given is None else given.const
+            second = inner[0] if inner else constant(int(not flag)) if isinstance(flag, bool) else None
+            self.run.store.set(made, "#batch axis", second)
         if row.kind == "optimizer":
             stepped = [
                 value for ref in first.of(Instance) if (value := self.run.read(ref, "#of")) is not None
@@ -347,6 +441,8 @@ class Transfers:
             self.run.store.set(made, "#of", stepped[0] if stepped else None)
         if row.kind == "loader" and self.run.seeded_apart and (first.refs or first.place.kind is Kind.OWN):
             self.run.store.set(made, "#data", first)
+        if row.kind == "loader" and type_name in _LOADERS and stacks_rows(args, keywords):
+            self.run.store.set(made, "#rows first", constant(True))
         if row.kind == "loader":
             self.run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))
         if row.kind == "scheduler":
@@ -358,12 +454,44 @@ class Transfers:
             if counted:
                 # A length in rounds of each process, as its steps are.
                 self.run.store.set(made, "#length", counted[0])
+        if row.kind == "generator":
+            self.random.made(row, made, args, keywords, node)
+            return Value(refs=(made,), type=type_)
         bag = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
         if bag and row.kind not in ("module", "loss", "optimizer", "scheduler", "loader"):
             furthest = worst(bag)
             why = self.run.reason(node, f"`{self.run.segment(node)}`", furthest)
             return Value(array_of(furthest), why, (made,), type_)
         return Value(refs=(made,), type=type_)
+
+
+def stacks_rows(args: Args, keywords: Keywords) -> bool:
+    """Whether a loader's batches are known to have their rows along the first axis, by how they are put together."""
+    size = keywords.get("batch_size", args[1] if len(args) > 1 else NONE)
+    if "batch_size" in keywords and size.const is None:
+        return False
+    collate = keywords.get("collate_fn", args[6] if len(args) > 6 else NONE)
+    functions = collate.of(Function)
+    return collate.const is None or (len(functions) == 1 and _stacks(functions[0].node))
+
+
+def _stacks(node: ast.AST) -> bool:
+    """Whether a function puts rows together along the first axis, and calls nothing that may turn them."""
+    stacks = False
+    for call in [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]:
+        named = call.func
+        word = named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
+        given = {one.arg: one.value for one in call.keywords}
+        axis = given.get("dim", given.get("axis", call.args[1] if len(call.args) > 1 else None))
+        flag = given.get("batch_first", call.args[1] if len(call.args) > 1 else None)
+        if word in ("stack", "pad_sequence"):
+            right = axis is None or getattr(axis, "value", None) == 0
+            if not (right if word == "stack" else getattr(flag, "value", None) is True):
+                return False
+            stacks = True
+        elif not (isinstance(named, ast.Attribute) or word in vars(builtins)) or word in _TURNING:
+            return False
+    return stacks
 
 
 def _of_shape(row: Row, operands: Args) -> Placement | None:

@@ -40,6 +40,8 @@ TURN = "#turn"
 PART = "#part"
 # The type of the number of the last round: one less than how many there are.
 LAST = "#last"
+# The type of whether a loader has given another batch.
+MORE = "#more"
 
 
 # Among the loops in which a container is made: it is made for one row of all ranks' batches.
@@ -238,9 +240,10 @@ class Iterable(Ref):
     """What a loop goes over: what one element is, and whether its rounds are shared out; `samples` is what the rows are
     that it goes over one by one, SAME where it goes over something else, `whole` why each rank goes through all batches
     of a loader, where it does, `uneven` why ranks can have different numbers of rounds, `fewer` why they go through
-    fewer samples, all together, than the original."""
+    fewer samples, all together, than the original, `limited` why each rank goes through as many rounds as the original.
+    """
 
-    __slots__ = ("elements", "fewer", "item", "rounds", "samples", "shared", "uneven", "whole")
+    __slots__ = ("elements", "fewer", "item", "limited", "rounds", "samples", "shared", "uneven", "whole")
 
     def __init__(
         self,
@@ -259,10 +262,12 @@ class Iterable(Ref):
         self.whole: Reason | None = None
         self.uneven: Reason | None = None
         self.fewer: Reason | None = None
+        self.limited: Reason | None = None
 
     def like(self, other: Iterable) -> Iterable:
         """This, going over the same as another one."""
         self.whole, self.uneven, self.fewer = other.whole, other.uneven, other.fewer
+        self.limited = other.limited
         return self
 
 
@@ -335,7 +340,7 @@ class Guard:
 
     `divergent`: some ranks may come there and others not; `main`: only the main process does; `others`: all but it;
     `some`: the main process does, the others where all ranks agree on it; `counted`: all ranks do, by a count of the
-    rounds of each; `first`: the main process does before the others.
+    rounds of each; `first`: the main process does before the others; `missing`: who does not find a file.
     """
 
     kind: str
@@ -345,7 +350,7 @@ class Guard:
     @property
     def parts_ranks(self) -> bool:
         """Whether some ranks go a way that others do not."""
-        return self.kind not in ("counted", "first")
+        return self.kind not in ("counted", "first", "missing")
 
 
 def constant(value: Any) -> Value:

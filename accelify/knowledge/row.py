@@ -104,6 +104,8 @@ class Row:
     overwrites: tuple[Argument, ...] = ()
     """What is written to in place, nothing of what was there staying."""
     axis: Argument | None = None
+    """The axis that it works along. Of a layer that takes one axis for the batch's: what says that it is the first, or
+    the layer that it is made of."""
     returns: str = ""
     """Dotted name of the result's type; for `new`, the class itself; `self` is the type of the receiver."""
     place: str = ""

@@ -125,6 +125,14 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             yield _made(event, "rounds", Status.NAMED, text)
 
 
+def is_made_whole(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a schedule counts the rounds of a loop that ends by that count: it makes all its steps."""
+    around = {loop.number for loop in event.loops}
+    return event.kind == "schedule" and any(
+        other.kind == "leave" and other.detail == "counted" and id(other.node) in around for other in events
+    )
+
+
 def is_parted(event: Event) -> bool:
     """Whether it is a backward pass whose gradients are others on each rank."""
     return event.kind == "backward" and any(not array_of(value).is_same for value in event.shown[:1])
@@ -182,7 +190,7 @@ def _once(event: Event) -> Obligation:
     bar = event.kind == "bar.show" and event.detail != "made"
     if event.path is not None and event.path.place.kind is Kind.MAIN:
         return _made(event, "once", Status.PROVED)
-    if "main" in kinds or bar or ("first" in kinds and event.kind in _FIRST):
+    if "main" in kinds or bar or ("first" in kinds and (event.kind in _FIRST or "missing" in kinds)):
         return _made(event, "once", Status.PROVED)
     done = _BY_ITSELF.get(event.kind, "is done by every process")
     return _made(event, "once", Status.NAMED, f"`{_called(event)}` {done}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from accelify.findings import Safety
+from accelify.findings import Finding, Safety
 from accelify.transforms.base import Rule
 
 
@@ -191,18 +191,50 @@ SPOKEN_OF = _table(
 406 416 417 418 603: loss, content
 414: same, all ranks, content
 420: loss, prepared
+423: loss
 605: accumulated, loss
 """.rstrip()
 )
 
+# Of which effects the findings at a call speak, by the beginnings of the engine's sinks.
+_EFFECTS = {
+    "ACC201": ("terminal.",),
+    "ACC202": ("bar.",),
+    "ACC203": ("file.", "folder.", "wait."),
+    "ACC204": ("tracker.",),
+    "ACC205": ("network.",),
+    "ACC206": ("file.",),
+    "ACC209": ("log.",),
+    "ACC214": ("figure.",),
+}
+# What ACC210 says of a call.
+_EFFECTS_BY_WORD = {
+    "writes files": ("file.", "folder."),
+    "makes folders": ("folder.",),
+    "draws pictures": ("figure.", "file."),
+    "a log": ("log.", "file."),
+    "prints": ("terminal.",),
+    "asks with": ("wait.", "terminal."),
+}
+
 # Findings that speak of all that one logger or tracker does, wherever it does it: by the beginning of its sinks.
 SPOKEN_OF_EVERYWHERE = {"ACC204": "tracker.", "ACC209": "log."}
+
+
+def effects_of(finding: Finding) -> tuple[str, ...]:
+    """The effects of which a finding at a call speaks, by the beginnings of the engine's sinks."""
+    if finding.code != "ACC210":
+        return _EFFECTS.get(finding.code, ())
+    return tuple(
+        one for word, effects in _EFFECTS_BY_WORD.items() if word in finding.message for one in effects
+    )
+
 
 # Findings of transforms that are untrue where the engine proves this demand of all that stands at their place.
 SETTLED_BY = _table(
     """\
 201 202 203 204 205 206 209 210 214: once
-306 307: content
+304 306 307: content
 403: same
 """.rstrip()
 )

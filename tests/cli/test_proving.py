@@ -187,6 +187,15 @@ def test_a_module_that_is_no_python_is_said(run: Run, tmp_path: Path) -> None:
     assert any(one.startswith("not read further: ") and "helper.py, line 1" in one for one in notes)
 
 
+def test_warnings_of_every_process_are_one_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(
+        "import warnings\n\ndef f(x):\n    warnings.warn('old')\n    return x\n"
+    )
+    found = _converted(run, _script(tmp_path, f"from helper import f\n{HEAD}f(f(1))\n"))
+    assert "warnings that every process gives: helper.py:4" in found["notes"]
+    assert not [one for one in found["remaining"] if "warn" in one["message"]]
+
+
 def test_a_script_that_python_warns_of_is_converted_quietly(run: Run, tmp_path: Path) -> None:
     outcome = run("convert", _script(tmp_path, HEAD + "assert (model, 'a model')\n"))
     assert not outcome.err

@@ -88,22 +88,27 @@ def test_functions_that_nothing_calls_where_nothing_else_trains() -> None:
     assert status(text + trains, "once") == []
 
 
-def test_super_of_every_level() -> None:
-    text = """
+@pytest.mark.parametrize("of", ["super()", "super({}, self)"])
+def test_super_of_every_level(of: str) -> None:
+    text = f"""
 class A:
-    def __init__(self):
-        self.a = 1
+    def __init__(self, a):
+        self.a = a
 class B(A):
-    def __init__(self):
-        super().__init__()
+    def __init__(self, a):
+        {of.format("B")}.__init__(a)
 class C(B):
-    def __init__(self):
-        super().__init__()
-accelerator.print(C().a)
+    def __init__(self, a):
+        {of.format("C")}.__init__(a)
+total = 0
+for x, y in loader:
+    total += C(x.sum()).a
+accelerator.print(total)
 """
     found = validate(HEAD + text, None, KNOWLEDGE)
     assert found.unread == []
-    assert [one.status for one in found.obligations if one.demand == "content"] == [Status.PROVED]
+    assert [one.status for one in found.obligations if one.demand == "content"] == [Status.NAMED]
+    assert status(text.replace("x.sum()", "accelerator.reduce(x.sum())"), "content") == [Status.PROVED]
 
 
 def test_the_main_process_alone_has_the_file() -> None:

@@ -433,6 +433,24 @@ def test_all_wait_until_files_are_moved() -> None:
     )
 
 
+def test_all_wait_until_commands_of_a_loop_have_run() -> None:
+    check_transformed(
+        "setup",
+        """
+        for name in os.listdir('all'):
+            if not os.path.exists('one/' + name):
+                os.system(f"cp 'all/{name}' 'one/{name}'")
+        """,
+        """
+        accelerator = Accelerator(cpu=True)
+        for name in os.listdir('all'):
+            if accelerator.is_main_process and not os.path.exists('one/' + name):
+                os.system(f"cp 'all/{name}' 'one/{name}'")
+        accelerator.wait_for_everyone()
+        """,
+    )
+
+
 def test_what_all_have_read_is_removed_when_they_have() -> None:
     check_transformed(
         "ready",

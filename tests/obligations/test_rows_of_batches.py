@@ -1,0 +1,175 @@
+"""What the engine says of losses and figures by how the rows of a batch go into them: the wrong ones and their right
+neighbours."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.knowledge import Knowledge
+from accelify.obligations import Status, Validation, validate
+
+KNOWLEDGE = Knowledge()
+HEAD = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+model = accelerator.prepare(nn.Linear(2, 3))
+loader = accelerator.prepare(DataLoader(torch.load("d"), batch_size=6))
+test = accelerator.prepare(DataLoader(torch.load("e"), batch_size=6))
+whole = DataLoader(torch.load("f"), batch_size=6)
+"""
+
+
+def found(text: str) -> Validation:
+    return validate(HEAD + text, None, KNOWLEDGE)
+
+
+def named(text: str) -> list[str]:
+    return [one.message for one in found(text).of(Status.NAMED)]
+
+
+def in_training(lines: str, before: str = "") -> str:
+    """A training loop with these lines between its batch and its backward."""
+    body = "".join(f"    {line}\n" for line in lines.splitlines())
+    return f"{before}for x, y in loader:\n{body}    accelerator.backward(loss)\n"
+
+
+def in_evaluation(lines: str, figure: str, before: str = "") -> str:
+    """An evaluation loop of batches `o`, `l` that are gathered, and a figure printed after it."""
+    body = "".join(f"    {line}\n" for line in lines.splitlines())
+    gathered = "    o, l = accelerator.gather_for_metrics((model(x), y))\n"
+    return f"{before}for x, y in test:\n{gathered}{body}accelerator.print({figure})\n"
+
+
+FOREIGN = "import somelib\nnet = accelerator.prepare(somelib.Net())\n"
+
+CAUSES = {
+    "left out": (
+        in_training(
+            "loss = criterion(net(x), y)", f"{FOREIGN}criterion = nn.CrossEntropyLoss(ignore_index=0)\n"
+        ),
+        "`criterion(net(x), y)` is a mean by `ignore_index=`",
+    ),
+    "weighed": (
+        in_training("loss = 0.5 * F.cross_entropy(net(x), y, weight=torch.ones(3)) + net(x).mean()", FOREIGN),
+        "is a mean by `weight=`",
+    ),
+    "a ratio": (
+        in_training("p = model(x).sigmoid()\nloss = 1 - 2 * (p * y).sum() / (p.sum() + y.sum())"),
+        "`2 * (p * y).sum() / (p.sum() + y.sum())` is a ratio",
+    ),
+    "chosen": (
+        in_training("each = F.cross_entropy(model(x), y, reduction='none')\nloss = each[y > 0].mean()"),
+        "`each[y > 0]` chooses among the rows",
+    ),
+    "a ratio on one of two ways": (
+        in_training(
+            "loss = count(model(x), y)",
+            "def count(o, y):\n"
+            "    n = y.ne(-1).sum()\n"
+            "    if n == 0:\n"
+            "        return o.sum() * 0\n"
+            "    return F.cross_entropy(o, y, reduction='sum') / n\n",
+        ),
+        "is a ratio of figures of each process's batch",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CAUSES)
+def test_the_cause_of_a_weighted_mean_is_said(kind: str) -> None:
+    text, cause = CAUSES[kind]
+    messages = named(text)
+    assert [cause in message for message in messages] == [True], messages
+
+
+QUIET = {
+    "a model of a library that is not known": in_training("loss = F.cross_entropy(net(x), y)", FOREIGN),
+    "batchmean": in_training("loss = F.kl_div(model(x).log_softmax(1), x.softmax(1), reduction='batchmean')"),
+    "a mean of each row": in_training("loss = (model(x) / x.sum(1, keepdim=True)).mean()"),
+    "the same by such a model on all of the data": (
+        f"{FOREIGN}net.train()\n"
+        + in_training("loss = F.cross_entropy(net(x), y)")
+        + "table = torch.zeros(3, 3)\nfor x, y in whole:\n    table[y, net(x).argmax(1)] += 1\n"
+        + "accelerator.print(table.diag() / table.sum(1))\n"
+    ),
+    "a constant that follows the batch's device once": (
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.scale, self.moved, self.layer = torch.arange(1, 4), False, nn.Linear(3, 3)\n"
+        "    def forward(self, x):\n"
+        "        if not self.moved:\n"
+        "            self.scale, self.moved = self.scale.to(x.device), True\n"
+        "        return self.layer(x / self.scale)\n"
+        "net = accelerator.prepare(Net())\n" + in_training("loss = F.cross_entropy(net(x), y)")
+    ),
+    "a sum over the rows by their number": in_evaluation(
+        "for i in range(l.size(0)): total += (o[i] - l[i]).abs().mean().item()", "total", "total = 0.0\n"
+    ),
+    "an unknown figure of each row": in_evaluation(
+        "for i in range(l.size(0)): total += score(o[i], l[i])",
+        "total",
+        "from somelib import score\ntotal = 0.0\n",
+    ),
+    "counts under the key of a row": in_evaluation(
+        "for a, b in zip(o, l): parts['low' if b > 0 else 'high']['n'] += 1",
+        "parts['low']['n']",
+        "parts = {'low': {'n': 0}, 'high': {'n': 0}}\n",
+    ),
+    "counts in a part that is chosen": in_evaluation(
+        "for a, b in zip(o, l):\n    p = parts[['low', 'high'][int(b > 0)]]\n    p['n'] += 1",
+        "parts['low']['n']",
+        "parts = {'low': {'n': 0}, 'high': {'n': 0}}\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", QUIET)
+def test_what_goes_row_by_row_is_not_named(kind: str) -> None:
+    assert named(QUIET[kind]) == []
+
+
+def test_counts_of_a_share_under_the_key_of_a_row_are_named() -> None:
+    text = (
+        "parts = {'low': {'n': 0}, 'high': {'n': 0}}\n"
+        "for x, y in test:\n"
+        "    for i in range(y.size(0)):\n"
+        "        parts['low' if y[i] > 0 else 'high']['n'] += 1\n"
+    )
+    assert len(named(f"{text}accelerator.print(parts['low']['n'])\n")) == 1
+    assert named(f"{text}accelerator.print(accelerator.reduce(parts['low']['n'], 'sum'))\n") == []
+
+
+def test_a_weighted_mean_of_rounds_is_in_the_note() -> None:
+    rounds = "total = 0.0\nfor x, y in loader:\n    total += ((x * y).sum() / y.sum()).item()\n"
+    (note,) = found(f"{rounds}accelerator.print(accelerator.reduce(total / len(loader), 'mean'))\n").means
+    assert note.line == len(HEAD.splitlines()) + 2
+
+
+CLASSES = "right, n = [0.0] * 10, [0] * 10\n"
+BY_CLASS = {
+    "a list": (
+        f"{CLASSES}",
+        "right[l[i]] += (o[i] == l[i]).sum().item()\n        n[l[i]] += 1",
+        "right[0] / n[0]",
+    ),
+    "a dictionary": ("right = {'a': 0, 'b': 0}\n", "right['a' if l[i] > 0 else 'b'] += 1", "right['a']"),
+    "a default dictionary": (
+        "from collections import defaultdict\nright = defaultdict(int)\n",
+        "right[l[i].item()] += 1",
+        "right[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BY_CLASS)
+def test_counts_by_the_class_of_a_row(kind: str) -> None:
+    before, line, figure = BY_CLASS[kind]
+    head, rest = f"{before}for x, y in test:\n    o, l = ", f"\n    for i in range(len(l)):\n        {line}\n"
+    shown = f"accelerator.print({figure})\n"
+    assert named(f"{head}accelerator.gather_for_metrics((model(x), y)){rest}{shown}") == []
+    assert len(named(f"{head}model(x), y{rest}{shown}")) == 1
