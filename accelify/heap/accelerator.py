@@ -19,6 +19,7 @@ from accelify.heap.containers import array_of, container, element, elements, fil
 from accelify.heap.models import mark
 from accelify.heap.run import Run
 from accelify.heap.values import (
+    DEVICE,
     MAIN_FLAG,
     NONE,
     RANK,
@@ -58,6 +59,9 @@ def accelerate_call(
         made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
         if any(word.startswith("gradient_accumulation") for word in keywords):
             run.meet("accumulates", node, "Accelerator")
+        cpu = keywords.get("cpu")
+        if cpu is not None and cpu.const is True:
+            run.on_cpu = True
         split = keywords.get("split_batches")
         if split is not None and split.const is True:
             run.split = True
@@ -83,7 +87,9 @@ def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> 
     if name == "num_processes":
         return Value(same(-1), run.reason(node, "the number of processes"), type="builtins.int")
     if name in ("device", "mixed_precision", "distributed_type", "sync_gradients", "use_distributed"):
-        return Value(type="torch.device" if name == "device" else "")
+        is_device = name == "device"
+        where = DEVICE if is_device and not run.on_cpu else ""
+        return Value(type="torch.device" if is_device else "", where=where)
     if name in ("state", "gradient_state"):
         return Value(refs=(ref,))
     return None

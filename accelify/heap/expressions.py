@@ -40,6 +40,7 @@ from accelify.heap.counts import (
     with_token,
 )
 from accelify.heap.flags import ASKED, OPPOSITES, together
+from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
@@ -125,6 +126,7 @@ class Expressions:
 
     def operate(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
         """The result of a binary operator, or of its assignment form."""
+        meet_together(self.run, node, (left, right))
         for value, other, words in ((left, right, METHODS), (right, left, REFLECTED)):
             for ref in value.of(Instance):
                 given = self.engine.calls.special(ref, words.get(type(op), ""), [other], node)
@@ -253,6 +255,7 @@ class Expressions:
         place = place or function((array_of(value) for value in values), rowwise=True)
         types = (value.type for value in values if value.type not in ASKED)
         type_ = next((one for one in types if one.startswith(("torch", "numpy", "#"))), "builtins.bool")
+        meet_together(self.run, node, values)
         return self.run.made(node, place, *values, type_=TENSOR if type_ == BATCH else type_)
 
     def _IfExp(self, node: ast.IfExp, scope: Ref) -> Value:
@@ -410,9 +413,9 @@ class Expressions:
             return self.size(node, base, key.const)
         # What is taken by the number of a row is one, and no part of a structure.
         if base.type == BATCH and not base.place.is_same and key.place.kind is not Kind.SAMPLE:
-            return Value(base.place, base.why, type=BATCH)
+            return Value(base.place, base.why, type=BATCH, where=base.where)
         if base.type == "builtins.tuple" and not base.refs:
-            return Value(base.place, base.why, type=TENSOR)
+            return Value(base.place, base.why, type=TENSOR, where=base.where)
         for ref in base.refs:
             given = self.engine.calls.special(ref, "__getitem__", [key], node)
             if given is not None:

@@ -10,8 +10,9 @@ from typing import TypeVar, cast
 
 from accelify.domains.placement import SAME, Placement
 from accelify.domains.reasons import Reason
+from accelify.heap.locations import located
 from accelify.heap.store import MADE, Store, is_fixed
-from accelify.heap.values import NONE, Container, Guard, Instance, Key, ModuleRef, Ref, Value
+from accelify.heap.values import NONE, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
 _LONGEST_SEGMENT = 48
@@ -89,6 +90,8 @@ class Run:
 
     knowledge: Knowledge
     split: bool = False
+    # Whether the Accelerator stays on the CPU whatever the machine has.
+    on_cpu: bool = False
     budget: int = 60_000
     store: Store = field(default_factory=Store)
     events: list[Event] = field(default_factory=list)
@@ -178,7 +181,10 @@ class Run:
         """A value that an operation made of others; a reason is put together only where it will be asked for."""
         if place.is_same:
             return Value(SAME, type=type_)
-        return Value(place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_)
+        where = located(values) if type_ == TENSOR else ""
+        return Value(
+            place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_, where=where
+        )
 
     def cause(self, node: ast.AST, place: Placement, text: str, type_: str = "") -> Value:
         """A value that an operation breaks: what becomes of it is wrong for this, wherever its operands come from."""

@@ -352,6 +352,7 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         delta,
         left.optional or right.optional or (left.const is None) != (right.const is None),
         left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
+        left.where if left.where == right.where else "",
     )
 
 

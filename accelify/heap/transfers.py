@@ -34,6 +34,7 @@ from accelify.heap.containers import (
     reduced_value,
     worst,
 )
+from accelify.heap.locations import location_of, meet_together
 from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
@@ -146,7 +147,12 @@ class Transfers:
 
     def of(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """What a call gives."""
-        return self._by_word[row.transfer](row, args, keywords, node)
+        operands = [*args, *keywords.values()]
+        if any(value.where for value in operands):
+            meet_together(self.run, node, operands, row)
+        result = self._by_word[row.transfer](row, args, keywords, node)
+        where = location_of(row, operands, result)
+        return result if where == result.where else replace(result, where=where)
 
     def _function(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]

@@ -24,6 +24,8 @@ UNSET = _Unset.UNSET
 # What one iteration of a loader gives: tensors in a structure that only its use shows.
 BATCH = "#batch"
 TENSOR = "torch.Tensor"
+# Where a tensor lies.
+HOST, DEVICE = "host", "device"
 # What a value says of the rank that has it: `is_main_process` and its opposite.
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
 # True on the main process, and on the others where something that is the same on all ranks says so.
@@ -296,16 +298,30 @@ class Value:
     optional: bool = False
     # Of a text or a path: what is known of it, with `*` for what is not.
     text: str = ""
+    # Of a tensor: HOST or DEVICE, where that is known; of a device, DEVICE where it is that of the process.
+    where: str = ""
 
     def placed(self, place: Placement, why: Reason | None = None) -> Value:
         """The same value elsewhere: no constant, no token."""
-        return Value(place, why or self.why, self.refs, self.type, UNSET, None, None, self.optional)
+        return Value(
+            place, why or self.why, self.refs, self.type, UNSET, None, None, self.optional, where=self.where
+        )
 
     def plain(self) -> Value:
         """Without what only a loop's head asks."""
         if self.token is None:
             return self
-        return Value(self.place, self.why, self.refs, self.type, self.const, None, None, self.optional)
+        return Value(
+            self.place,
+            self.why,
+            self.refs,
+            self.type,
+            self.const,
+            None,
+            None,
+            self.optional,
+            where=self.where,
+        )
 
     def of(self, cls: builtins.type[Any]) -> list[Any]:
         """The objects of one class that it may be."""

@@ -110,6 +110,11 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         if guard is not None:
             text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
             yield _made(event, "all ranks", Status.NAMED, text, guard.why)
+    elif event.kind == "together":
+        text = (
+            f"`{event.name}` joins a tensor on the host with one on the device, which prepare has put there"
+        )
+        yield _made(event, "one device", Status.NAMED, text, event.shown[0].why)
     elif event.kind == "schedule":
         yield _meeting(event)
         yield from _steered(event)

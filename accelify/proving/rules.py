@@ -146,6 +146,19 @@ there yet, or not whole. Let all wait in between:
 A command of the main process is taken to write what it names: `cp a.png images/`. Where all look for a name that is
 free, the wait stands after the search.""",
     ),
+    _rule(
+        "ACC710",
+        "two-devices",
+        "An operation joins tensors that lie on the host and on the device.",
+        "one device",
+        3,
+        """\
+A prepared loader gives its batches on the device of the process. What the script has fetched to the host, as it was
+when the batches were there, does not go together with them any more: on a GPU the operation raises an error, also in a
+run of one process. Fetch the other side as well, or leave both on the device:
+
+    correct += (prediction == labels).sum().item()""",
+    ),
 )
 
 _BY_DEMAND = {demand: one.rule for one in RULES for demand in one.demands}
@@ -167,6 +180,7 @@ def _table(lines: str) -> dict[str, frozenset[str]]:
 SPOKEN_OF = _table(
     """\
 109: unwrapped
+120: one device
 201 202 203 204 205 207 209 210 214: once
 206: once, unwrapped
 208: unwrapped

@@ -7,6 +7,9 @@ noise = noise.to(0)                                     ->  noise = noise.to(acc
 noise = sample(8)  # def sample(n, device="cuda")       ->  noise = sample(8, device=accelerator.device)
 with torch.cuda.device(args.gpu):                       ->  with torch.cuda.device(-1):    (changes nothing)
 
+device = torch.device("cuda:0")                         ->  device = torch.empty(0, device=accelerator.device).device
+print(f"on {device}")                                       print(f"on {device}")    (a tensor says the number)
+
 if args.train:                                          ->  if args.train:
     conf = Config(args)                                         conf = Config(args)
                                                                 conf.device = accelerator.device
@@ -24,7 +27,7 @@ from accelify.analysis.devices.asked_helpers import choice_of
 from accelify.analysis.devices.bound_later import bound_later
 from accelify.analysis.devices.defaults import calls_without
 from accelify.analysis.devices.device_names import DeviceAssignment, names_cpu
-from accelify.analysis.devices.named import device_for
+from accelify.analysis.devices.named import as_numbered, device_for
 from accelify.analysis.devices.numbered import NumberedDevices
 from accelify.analysis.devices.parts_on_cpu import parts_on_cpu
 from accelify.analysis.devices.seen_options import place_of
@@ -162,9 +165,10 @@ def _branches(tree: Tree, branch: ast.If) -> Iterator[list[ast.stmt]]:
 
 def _device(context: Context, value: ast.expr, target: ast.expr, accelerator: str) -> str:
     """What to assign instead: a torch.device, or its text where the script assigned a text and reads it as one."""
-    if not _is_text(value) and not texts_of(context.script, value):
-        return f"{accelerator}.device"
-    return device_for(context.script, dotted(target) or "", accelerator, original=value)
+    script, text = context.script, dotted(target) or ""
+    if _is_text(value) or texts_of(script, value):
+        return device_for(script, text, accelerator, original=value)
+    return as_numbered(script, {text}, accelerator, value)
 
 
 def _is_text(value: ast.expr) -> bool:

@@ -755,6 +755,48 @@ def test_an_option_that_may_name_the_cpu(choice: str, cpu: str) -> None:
     assert "device = accelerator.device" in text
 
 
+def test_a_helper_that_shows_what_it_chooses_is_asked_as_before() -> None:
+    told = SELECT.replace("        return", '        print("the best")\n        return')
+    setup = f"args = argparse.ArgumentParser().parse_args()\n{told}device = pick(args.device)"
+    batch = "x, y = x.to(device), y.to(device)"
+    found = convert(setup=setup, imports="import argparse", batch=batch)
+    assert 'accelerator = Accelerator(cpu=str(pick(args.device)) == "cpu")\n' in found.new_text
+    assert '        print("the best")\n' in found.new_text
+    assert "ACC201" in {finding.code for finding in found.remaining}
+
+
+def test_a_setting_that_a_helper_has_under_another_name() -> None:
+    helper = f"def pick(name):\n    place = torch.device(name) if name else torch.device({MACHINE})\n    return place\n"
+    setup = f"args = argparse.ArgumentParser().parse_args()\n{helper}device = pick(args.device)"
+    batch = "x, y = x.to(device), y.to(device)"
+    text = convert(setup=setup, imports="import argparse", batch=batch).new_text
+    assert 'Accelerator(cpu=str(args.device) == "cpu")\n' in text
+
+
+NUMBERED = "torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')"
+OF_A_TENSOR = "torch.empty(0, device=accelerator.device).device"
+
+
+@pytest.mark.parametrize(
+    ("choice", "use", "device"),
+    [
+        (NUMBERED, "print('on', device)", OF_A_TENSOR),
+        (NUMBERED, "print(f'on {device}')", OF_A_TENSOR),
+        (NUMBERED, "number = device.index", OF_A_TENSOR),
+        ("'cuda:0'", "number = int(device.split(':')[1])", f"str({OF_A_TENSOR})"),
+        ("'cuda:0'", "first = device == 'cuda:0'", f"str({OF_A_TENSOR})"),
+        (NUMBERED, "print('on')", "accelerator.device"),
+        ("'cuda:0'", "print('on')", "str(accelerator.device)"),
+        (NUMBERED.replace(":0", ""), "print('on', device)", "accelerator.device"),
+        ("'cuda'", "first = device == 'cuda'", "accelerator.device.type"),
+    ],
+)
+def test_the_number_of_a_gpu_is_there_where_it_is_asked_for(choice: str, use: str, device: str) -> None:
+    """A run of one process has a device without one."""
+    text = convert(setup=f"device = {choice}", batch="x, y = x.to(device), y.to(device)", end=use).new_text
+    assert f"device = {device}\n" in text
+
+
 def test_an_entry_that_is_set_later_is_waited_for() -> None:
     setup = "config = dict(vars(args))\nif config['debug']:\n    config['num_gpu'] = 0"
     build = f"model = nn.Linear(4, 2)\nif config['num_gpu'] > 0:\n    model.cuda()\n{SGD}"

@@ -42,6 +42,15 @@ def is_numbered(texts: Iterable[ast.expr]) -> bool:
     return any(is_numbered_gpu(one) or ":" in str(getattr(one, "value", "")) for one in texts)
 
 
+def names_number(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether a device that a script chooses is a GPU by its number, as a text or as a torch.device."""
+    sites = [thing.site for thing in script.things(node, v.DEVICE)]
+    if any(isinstance(site, ast.Call) and len(site.args) > 1 for site in sites):
+        return True
+    inner = [arg for site in sites if isinstance(site, ast.Call) for arg in site.args[:1]]
+    return is_numbered([*texts_of(script, node), *[arm for arg in inner for arm, _ in arms_of(arg)]])
+
+
 def _is_text(node: ast.expr) -> bool:
     return (isinstance(node, ast.Constant) and isinstance(node.value, str)) or is_numbered_gpu(node)
 
@@ -68,4 +77,4 @@ def _text_options(modules: Iterable[Module]) -> dict[str, list[ast.expr]]:
     return {name: texts for name, texts in found.items() if name not in others}
 
 
-__all__ = ["is_numbered", "texts_of"]
+__all__ = ["is_numbered", "names_number", "texts_of"]

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.as_text import is_numbered, texts_of
+from accelify.analysis.devices.as_text import is_numbered, names_number, texts_of
+from accelify.analysis.devices.shown_only import is_shown
 from accelify.analysis.devices.told import Way, Ways, handed_to_parameter, self_of
 from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.scopes import Scope
@@ -144,7 +145,7 @@ def device_for(
             return tree.segment(node) in texts
         return isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) in texts
 
-    device = f"{accelerator}.device"
+    device = as_numbered(script, texts, accelerator, original)
     for node in tree.nodes(ast.Attribute, ast.Subscript, ast.BinOp):
         if isinstance(node, ast.Attribute):
             whole = node.attr in _WHOLE_TEXT and means(node.value) and _is_called(script, node)
@@ -173,6 +174,42 @@ def device_for(
         if any(node is not None and means(node) for node in (of_kind, first)):
             return f"{device}.type"
     return device
+
+
+def as_numbered(script: ScriptModel, texts: set[str], accelerator: str, original: ast.expr | None) -> str:
+    """The Accelerator's device, as a tensor says it where the number is asked for: one process has none of its own.
+
+    Args:
+        script: its model.
+        texts: the source texts of the names that get it.
+        accelerator: the expression of the Accelerator.
+        original: the device in whose place it comes, where that is known.
+    """
+    device = f"{accelerator}.device"
+    if original is not None and _needs_number(script, texts, original):
+        return f"torch.empty(0, device={device}).device"
+    return device
+
+
+def _needs_number(script: ScriptModel, texts: set[str], original: ast.expr) -> bool:
+    """Whether a device that names a GPU by its number is shown, or asked for that number."""
+    if not names_number(script, original):
+        return False
+    if not all("torch" in module.scopes.module.locals for module in script.modules):
+        return False
+    tree = script.tree
+    for node in tree.nodes(ast.Name, ast.Attribute):
+        holder = isinstance(node, ast.Name) and any(text.startswith(f"{node.id}.") for text in texts)
+        if not (holder or dotted(node) in texts) or not isinstance(node.ctx, ast.Load):
+            continue
+        parent = tree.parent(node)
+        if is_shown(tree, node) and not (holder and isinstance(parent, ast.Attribute)):
+            return True
+        if isinstance(parent, ast.Attribute) and not holder and parent.attr in {"index", *_WHOLE_TEXT}:
+            return True
+        if isinstance(parent, ast.Compare) and is_numbered([parent.left, *parent.comparators]):
+            return True
+    return False
 
 
 def _is_written_out(script: ScriptModel, text: str) -> bool:
