@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-_Given = TypeVar("_Given")
-# Python's parser reads nothing that is nested deeper than a few thousand times.
+_Result = TypeVar("_Result")
+# Python's parser does not read what is nested deeper than a few thousand times.
 _DEEPEST = 60_000
 _STACK = 512 * 2**20  # bytes: what of it is not used takes no memory
 _large = threading.local()
 
 
-def deeply(work: Callable[[], _Given]) -> _Given:
+def deeply(work: Callable[[], _Result]) -> _Result:
     """What some work gives; where it goes deeper than Python's usual stack it is done again on a larger one.
 
     Args:
@@ -28,13 +28,13 @@ def deeply(work: Callable[[], _Given]) -> _Given:
     except RecursionError:
         if getattr(_large, "here", False):
             raise
-    given: list[_Given] = []
+    results: list[_Result] = []
     failed: list[BaseException] = []
 
     def run() -> None:
         _large.here = True
         try:
-            given.append(work())
+            results.append(work())
         except BaseException as error:  # which is raised where it was waited for
             failed.append(error)
 
@@ -49,4 +49,4 @@ def deeply(work: Callable[[], _Given]) -> _Given:
         threading.stack_size(size)
     if failed:
         raise failed[0]
-    return given[0]
+    return results[0]

@@ -185,7 +185,7 @@ def _folders(script: Path, modules: Iterable[Path]) -> list[Path]:
 
 def _around(script: Path) -> Iterator[Path]:
     """Files farther away, which import a script by the name of its folder: those of the project around it, and where
-    nothing marks one, those that are right in the folders above."""
+    no file marks one, those that are right in the folders above."""
     own = script.resolve().parent
     project = top_of_project(own)
     if project is not None:

@@ -110,7 +110,7 @@ class DataLoaderDispatcher(DataLoaderShard):
 
 
 def _repeated(batch_sampler: Any) -> Any:
-    """The batch sampler whose batches another one, which has nothing else, gives over and over; else itself."""
+    """The batch sampler whose batches another one, which has no other part, gives over and over; else itself."""
     parts = list(getattr(batch_sampler, "__dict__", {}).values())
     return parts[0] if len(parts) == 1 and isinstance(parts[0], BatchSampler) else batch_sampler
 

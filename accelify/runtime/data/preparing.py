@@ -85,7 +85,7 @@ def prepare_data_loader(
 
 
 def _has_begun(loader: DataLoader[Any]) -> bool:
-    """Whether a loader of its own kind goes on with an iterator that it has begun itself, as those do that keep
+    """Whether a loader of a subclass goes on with an iterator that it has begun itself, as those do that keep
     their workers from epoch to epoch: what it draws from cannot be changed any more, so one process reads it."""
     parts = [part for name, part in vars(loader).items() if name != "_iterator"]
     return type(loader).__iter__ is not DataLoader.__iter__ and any(
