@@ -33,11 +33,12 @@ from accelify.conversion import (
     left_alone,
     why_not,
 )
+from accelify.deep import deeply
 from accelify.lowering import Plain, lower
 from accelify.other_callers import OtherCallers, other_callers
 from accelify.project import Imports
 from accelify.source import Source
-from accelify.transforms import THREADING, TRANSFORMS
+from accelify.transforms import DRAWN_ALONE, THREADING, TRANSFORMS
 from accelify.transforms.base import Change, Context
 
 NO_LOOP = "it has no training loop (no call of backward)"
@@ -81,7 +82,15 @@ def convert_source(
     Raises:
         SourceError: when it is not Python.
     """
-    options = options or ConvertOptions()
+    try:
+        return deeply(lambda: _convert_source(source, options or ConvertOptions(), imports, models))
+    except RecursionError:
+        return left_alone(source, FAILED, "it nests too deeply to be read")
+
+
+def _convert_source(
+    source: Source, options: ConvertOptions, imports: Imports | None, models: list[ScriptModel] | None
+) -> Conversion:
     name = str(source.path) if source.path else "<stdin>"
     if (
         not _may_train(source.text)
@@ -92,13 +101,12 @@ def convert_source(
     ):
         _ = source.tree  # a syntax error is reported even where nothing trains
         return _without_seen_loop(source, imports)
-    try:
-        tree = Tree(source.text, name, source.tree)
-    except RecursionError:
-        return left_alone(source, FAILED, "it nests too deeply to be read")
+    tree = Tree(source.text, name, source.tree)
     done: list[ScriptModel] = []
     try:
         return _convert(source, tree, name, options, models if models is not None else done, imports)
+    except RecursionError:
+        raise
     except Exception as error:  # one odd script must not keep the others from being converted
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
@@ -240,6 +248,7 @@ def _changes(
     changes: list[Change] = []
     for transform in TRANSFORMS:
         changes.extend(transform(context))
+    changes.extend(DRAWN_ALONE(context, changes))
     changes.extend(THREADING(context, changes))
     return context, changes
 
@@ -270,7 +279,15 @@ def convert_project(
         SourceError: when the script is not Python.
     """
     models: list[ScriptModel] = []
-    found = _convert_project(source, options or ConvertOptions(), imports or Imports(), models)
+
+    def work() -> list[Conversion]:
+        models.clear()
+        return _convert_project(source, options or ConvertOptions(), imports or Imports(), models)
+
+    try:
+        found = deeply(work)
+    except RecursionError:
+        found = [left_alone(source, FAILED, "it nests too deeply to be read")]
     for model in models:
         model.release()
     return [*found, *found[0].helpers]
@@ -324,6 +341,8 @@ def _convert_together(
                 found = more if _done_by_all(more) < left else found
     except ValueError as error:
         return [left_alone(source, REFUSED, f"its files cannot be converted together: {error}")]
+    except RecursionError:
+        raise
     except Exception as error:
         return [left_alone(source, FAILED, f"accelify itself failed on it ({type(error).__name__}: {error})")]
     for conversion in found[1:]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-REPLACED = {
+# None where what it said is a note of the report now.
+REPLACED: dict[str, str | None] = {
     "ACC305": "ACC701",
     "ACC308": "ACC706",
+    "ACC309": None,
     "ACC310": "ACC701",
     "ACC408": "ACC705",
     "ACC411": "ACC704",
@@ -22,4 +24,4 @@ REPLACED = {
 def with_later_ones(codes: Iterable[str]) -> tuple[str, ...]:
     """Codes from a user's configuration or comment, with those that replaced some of them."""
     written = tuple(codes)
-    return (*written, *(REPLACED[code] for code in written if code in REPLACED))
+    return (*written, *(later for code in written if (later := REPLACED.get(code)) is not None))

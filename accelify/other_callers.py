@@ -16,10 +16,11 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from accelify.analysis.modules.search_path import top_of_project
+from accelify.analysis.modules.search_path import top_of_project, up_to_top
 from accelify.analysis.planning.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -35,6 +36,9 @@ _MOVE = "ACC104"
 _MOVES_NOTHING = "no longer moves to the device what prepare places"
 # Of a folder with more files than these, the first ones are looked at: conversion is to stay quick.
 _MOST_FILES = 4000
+# And of one around the script that no project marks, these.
+_MOST_ABOVE = 100
+_ENDINGS = (".py", ".ipynb")
 
 
 class OtherCallers:
@@ -65,7 +69,7 @@ class OtherCallers:
         if module is None or self._entry is None:
             return []
         if module not in self._files:
-            self._files[module] = _files(_folders(self._entry, {module}), self._together)
+            self._files[module] = _files(self._entry, module, self._together, self._imports)
         name, method = _names(scope)
         return self._imports.mentioning(name, module, self._files[module], self._together, method)
 
@@ -176,19 +180,39 @@ def _folders(script: Path, modules: Iterable[Path]) -> list[Path]:
     if project is not None and together.is_relative_to(project):
         found = [together]
     outermost = [one for one in found if not any(one != o and one.is_relative_to(o) for o in found)]
-    return [
-        Path(os.path.normpath(script.parent / os.path.relpath(one, own))) for one in dict.fromkeys(outermost)
-    ]
+    return [_beside(script, one) for one in dict.fromkeys(outermost)]
 
 
-def _files(folders: Iterable[Path], together: set[Path]) -> list[Path]:
-    files = [
-        path for folder in folders for path in islice(python_files(folder, (".py", ".ipynb")), _MOST_FILES)
+def _around(script: Path) -> Iterator[Path]:
+    """Files farther away, which import a script by the name of its folder: those of the project around it, and where
+    nothing marks one, those that are right in the folders above."""
+    own = script.resolve().parent
+    project = top_of_project(own)
+    if project is not None:
+        yield from islice(python_files(_beside(script, project), _ENDINGS), _MOST_FILES)
+    for folder in up_to_top(own)[1:] if project is None else ():
+        with suppress(OSError):  # a folder that cannot be listed
+            files = (path for path in sorted(folder.iterdir()) if path.suffix in _ENDINGS and path.is_file())
+            yield from (_beside(script, path) for path in islice(files, _MOST_ABOVE))
+
+
+def _beside(script: Path, place: Path) -> Path:
+    """A place as a path of the form in which the script's was written."""
+    return Path(os.path.normpath(script.parent / os.path.relpath(place, script.resolve().parent)))
+
+
+def _files(script: Path, module: Path, together: set[Path], imports: Imports) -> list[Path]:
+    """The files in which calls of what a module has can be, the nearest first."""
+    near = [
+        path
+        for folder in _folders(script, {module})
+        for path in islice(python_files(folder, _ENDINGS), _MOST_FILES)
     ]
+    far = (path for path in _around(script) if imports.names_place_of(path, module.resolve()))
     names = {path.name for path in together}
     # A file of another name is one of them only by a link.
     return [
         path
-        for path in files
+        for path in dict.fromkeys([*near, *far])
         if not (path.name in names or path.is_symlink()) or path.resolve() not in together
     ]

@@ -122,6 +122,11 @@ class Imports:
         imported = {one for path in every for one in self.of(path)}
         return [path for path in every if self._place(path) not in imported]
 
+    def names_place_of(self, path: Path, module: Path) -> bool:
+        """Whether a file has the name of a module, or that of its folder, in it: a quick first look at far files."""
+        data = self._read(self._place(path))
+        return any(name.encode() in data for name in {module.stem, module.parent.name} - {"__init__"})
+
     def mentioning(
         self, name: str, module: Path, paths: Iterable[Path], within: Iterable[Path] = (), method: str = ""
     ) -> list[Path]:

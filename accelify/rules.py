@@ -231,20 +231,6 @@ What a training loop itself prints or logs as it goes on (`loss.item()` every 10
 of a list that it empties every 100 steps, a meter's average so far, the samples counted so far in `[640/60000]`), and
 the loss of its last batch after the loop, is left as it is and is no finding: it is the main process's, and to put it
 together would make all processes wait at each line.""",
-    "ACC309": """\
-An evaluation on N processes goes through its data in rounds, one batch of every process, whose outputs are gathered and
-averaged together. The mean of these averages gives the last round, which can hold fewer samples, as much weight as each
-of the others, as the original did with its last batch. So the two differ a little, but where all rounds are full. A
-mean over the samples is the same on any number of processes:
-
-    total += loss.item() * target.size(0)
-    ...
-    return total / len(loader.dataset)
-
-With `--batch-size total` a round is one batch of the original, and its figures stay as they are. Training losses are no
-finding: of them each process averages those of its batches, with the last round as much as the others
-where it is cut over the processes, but there is no figure of one process to differ from: batches are N times as
-large.""",
     "ACC407": """\
 `prepare` wraps torch's schedulers, so that a step on N processes advances by the batches of all of them. One of
 another kind advances by one. Make it a torch.optim.lr_scheduler (LambdaLR takes any function), or count the batches

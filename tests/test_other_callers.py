@@ -402,3 +402,58 @@ def test_a_test_calls_it(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("")
     text = "from pkg.reader import Reader\n\n\ndef test_it():\n    assert Reader.load('a.pt')\n"
     assert fitted(tmp_path, tests__test_reader=text) == {"Reader.load"}
+
+
+ABOVE = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def run(rate):
+    loader = DataLoader(TensorDataset(torch.ones(8, 3), torch.ones(8, 1)), batch_size=4)
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for x, y in loader:
+        loss = (model(x) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
+
+
+def shown(model):
+    loader = DataLoader(TensorDataset(torch.ones(8, 3), torch.ones(8, 1)), batch_size=4)
+    total = 0.0
+    with torch.no_grad():
+        for x, y in loader:
+            total += (model(x) - y).pow(2).sum().item()
+    print(total)
+
+
+if __name__ == "__main__":
+    model = run(0.1)
+    shown(model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "caller", "marked"),
+    [
+        ("training/joint.py", "main", False),
+        ("training/joint.py", "main", True),
+        ("src/training/joint.py", "tools/deep/main", True),
+    ],
+)
+def test_a_file_above_imports_the_script_by_the_name_of_its_folder(
+    tmp_path: Path, script: str, caller: str, marked: bool
+) -> None:
+    if marked:
+        (tmp_path / "pyproject.toml").touch()
+    joint, other = tmp_path / script, tmp_path / f"{caller}.py"
+    for path in (joint, other):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    joint.write_text(ABOVE)
+    assert optional(convert_paths([joint])) == set()
+    added = "import sys\nsys.path.append('../../src')\n" if other.parent != tmp_path else ""
+    other.write_text(f"{added}from training.joint import run, shown\n\nshown(run(0.2))\n")
+    assert optional(convert_paths([joint])) == {"run", "shown"}

@@ -30,6 +30,15 @@ def _user(script: ScriptModel, node: ast.AST) -> str:
     return f"its module {Path(os.path.relpath(module.path, folder)).as_posix()} uses"
 
 
+def _only_asks(script: ScriptModel, node: ast.Import | ast.ImportFrom) -> bool:
+    """Whether an import only tries if a library is there, as nobody reads a name of it."""
+    tree = script.module_of(node).tree
+    names = {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    return isinstance(tree.parent(node), ast.Try) and not any(
+        name.id in names and isinstance(name.ctx, ast.Load) for name in tree.nodes(ast.Name)
+    )
+
+
 def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker | None:
     """The library or wrapper by which a script is distributed already; torch's is fine once it is `taken_out`."""
     for node in [*script.tree.nodes(ast.Import), *script.tree.nodes(ast.ImportFrom)]:
@@ -42,6 +51,8 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
             head = name.split(".")[0]
             if head == "accelify":
                 return Blocker("ACC000", "it is converted already (it imports accelify)", node)
+            if head == "apex" and _only_asks(script, node):
+                continue
             if head == "apex" and script.module_of(node) is not script.module:
                 return Blocker("ACC011", f"{_user(script, node)} {_APEX}", node)
             if head in k.DISTRIBUTED_LIBRARIES and not script.program.has(head):

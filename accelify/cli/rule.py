@@ -47,8 +47,10 @@ def rule(
         _write(write)
         return
     if code is not None and code.upper() not in rules:
-        later = REPLACED.get(code.upper())
-        known = f"{later} says it now" if later else "`accelify rule` lists them"
+        known = "`accelify rule` lists them"
+        if code.upper() in REPLACED:
+            later = REPLACED[code.upper()]
+            known = f"{later} says it now" if later else "what it said is a note of the report now"
         fail(f"there is no rule {code}: {known}.")
     chosen = {code.upper(): rules[code.upper()]} if code is not None else rules
     if json:

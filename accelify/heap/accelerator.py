@@ -16,11 +16,15 @@ from accelify.domains.placement import (
     same,
 )
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
+from accelify.heap.models import mark
 from accelify.heap.run import Run
 from accelify.heap.values import (
+    DEVICE,
     MAIN_FLAG,
     NONE,
     RANK,
+    UNSET,
+    Bound,
     Container,
     Guard,
     Instance,
@@ -55,6 +59,9 @@ def accelerate_call(
         made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
         if any(word.startswith("gradient_accumulation") for word in keywords):
             run.meet("accumulates", node, "Accelerator")
+        cpu = keywords.get("cpu")
+        if cpu is not None and cpu.const is True:
+            run.on_cpu = True
         split = keywords.get("split_batches")
         if split is not None and split.const is True:
             run.split = True
@@ -80,7 +87,9 @@ def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> 
     if name == "num_processes":
         return Value(same(-1), run.reason(node, "the number of processes"), type="builtins.int")
     if name in ("device", "mixed_precision", "distributed_type", "sync_gradients", "use_distributed"):
-        return Value(type="torch.device" if name == "device" else "")
+        is_device = name == "device"
+        where = DEVICE if is_device and not run.on_cpu else ""
+        return Value(type="torch.device" if is_device else "", where=where)
     if name in ("state", "gradient_state"):
         return Value(refs=(ref,))
     return None
@@ -133,7 +142,7 @@ def accelerator_method(
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":
-        made = [prepared(run, value, node) for value in args]
+        made = [prepared(run, value, node, number) for number, value in enumerate(args)]
         return made[0] if len(made) == 1 else _tuple(run, made)
     if name in ("prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"):
         return prepared(run, first, node)
@@ -180,14 +189,22 @@ def _tuple(run: Run, values: Sequence[Value]) -> Value:
     return Value(refs=(made,), type="tuple")
 
 
-def prepared(run: Run, value: Value, node: ast.AST) -> Value:
-    """What `prepare` gives for an object."""
+def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
+    """What `prepare` gives for an object; one of which nothing is known may be a loader as well as a model."""
     refs: list[Ref] = []
+    mark(run, value, trained=True)
+    if not value.type and value.const is UNSET and all(isinstance(ref, Bound) for ref in value.refs):
+        made = run.allocate((node, "prepared", number), lambda: Instance(None))
+        made.prepared = True
+        made.wrapped = Value(value.place, value.why)
+        mark(run, Value(refs=(made,)), trained=True)
+        return Value(value.place, value.why, (made,))
     for ref in value.refs:
         if isinstance(ref, Instance) and not ref.prepared:
             made = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
             made.prepared = True
             made.wrapped = Value(refs=(ref,))
+            mark(run, Value(refs=(made,)), trained=True)
             run.store.set(ref, "#prepared", constant(True))
             refs.append(made)
         elif isinstance(ref, Container):

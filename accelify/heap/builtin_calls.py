@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import function
@@ -13,12 +14,26 @@ from accelify.heap.containers import (
     element,
     elements,
     fill_of,
+    is_without,
+    open_up,
+    overwrite,
     put,
     reduced_value,
-    worst,
 )
+from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, write_field
 from accelify.heap.paths import joined_path
-from accelify.heap.values import NONE, PART, UNSET, Container, Instance, Iterable, Library, Value, constant
+from accelify.heap.values import (
+    NONE,
+    PART,
+    UNSET,
+    Container,
+    Instance,
+    Iterable,
+    Library,
+    Value,
+    constant,
+    is_zero,
+)
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -67,7 +82,7 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
         return None
     value = args[0]
     for ref in value.of(Instance):
-        if ref.kind == "loader" and ref.prepared and not engine.run.split:
+        if ref.prepared and ref.kind in ("loader", "object") and ref.cls is None and not engine.run.split:
             why = engine.run.reason(node, "counts the batches of each process")
             return Value(engine.iteration.over_loader(ref, node).rounds, why, type="builtins.int")
         given = engine.calls.special(ref, "__len__", [], node)
@@ -143,27 +158,56 @@ def _same_elements(engine: Interpreter, args: Args, keywords: Keywords, node: as
     return value.plain()
 
 
+def _first_rounds(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """`islice`: of what is shared out between ranks each goes through so many rounds."""
+    if not args:
+        return None
+    over, stop = engine.iteration.over(args[0], node), args[2 if len(args) > 2 else -1]
+    if over.shared and len(args) > 1 and stop.const is not None and not array_of(stop).degree:
+        over = Iterable(over.item, True, over.rounds, (), over.samples).like(over)
+        over.limited = engine.run.reason(
+            node, f"`{engine.run.segment(node)}` counts the rounds of each process"
+        )
+    return Value(refs=(over,))
+
+
 def _isinstance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     return Value(type="builtins.bool")
 
 
 def _getattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    if len(args) > 1 and isinstance(args[1].const, str):
-        return engine.attributes.read(args[0], args[1].const, node)
-    names = [(ref, name) for value in args[:1] for ref in value.of(Instance) for name in list(ref.fields)]
-    parts = [engine.run.read(ref, name) for ref, name in names if not name.startswith("#")]
-    differing = [part for part in parts if part is not None and not array_of(part).is_same]
-    if not differing:
+    if len(args) < 2:
         return None
-    # One of them all: which one is not known.
-    furthest = worst(differing)
-    return engine.run.made(node, array_of(furthest), furthest, type_=furthest.type)
+    default = args[2] if len(args) > 2 else None
+    name = name_of(args[1])
+    if name is None:
+        # One of them all: which one is not known.
+        parts = fields(engine.run, args[0], args[1])
+        found = engine.together([*parts, *([default] if default is not None else [])]) if parts else None
+        return found.plain() if found is not None else default if has_fields(args[0]) else None
+    there = engine.attributes.has(args[0], name) if default is not None else True
+    if default is not None and there is False:
+        return default
+    found = engine.attributes.read(args[0], name, node)
+    return found if default is None or there else engine.together([found.plain(), default.plain()])
 
 
 def _setattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    if len(args) == 3 and isinstance(args[1].const, str):
-        engine.attributes.write(args[0], args[1].const, args[2], node)
+    if len(args) == 3:
+        name = name_of(args[1])
+        if name is not None:
+            engine.attributes.write(args[0], name, args[2], node)
+        else:
+            write_field(engine.run, args[0], args[1], args[2])
     return NONE
+
+
+def _vars(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return as_dictionary(engine.run, args[0]) if args and has_fields(args[0]) else None
+
+
+def _type(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return engine.attributes.read(args[0], "__class__", node) if len(args) == 1 else None
 
 
 def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -252,7 +296,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.sorted": _same_elements,
     "builtins.reversed": _same_elements,
     "builtins.iter": _same_elements,
-    "itertools.islice": _same_elements,
+    "itertools.islice": _first_rounds,
     "copy.copy": _same_elements,
     "copy.deepcopy": _same_elements,
     "builtins.isinstance": _isinstance,
@@ -261,6 +305,8 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.issubclass": _flag,
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
+    "builtins.vars": _vars,
+    "builtins.type": _type,
     "builtins.float": _as_before,
     "builtins.int": _as_before,
     "builtins.round": _as_before,
@@ -304,6 +350,10 @@ def container_method(
         return NONE
     if name in _TAKING:
         default = args[1] if len(args) > 1 else None
+        if name in ("get", "pop") and args and is_without(ref, args[0]):
+            slot = ref, f"[{args[0].const!r}]"
+            begins = default is not None and is_zero(default) and not run.store.touched_in_round(*slot)
+            return replace(default, token=slot) if default is not None and begins else default or NONE
         found = element(run, receiver, node, args[0].const if args and ref.type == "dict" else UNSET)
         if name == "setdefault" and default is not None:
             for inner in default.of(Container):
@@ -311,7 +361,9 @@ def container_method(
                 run.depends()
                 run.place(inner, ref.loops)
             put(run, ref, default, args[0].const)
-        return engine.together([found, default]) if default is not None else found
+        if default is None or (found.token is not None and is_zero(default)):
+            return found  # a total begins with nothing
+        return engine.together([found, default])
     if name == "clear":
         engine.calls.emptied(Value(refs=(ref,)))
         return NONE
@@ -339,9 +391,17 @@ def container_method(
 
 
 def _update(engine: Interpreter, ref: Container, value: Value, node: ast.AST) -> None:
+    of = ref.slot(OF)
     for other in value.of(Container):
         for name, inner in list(other.looked_into().items()):
-            if name.startswith("["):
+            if of is not None and name.startswith("["):
+                write_field(engine.run, of, Value() if name == "[]" else constant(name[2:-2]), inner)
+            elif name.startswith("["):
                 engine.run.store.set(ref, name, inner)
-    if not value.of(Container) and not value.place.is_same:
-        put(engine.run, ref, element(engine.run, value, node))
+    if not value.of(Container):
+        inner = element(engine.run, value, node)
+        if of is None and inner.place.is_same:
+            open_up(engine.run, Value(refs=(ref,)))
+        else:
+            overwrite(engine.run, ref, inner, Value())
+            put(engine.run, ref, inner)

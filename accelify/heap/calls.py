@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from accelify.domains.placement import Kind, Placement, own
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.builtin_calls import BUILTINS, container_method
-from accelify.heap.containers import array_of, container, element, put
+from accelify.heap.containers import array_of, element
 from accelify.heap.library_calls import LibraryCalls
+from accelify.heap.models import method_of_parts
+from accelify.heap.parameters import SPREAD, bind_parameters
 from accelify.heap.statements import Frame
 from accelify.heap.store import join
 from accelify.heap.values import (
@@ -29,7 +31,6 @@ from accelify.heap.values import (
     Scope,
     Super,
     Value,
-    constant,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ _MOST_OF_ONE = 2
 _MOST_OBJECTS = 10
 # After how many times that a function was gone through its calls are no longer distinguished by their places.
 _MOST_CONTEXTS = 48
+# What part of the budget one function may use that is gone through more often than that.
+_PARTS = 6
 MODULE = "torch.nn.Module"
 
 
@@ -55,6 +58,7 @@ class Calls:
         self.memory = engine.memory
         # How often each function was gone through.
         self._gone: dict[ast.AST, int] = {}
+        self._spent: dict[ast.AST, int] = {}
         # The places at which objects of each class of models are made.
         self._places: dict[Class, set[tuple[ast.AST, ...]]] = {}
 
@@ -62,8 +66,8 @@ class Calls:
 
     def call_node(self, node: ast.Call, scope: Ref) -> Value:
         """What a call gives."""
-        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
-            return self._super(scope)
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and len(node.args) in (0, 2):
+            return self._super(node.args, scope)
         called = self.engine.evaluate(node.func, scope)
         args = self.engine.expressions.all(node.args, scope)
         keywords: dict[str, Value] = {}
@@ -100,11 +104,14 @@ class Calls:
             for name, inner in ref.looked_into().items():
                 if name.startswith("['"):
                     found[name[2:-2]] = inner
-        if not value.place.is_same or any("[]" in ref.fields for ref in value.of(Container)):
-            found["**"] = element(self.run, value, node)
+        if not value.of(Container) or any("[]" in ref.fields for ref in value.of(Container)):
+            found[SPREAD] = element(self.run, value, node)
         return found
 
-    def _super(self, scope: Ref) -> Value:
+    def _super(self, args: Sequence[ast.expr], scope: Ref) -> Value:
+        if args:
+            cls, of = [self.engine.evaluate(arg, scope) for arg in args]
+            return Value(refs=(Super(of, next(iter(cls.of(Class)), None)),))
         place: Ref | None = scope
         while isinstance(place, Scope):
             if self.run.store.pieces:
@@ -134,10 +141,9 @@ class Calls:
         self, ref: Ref, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         if isinstance(ref, Function):
-            if called.type == "#once":
-                with self.run.under(Guard("main", self.run.reason(node, "only the main process"))):
-                    return self.call_function(ref, args, keywords, node)
-            return self.call_function(ref, args, keywords, node)
+            once = Guard("main", self.run.reason(node, "only the main process"))
+            with self.run.under(once if called.type == "#once" else None):
+                return self.call_function(ref, args, keywords, node)
         if isinstance(ref, Class):
             return self._instance(ref, args, keywords, node)
         if isinstance(ref, Library):
@@ -172,6 +178,8 @@ class Calls:
         receiver = ref.receiver
         for inner in receiver.refs:
             if isinstance(inner, Instance) and inner.kind == "accelerator":
+                if ref.method == "print":
+                    args = self.engine.expressions.shown(args, node)
                 made = accelerator_method(self.run, inner, ref.method, args, keywords, node)
                 if made is not None:
                     return made
@@ -183,6 +191,7 @@ class Calls:
                 return self._of_super(inner, ref.method, args, keywords, node)
             if isinstance(inner, Instance):
                 made = self.special(inner, ref.method, args, node, keywords)
+                made = made or method_of_parts(self.engine, inner, ref.method, args, keywords, node)
                 if made is not None:
                     return made
         return self.libraries.method(receiver, ref.method, args, keywords, node)
@@ -261,6 +270,9 @@ class Calls:
             for stmt in cls.node.body
             if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name)
         ]
+        if (spread := keywords.get(SPREAD)) is not None:
+            for name in names:
+                self.run.store.set(ref, name, join(self.run.read(cls, name), spread))
         for name, value in [*zip(names, args, strict=False), *keywords.items()]:
             self.run.store.set(ref, name, value)
 
@@ -281,20 +293,23 @@ class Calls:
             self.run.depends()
             if ref.kind == "module" and self.run.guards:
                 self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
-            result = self.call(ref.wrapped, args, keywords, node)
-            return result
+            if ref.kind == "object" and ref.cls is None:
+                return self.libraries.unknown_calls.method(
+                    Value(refs=(ref,)), ref, "__call__", args, keywords, node
+                )
+            return self.call(ref.wrapped, args, keywords, node)
         for method in ("__call__", "forward"):
             function = self.engine.attributes.method(ref, method)
             if function is not None:
                 result = self.call_function(function, [Value(refs=(ref,)), *args], keywords, node)
                 return (
-                    self._by_rows(ref, result, [*args, *keywords.values()], node)
+                    self.by_rows(ref, result, [*args, *keywords.values()], node)
                     if ref.kind == "module"
                     else result
                 )
         return self.libraries.object_called(ref, args, keywords, node)
 
-    def _by_rows(self, ref: Instance, result: Value, operands: Sequence[Value], node: ast.AST) -> Value:
+    def by_rows(self, ref: Instance, result: Value, operands: Sequence[Value], node: ast.AST) -> Value:
         """A model's result that is not known to be right: assumed to be made row by row."""
         source = next(
             (value for value in operands if value.place.kind in (Kind.SHARD, Kind.WIDE, Kind.ROUND)), None
@@ -327,7 +342,11 @@ class Calls:
                 if depth >= _MOST_OF_ONE
                 else "calls lie too deep in each other"
             )
-            self.run.leave_unread(text, node)
+            if depth < _MOST_OF_ONE or not (
+                args and any(ref.kind == "module" for ref in args[0].of(Instance))
+            ):
+                # Of a model that holds others of its class, the first was gone through.
+                self.run.leave_unread(text, node)
             cut = next((n for n, (called, _) in enumerate(self.run.calls) if called is function.node), 0)
             self.run.leave_pieces(cut if depth >= _MOST_OF_ONE else 0)
             places = [array_of(value) for value in [*args, *keywords.values()]]
@@ -343,12 +362,26 @@ class Calls:
         key = self.memory.call(function, args, keywords)
         known = self.memory.of_call(key, node)
         if known is not None:
-            result: Value = known.result
-            return result
+            return cast(Value, known.result)
+        if self._is_too_dear(function, [*args, *keywords.values()]):
+            self.run.leave_unread(f"`{function.name}` is called in too many ways", node)
+            self.run.leave_pieces(0)
+            return Value()
         self.memory.begin()
+        steps = self.run.steps
         result = self._gone_through(function, args, keywords, node)
+        self._spent[function.node] = self._spent.get(function.node, 0) + self.run.steps - steps
         self.memory.end_call(key, node, result)
         return result
+
+    def _is_too_dear(self, function: Function, args: Sequence[Value]) -> bool:
+        """Whether a function that all ranks do alike, outside shared loops, has used up its part of the budget."""
+        return (
+            self._gone.get(function.node, 0) >= _MOST_CONTEXTS
+            and self._spent.get(function.node, 0) > self.run.budget // _PARTS
+            and not self.run.in_shared_loop()
+            and all(array_of(value).is_same for value in args)
+        )
 
     def _gone_through(
         self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -356,7 +389,7 @@ class Calls:
         self.run.reached.add(function.node)
         self._gone[function.node] = self._gone.get(function.node, 0) + 1
         scope = Scope(function.module, function.outer)
-        self._bind_parameters(function, args, keywords, scope)
+        bind_parameters(self.run, function, args, keywords, scope)
         statements = self.engine.statements
         frame = Frame(len(self.run.guards), len(statements.rounds))
         statements.frames.append(frame)
@@ -379,9 +412,8 @@ class Calls:
         return self._result(frame, flow.reached)
 
     def _decorated(self, function: Function, node: ast.AST) -> Guard | None:
-        if any(value.type == "#once" or _is_once(value) for value in function.decorators):
-            return Guard("main", self.run.reason(node, "only the main process"))
-        return None
+        once = any(value.type == "#once" or _is_once(value) for value in function.decorators)
+        return Guard("main", self.run.reason(node, "only the main process")) if once else None
 
     def _result(self, frame: Frame, falls_through: bool) -> Value:
         found: Value | None = None
@@ -392,45 +424,6 @@ class Calls:
         for value in returned:
             found = value if found is None else join(found, value, divergent)
         return found or NONE
-
-    def _bind_parameters(
-        self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], scope: Scope
-    ) -> None:
-        parameters = function.node.args
-        names = [arg.arg for arg in [*parameters.posonlyargs, *parameters.args]]
-        store = self.run.store
-        for name, value in function.defaults.items():
-            store.set(scope, name, value)
-        for name, value in zip(names, args, strict=False):
-            store.set(scope, name, value.plain())
-        if names and args and args[0].refs and names[0] in ("self", "cls"):
-            store.set(scope, "#self", args[0])
-        more = list(args[len(names) :])
-        known = {*names, *(arg.arg for arg in parameters.kwonlyargs)}
-        rest: dict[str, Value] = {}
-        for name, value in keywords.items():
-            if name in known:
-                store.set(scope, name, value.plain())
-            else:
-                rest[name] = value
-        if parameters.vararg is not None:
-            made = container(self.run, "tuple")
-            for number, value in enumerate(more):
-                put(self.run, made, value, number)
-            store.set(made, "#known", constant(len(more)))
-            store.set(scope, parameters.vararg.arg, Value(refs=(made,), type="tuple"))
-        if parameters.kwarg is not None:
-            named = container(self.run, "dict")
-            for name, value in rest.items():
-                put(self.run, named, value, name)
-            store.set(scope, parameters.kwarg.arg, Value(refs=(named,), type="dict"))
-        spread = keywords.get("**")
-        for name in known - set(list(names)[: len(args)]) - set(keywords):
-            before = scope.fields.get(name)
-            if spread is not None:
-                store.set(scope, name, spread if before is None else join(before, spread))
-            elif before is None:
-                store.set(scope, name, Value())
 
     def _is_generator(self, function: Function) -> bool:
         node = function.node

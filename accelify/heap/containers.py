@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable as Many
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from accelify.domains.placement import (
@@ -23,6 +24,8 @@ from accelify.domains.placement import (
     same,
     unsure,
 )
+from accelify.heap.fields import OF, write_field
+from accelify.heap.paths import pattern
 from accelify.heap.run import Run
 from accelify.heap.store import join
 from accelify.heap.values import OF_SAMPLE, UNSET, Container, Instance, Iterable, Value, constant
@@ -62,6 +65,9 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
 
     `filling` is "rounds" where a call adds one element, "samples" where it adds those of something.
     """
+    of = into.slot(OF)
+    if of is not None:
+        write_field(run, of, constant(key) if isinstance(key, str) else Value(), value)
     if key is not UNSET and isinstance(key, str | int | bool | float | None):
         slot = f"[{key!r}]"
         run.store.set(into, slot, value if value.token == (into, slot) else value.plain())
@@ -83,6 +89,46 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
                 loop.samples.kind is Kind.WIDE for loop in run.loops
             )
             run.store.set(into, "#fill", constant("samples" if by_samples else filling))
+
+
+def is_without(ref: Container, key: Value) -> bool:
+    """Whether a dictionary, of which all keys are known, has none of this name."""
+    return (
+        ref.type == "dict"
+        and isinstance(key.const, str)
+        and f"[{key.const!r}]" not in ref.looked_into()
+        and ref.slot("[]") is None
+    )
+
+
+def is_among(run: Run, value: Value, of: Value) -> bool | None:
+    """Whether a constant is an element of a container, or a key of a dictionary; None where that is not known."""
+    among = elements(run, of)
+    if of.of(Container) and all(is_without(ref, value) for ref in of.of(Container)):
+        among = []
+    if value.const is UNSET or among is None or any(one.const is UNSET for one in among):
+        return None
+    return any(one.const == value.const for one in among)
+
+
+def open_up(run: Run, value: Value) -> None:
+    """Dictionaries may get other elements, the same on all ranks: which keys they have is no longer known, nor what
+    constants stand under them."""
+    for ref in value.of(Container):
+        if ref.type == "dict":
+            for name in list(ref.looked_into()):
+                known = run.read(ref, name)
+                if name[0] == "[" and known is not None and known.const is not UNSET:
+                    run.store.set(ref, name, replace(known.plain(), const=UNSET))
+            if ref.slot("[]") is None:
+                run.store.set(ref, "[]", Value())
+
+
+def overwrite(run: Run, into: Container, value: Value, key: Value) -> None:
+    """A write under a key that is not known: it may be any that is there."""
+    for name in [name for name in into.looked_into() if name not in ("[]", "#fill", "#known")]:
+        if name[0] == "[" and fnmatchcase(name.strip("[']"), pattern(key)):
+            run.store.set(into, name, join(run.read(into, name), value.plain()))
 
 
 def slots_of(run: Run, ref: Container, key: Any = UNSET) -> list[tuple[Container, str]]:

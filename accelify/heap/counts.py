@@ -23,17 +23,46 @@ from accelify.heap.values import (
     COUNTER,
     LAST,
     MAIN_FLAG,
+    MORE,
     OTHERS_FLAG,
     PART,
     RANK,
     TURN,
     UNSET,
+    Bound,
+    Instance,
+    Library,
     Value,
 )
 from accelify.knowledge import Row
 
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
+
+
+def is_there(value: Value) -> bool:
+    """Whether a value is an object for certain; what an unknown object has or gives may be None."""
+    return any(
+        not isinstance(ref, Library)
+        and not (isinstance(ref, Bound) and isinstance(ref.method, str))
+        and not (isinstance(ref, Instance) and ref.kind == "object" and ref.cls is None)
+        for ref in value.refs
+    )
+
+
+def is_same_object(op: ast.cmpop, left: Value, right: Value) -> Value | None:
+    """What `is` and `is not` give, None where it goes with the ranks."""
+    place = left.place
+    # What was computed from a batch is there.
+    there = left.const is UNSET and (is_there(left) or not place.is_uniform)
+    if right.const is None and not left.optional and there:
+        return Value(const=isinstance(op, ast.IsNot), type="builtins.bool")
+    if place.kind is Kind.ROUND and (place.rows or place.samples is not None):
+        # A loader has as many batches for each rank; what a rank chose by its own has no samples.
+        return Value(type=MORE if place.rows else "builtins.bool")
+    # A share that is there on some ranks alone would be of no known relation to the original.
+    uniform = place.is_uniform or place.kind in (Kind.SHARD, Kind.LINEAR)
+    return Value(type="builtins.bool") if uniform else None
 
 
 def is_number(value: Any) -> bool:

@@ -12,6 +12,7 @@ from accelify.domains.placement import (
     SAMPLE,
     Kind,
     function,
+    is_mean_of_round,
     multiplied,
     own,
     reduced,
@@ -22,6 +23,7 @@ from accelify.heap.containers import (
     container,
     element,
     elements,
+    is_among,
     is_index,
     put,
     shown_fields,
@@ -32,10 +34,14 @@ from accelify.heap.counts import (
     counting_type,
     divided_whole,
     is_number,
+    is_same_object,
     rank_flag,
     summed,
     with_token,
 )
+from accelify.heap.flags import ASKED, OPPOSITES, together
+from accelify.heap.locations import meet_together
+from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part
@@ -43,11 +49,8 @@ from accelify.heap.values import (
     BATCH,
     COUNTER,
     LAST,
-    MAIN_FLAG,
     NONE,
-    OTHERS_FLAG,
     PART,
-    SOME_FLAG,
     TENSOR,
     TURN,
     UNSET,
@@ -123,6 +126,7 @@ class Expressions:
 
     def operate(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
         """The result of a binary operator, or of its assignment form."""
+        meet_together(self.run, node, (left, right))
         for value, other, words in ((left, right, METHODS), (right, left, REFLECTED)):
             for ref in value.of(Instance):
                 given = self.engine.calls.special(ref, words.get(type(op), ""), [other], node)
@@ -140,6 +144,14 @@ class Expressions:
         if isinstance(op, ast.Div | ast.Mult) and is_zero(left) and right.place.is_uniform:
             return left
         left_place, right_place = array_of(left), array_of(right)
+        if (
+            isinstance(op, ast.Div)
+            and right_place.kind is Kind.SAME
+            and right_place.degree
+            and is_mean_of_round(left_place)
+        ):
+            # It is divided by how many rounds there are ahead of adding it up.
+            self.run.take_mean()
         if isinstance(op, ast.Add | ast.Sub):
             place = summed(op, left, right)
         elif isinstance(op, ast.Mult):
@@ -182,10 +194,8 @@ class Expressions:
     def _UnaryOp(self, node: ast.UnaryOp, scope: Ref) -> Value:
         value = self.evaluate(node.operand, scope)
         if isinstance(node.op, ast.Not):
-            if value.type in (MAIN_FLAG, OTHERS_FLAG):
-                return Value(
-                    value.place, value.why, type=OTHERS_FLAG if value.type == MAIN_FLAG else MAIN_FLAG
-                )
+            if value.type in OPPOSITES:
+                return replace(value, type=OPPOSITES[value.type], const=UNSET)
             if value.const is not UNSET:
                 return constant(not value.const)
             type_ = TURN if value.type == TURN else "builtins.bool"
@@ -216,17 +226,7 @@ class Expressions:
             return constant(isinstance(node.op, ast.And))
         if len(values) == 1:
             return values[0]
-        flags = {value.type for value in values} & {MAIN_FLAG, OTHERS_FLAG}
-        rest = [value for value in values if value.type not in (MAIN_FLAG, OTHERS_FLAG)]
-        if flags == {MAIN_FLAG} and isinstance(node.op, ast.And) and all(v.place.is_uniform for v in rest):
-            return Value(own(), self.run.reason(node, "only the main process"), type=MAIN_FLAG)
-        if flags == {MAIN_FLAG} and isinstance(node.op, ast.Or) and all(v.place.is_uniform for v in rest):
-            return Value(own(), self.run.reason(node, "not on every rank"), type=SOME_FLAG)
-        refs = tuple(dict.fromkeys(ref for value in values for ref in value.refs))
-        made = self.run.made(node, function(array_of(value) for value in values), *values)
-        return Value(
-            made.place, made.why, refs, next((v.type for v in values if v.type not in ("", PART)), "")
-        )
+        return together(self.run, node, values)
 
     def _Compare(self, node: ast.Compare, scope: Ref) -> Value:
         values = [self.evaluate(part, scope) for part in (node.left, *node.comparators)]
@@ -241,22 +241,21 @@ class Expressions:
                     return constant(COMPARED[type(node.ops[0])](left.const, right.const))
                 except TypeError:
                     pass
-            if isinstance(node.ops[0], ast.Is | ast.IsNot) and right.const is None and not left.optional:
-                # What was computed from a batch is there.
-                if left.const is UNSET and (left.refs or not left.place.is_uniform):
-                    return constant(isinstance(node.ops[0], ast.IsNot))
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
-                # A share that is there on some ranks alone would be of no known relation to the original.
-                uniform = left.place.is_uniform or left.place.kind in (Kind.SHARD, Kind.LINEAR)
-                return Value(type="builtins.bool") if uniform else self._of(node, values)
+                return is_same_object(node.ops[0], left, right) or self._of(node, values)
             if isinstance(node.ops[0], ast.In | ast.NotIn):
+                among = is_among(self.run, left, right)
+                if among is not None:
+                    return constant(among == isinstance(node.ops[0], ast.In))
                 values = [left, element(self.run, right, node)]
         return self._of(node, values)
 
     def _of(self, node: ast.AST, values: list[Value]) -> Value:
         place = compared(*values) if len(values) == 2 else None
         place = place or function((array_of(value) for value in values), rowwise=True)
-        type_ = next((v.type for v in values if v.type.startswith(("torch", "numpy", "#"))), "builtins.bool")
+        types = (value.type for value in values if value.type not in ASKED)
+        type_ = next((one for one in types if one.startswith(("torch", "numpy", "#"))), "builtins.bool")
+        meet_together(self.run, node, values)
         return self.run.made(node, place, *values, type_=TENSOR if type_ == BATCH else type_)
 
     def _IfExp(self, node: ast.IfExp, scope: Ref) -> Value:
@@ -276,11 +275,15 @@ class Expressions:
 
     def text(self, node: ast.AST, parts: Sequence[Value]) -> Value:
         """A text that shows values: what the furthest of them from the original's is."""
-        parts = [inner for part in parts for inner in self._texts(part, node)]
+        parts = self.shown(parts, node)
         if not parts:
             return Value(type="builtins.str")
         furthest = worst(parts)
         return Value(array_of(furthest), furthest.why, type="builtins.str")
+
+    def shown(self, parts: Sequence[Value], node: ast.AST) -> list[Value]:
+        """What the texts of values show."""
+        return [inner for part in parts for inner in self._texts(part, node)]
 
     def _texts(self, value: Value, node: ast.AST) -> list[Value]:
         """What the text of a value shows: of an object what its own method gives."""
@@ -403,13 +406,16 @@ class Expressions:
                 found.refs,
                 found.type,
             )
+        held = parts(self.run, base)
+        if held is not None:
+            return held if isinstance(at, ast.Slice) else element(self.run, held, node, key.const)
         if base.type == "#shape":
             return self.size(node, base, key.const)
         # What is taken by the number of a row is one, and no part of a structure.
         if base.type == BATCH and not base.place.is_same and key.place.kind is not Kind.SAMPLE:
-            return Value(base.place, base.why, type=BATCH)
+            return Value(base.place, base.why, type=BATCH, where=base.where)
         if base.type == "builtins.tuple" and not base.refs:
-            return Value(base.place, base.why, type=TENSOR)
+            return Value(base.place, base.why, type=TENSOR, where=base.where)
         for ref in base.refs:
             given = self.engine.calls.special(ref, "__getitem__", [key], node)
             if given is not None:

@@ -19,7 +19,9 @@ from accelify.heap.run import Run
 from accelify.heap.statements import Statements
 from accelify.heap.store import join
 from accelify.heap.values import (
+    FOUND_FLAG,
     MAIN_FLAG,
+    MISSING_FLAG,
     OTHERS_FLAG,
     SOME_FLAG,
     TURN,
@@ -62,8 +64,21 @@ class Interpreter:
         entry = self.modules.start(text)
         if not any(event.kind == "backward" for event in self.run.events):
             self._others(entry)
+        self._not_reached(entry)
         self.run.events[:0] = self.run.imported
         return self.run
+
+    def _not_reached(self, entry: ModuleRef) -> None:
+        """Methods of the project's classes that were asked of objects of which nothing is known, and never reached."""
+        modules = dict.fromkeys([entry, *self.modules.run_ones()])
+        classes = [ref for module in modules for value in module.fields.values() for ref in value.of(Class)]
+        for cls in dict.fromkeys(classes):
+            for name, value in cls.fields.items():
+                for method in value.of(Function) if name in self.run.asked else ():
+                    module, node = self.run.asked[name]
+                    if method.node not in self.run.reached:
+                        with self.modules.within(module):
+                            self.run.leave_unread(f"`{name}` of what may be an object of {cls.name}", node)
 
     def _others(self, entry: ModuleRef) -> None:
         """Of a script that trains nowhere that was reached: its functions and classes that nothing called.
@@ -100,6 +115,12 @@ class Interpreter:
             return Guard("main" if (test.type == MAIN_FLAG) == taken else "others", test.why)
         if test.type == SOME_FLAG:
             return Guard("some" if taken else "others", test.why) if test.why is not None else None
+        if test.type == (MISSING_FLAG if taken else FOUND_FLAG):
+            self.run.depends()
+            if any(guard.kind == "first" for guard in self.run.guards):
+                return Guard(
+                    "missing", self.run.reason(node, "what the main process leaves is there for the others")
+                )
         counted = test.place.kind is Kind.SAME and test.place.degree != 0 and test.type != TURN
         if counted and self.run.in_shared_loop():
             text = f"`{self.run.segment(node)}`"

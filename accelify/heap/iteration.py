@@ -28,6 +28,7 @@ from accelify.heap.state import is_part
 from accelify.heap.values import (
     BATCH,
     COUNTER,
+    DEVICE,
     TENSOR,
     Bound,
     Class,
@@ -119,24 +120,25 @@ class Iteration:
                 node, f"every process goes through all of `{self.run.segment(node)}`, which is not prepared"
             )
             return found
+        where = "" if self.run.on_cpu else DEVICE
         data = self._differing(ref)
         if data is not None:
             why = self.run.reason(
                 node, f"the ranks share out `{self.run.segment(node)}`, whose data differ between them", data
             )
             return Iterable(
-                Value(data.place, why, type=BATCH),
+                Value(data.place, why, type=BATCH, where=where),
                 shared=not self.run.split,
                 rounds=same(int(not self.run.split)),
             )
         if self.run.split:
             why = self.run.reason(node, f"this rank's share of each batch of `{self.run.segment(node)}`")
-            return Iterable(Value(SHARD, why, type=BATCH), shared=False)
+            return Iterable(Value(SHARD, why, type=BATCH, where=where), shared=False)
         why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`")
         wrapped = ref.wrapped.refs if ref.wrapped is not None else ()
         first = any(self.run.read(one, "#rows first") is not None for one in wrapped)
         padded = any(self.run.read(one, "#padded") is not None for one in wrapped)
-        batch = Value(replace(ROUND_ROWS, sure=first, padded=padded), why, type=BATCH)
+        batch = Value(replace(ROUND_ROWS, sure=first, padded=padded), why, type=BATCH, where=where)
         found = Iterable(batch, shared=True, rounds=same(1))
         if any(self._drops(one) for one in wrapped):
             taken = "drop_last=True takes up to N-1 whole batches more"
@@ -200,7 +202,7 @@ class Iteration:
         ]
         found = Iterable(self._pair(items), shared is not None, rounds, (), rows)
         for part in parts:
-            if part.whole or part.uneven or part.fewer:
+            if part.whole or part.uneven or part.fewer or part.limited:
                 return found.like(part)
         return found
 

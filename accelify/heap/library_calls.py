@@ -13,13 +13,16 @@ from accelify.domains.placement import (
 )
 from accelify.heap.containers import (
     array_of,
+    elements,
     put,
 )
-from accelify.heap.paths import joined_path
+from accelify.heap.models import SIGNS, gone_through, mark
+from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.transfers import Transfers, arguments_of
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
+    FOUND_FLAG,
     NONE,
     OTHERS_FLAG,
     TENSOR,
@@ -47,6 +50,10 @@ WRAPPED_WEIGHTS = "#wrapped weights"
 _SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"})
 
 
+_QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_dir"})
+# What runs a function beside this process, and what it must not do there.
+_STARTED = frozenset({"multiprocessing.Process", "threading.Thread"})
+_OF_RANKS = frozenset({"backward", "step", "collective", "prepare", "accelerator"})
 # What may call a function that it is given.
 _CALLING = frozenset({"none", "new", "pure", "own", "unknown"})
 
@@ -94,7 +101,7 @@ class LibraryCalls:
                 detail = "bare"
             for closure in [value for value in [*args, *keywords.values()] if value.of(Function)]:
                 self.engine.calls.call(closure, [], {}, node)
-            self.run.meet(kind, node, f"{instance.kind}.step", args, detail=detail)
+            self.run.meet(kind, node, f"{instance.kind}.step", [*args, *keywords.values()], detail=detail)
             return NONE
         if (
             name in ("register_buffer", "register_parameter")
@@ -103,6 +110,8 @@ class LibraryCalls:
             and len(args) > 1
         ):
             registered(self.run, instance, args[0], args[1])
+        if name in SIGNS:
+            mark(self.run, receiver, trained=True)
         if name == "parameters" and instance is not None and instance.kind == "module":
             return self._parameters(receiver, node)
         if (
@@ -159,6 +168,9 @@ class LibraryCalls:
 
     def object_called(self, ref: Instance, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of an object of a library's class: a module, a loss, a metric, a transform."""
+        through = gone_through(self.engine, ref, args, node)
+        if through is not None:
+            return through
         row = self.run.knowledge.method(ref.type or None, "__call__")
         if row is not None and row.transfer != "unknown":
             made = self._by_row(
@@ -176,11 +188,6 @@ class LibraryCalls:
         if ref.kind == "module":
             places = [array_of(value) for value in [*args, *keywords.values()]]
             return self.run.made(node, function(places, rowwise=True), *args, type_=TENSOR)
-        if ref.kind == "object" and self.run.read(ref, "#prepared") is not None:
-            # What is prepared and called is a model, wherever it is from.
-            self.run.assume(f"{ref.type} works row by row", node)
-            place = function((array_of(value) for value in [*args, *keywords.values()]), rowwise=True)
-            return self.run.made(node, place, *args, *keywords.values(), type_=TENSOR)
         return self.unknown_calls.method(Value(refs=(ref,)), ref, "__call__", args, keywords, node)
 
     # Rows
@@ -189,13 +196,21 @@ class LibraryCalls:
         self, row: Row, name: str, args: Args, keywords: Keywords, node: ast.AST, receiver: bool = False
     ) -> Value:
         shift = int(receiver)
+        met = len(self.run.events)
         if row.transfer in _CALLING and row.kind in ("", "object"):
             self.unknown_calls.callbacks(args[shift:], keywords, node)
         if row.effect and self._happens(row, args, keywords, shift):
             shown = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
+            if row.effect in ("terminal.write", "log.write"):
+                shown = self.engine.expressions.shown(shown, node)
             paths = self._paths(row, args, keywords, shift)
             if row.path and not paths and not shown:
                 return self.transfers.of(row, args, keywords, node)  # no file is named
+            if row.effect == "process.run":
+                shown = [
+                    with_text(value, [" ".join(map(pattern, elements(self.run, value) or [value]))])
+                    for value in shown
+                ]
             guards = []
             given = [ref for value in [*args, *keywords.values()] for ref in value.of(Instance)]
             if any(self.run.read(ref, "#once") is not None for ref in given):
@@ -226,8 +241,14 @@ class LibraryCalls:
             for value in self._paths(row, args, keywords, shift):
                 for ref in result.of(Instance) if value.place.kind is Kind.MAIN else []:
                     self.run.store.set(ref, "#once", constant(True))
+        if row.name in _STARTED and not any(event.kind in _OF_RANKS for event in self.run.events[met:]):
+            # What it runs is gone through, and is no part of the training: each rank needs its workers.
+            for ref in result.of(Instance) if any(value.of(Function) for value in keywords.values()) else []:
+                self.run.store.set(ref, "#worker", constant(True))
         if row.effect == "random.seed":
             result = self.transfers.random.seeded(row, result, args, node, receiver)
+        if row.effect == "file.read" and row.name.rpartition(".")[2] in _QUESTIONS:
+            result = replace(result, type=FOUND_FLAG)
         if row.mutates:
             self._mutate(row, result, args, keywords, node, shift)
         if row.overwrites:
@@ -247,6 +268,10 @@ class LibraryCalls:
     def _happens(self, row: Row, args: Args, keywords: Keywords, shift: int) -> bool:
         """Whether an effect happens that an argument asks for."""
         asked = [value for one in row.when for value in arguments_of(one, args, keywords, shift)]
+        if row.effect == "process.run" and any(
+            self.run.read(ref, "#worker") is not None for value in args[:shift] for ref in value.of(Instance)
+        ):
+            return False
         return not row.when or any(value.const is UNSET or value.const for value in asked)
 
     def _mutate(

@@ -23,6 +23,7 @@ from accelify.heap.run import Event, Loop
 from accelify.heap.store import join
 from accelify.heap.values import (
     COUNTER,
+    MORE,
     UNSET,
     Bound,
     Container,
@@ -84,8 +85,9 @@ class Loops:
                 piece = run.store.finish(own_level=False)
                 written = run.store.undo()
                 run.store.undo()
+                ahead = over.item.type == MORE
                 deltas = {
-                    key: self._head(key, _as_one(value, written, loop), loop, node)
+                    key: self._head(key, _as_one(value, written, loop), loop, node, ahead)
                     for key, value in written.items()
                 }
                 changed = {
@@ -110,10 +112,10 @@ class Loops:
                 if not number:
                     first = run.events[events:]
                 del run.events[events:]
-        # What only the first round comes to, as a flag says that is set in it.
-        again = {event.node for event in run.events[events:]}
-        run.events[events:events] = [event for event in first if event.node not in again]
+        run.events[events:] = _with_first(first, run.events[events:])
         self._leave(node, flow, loop)
+        if over.limited is not None and loop.shared and loop.meets:
+            run.meet("leave", node, "islice", guards=[Guard("counted", over.limited)], detail="counted")
         for key, value in head.items():
             if key not in written:
                 # Written by the first rounds alone.
@@ -123,6 +125,14 @@ class Loops:
         for key, value in written.items():
             run.store.set(key[0], key[1], self._after(key, value, deltas[key], loop))
         return Flow(True, {kind: guard for kind, guard in flow.exits.items() if kind == "return"})
+
+    def asked(self, test: ast.expr, scope: Ref) -> Iterable:
+        """What a `while` goes over: a loader's batches, where its test asks whether there was another one."""
+        self.run.store.begin()
+        with self.run.quiet():
+            more = self.engine.evaluate(test, scope)
+        self.run.store.undo()
+        return Iterable(Value(type=more.type), shared=more.type == MORE)
 
     def _one_by_one(self, node: ast.AST, over: Iterable, once: Callable[[Value], Flow | None]) -> Flow | None:
         """Go through a loop over a few known elements, each in its turn; None where a round may end the loop."""
@@ -145,8 +155,11 @@ class Loops:
         run.store.write_all(run.store.undo())
         return Flow(True, exits)
 
-    def _head(self, key: Key, value: Value | None, loop: Loop, node: ast.AST) -> Value | None:
-        """What a slot holds at the head of a round, after those before it."""
+    def _head(
+        self, key: Key, value: Value | None, loop: Loop, node: ast.AST, ahead: bool = False
+    ) -> Value | None:
+        """What a slot holds at the head of a round, after those before it; `ahead` says that a round draws the batch
+        of the next one."""
         owner, name = key
         if name[0] == "#":
             stood = owner.fields.get(name)
@@ -170,6 +183,7 @@ class Loops:
         alike = before.const is not UNSET and before.const == value.const
         if (
             loop.shared
+            and not (ahead and value.place.kind is Kind.ROUND and value.place.rows)
             and not alike
             and found is not None
             and not value.refs
@@ -241,6 +255,20 @@ class Loops:
 _NOTHING = constant(0)
 
 
+def _with_first(first: list[Event], last: list[Event]) -> list[Event]:
+    """The events of a loop: those of its last pass and, each in its place, what only the first round comes to, as a
+    flag says that is set in it."""
+    again = {event.node: number for number, event in enumerate(last)}
+    found, done = list[Event](), 0
+    for event in first:
+        if event.node not in again:
+            found.append(event)
+        elif (place := again[event.node] + 1) > done:
+            found += last[done:place]
+            done = place
+    return found + last[done:]
+
+
 def _as_one(value: Value | None, written: Written, loop: Loop) -> Value | None:
     """A tuple that a round of a shared loop makes of its batch, as one value: the next round finds all of it."""
     pairs = value.of(Container) if value is not None and loop.shared else []
@@ -267,10 +295,11 @@ def _plus(base: Value, delta: Any) -> Any:
 def _differs(one: Value | None, other: Value | None) -> bool:
     if one is None or other is None:
         return one is not other
-    return (one.place, set(map(_known, one.refs)), one.const if _plain(one.const) else None) != (
+    return (one.place, set(map(_known, one.refs)), one.const if _plain(one.const) else None, one.text) != (
         other.place,
         set(map(_known, other.refs)),
         other.const if _plain(other.const) else None,
+        other.text,
     )
 
 

@@ -129,6 +129,7 @@ class Memory:
             run.begun_alike,
             run.logs_once,
             run.split,
+            run.on_cpu,
             run.at_model,
         )
 
@@ -186,6 +187,7 @@ def _content(value: Value) -> tuple[Hashable, ...]:
         const,
         value.optional,
         value.text,
+        value.where,
     )
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,8 @@ class Modules:
         self._places: dict[str, Path | None] = {}
         # The names of modules that were imported and not looked for yet, in their order.
         self._later: dict[str, None] = {}
+        # Files of modules, and whether the first that imports them is a function or a loop, and not a module.
+        self._in_passing: dict[Path | None, bool] = {}
 
     def start(self, text: str) -> ModuleRef:
         """Run the script's own module, and give it."""
@@ -52,6 +55,10 @@ class Modules:
         self._go(entry)
         self._imported_only()
         return entry
+
+    def run_ones(self) -> list[ModuleRef]:
+        """The modules that were run."""
+        return [module for module in self._known.values() if module.state == "run"]
 
     def _imported_only(self) -> None:
         """Run what was imported and never asked for anything: what it does at its import, it does all the same."""
@@ -107,7 +114,9 @@ class Modules:
             return
         module.text = text
         module.path = self._shown(path)
-        # What a module does when it is imported happens before all, whoever asks for it.
+        # What a module does when it is imported happens before all, whoever asks for it, but where a function or a loop
+        # imports it.
+        before_all = not self._in_passing.get(path)
         guards, self.run.guards = self.run.guards, []
         loops, self.run.loops = self.run.loops, []
         events, self.run.events = self.run.events, []
@@ -116,8 +125,11 @@ class Modules:
                 self._go(module)
         finally:
             self.run.guards, self.run.loops = guards, loops
-            self.run.imported += self.run.events
-            self.run.events = events
+            if before_all:
+                self.run.imported += self.run.events
+                self.run.events = events
+            else:
+                self.run.events = [*events, *self.run.events]
 
     def _shown(self, path: Path) -> str:
         """A file, relative to the script's folder."""
@@ -148,6 +160,7 @@ class Modules:
         in_project = self._place(base.split(".")[0]) is not None or self._place(base) is not None
         if in_project:
             self._later[base] = None
+            self._in_passing.setdefault(self._place(base), bool(self.run.calls or self.run.loops))
         else:
             self._looked_for(base)
         for alias in stmt.names:
@@ -166,19 +179,36 @@ class Modules:
                 value = Value(refs=(Library(f"{base}.{alias.name}" if base else alias.name),))
             self.engine.names.write(bound, value, scope)
 
-    def loaded(self, value: Value, node: ast.AST) -> Value:
-        """A value, with a name of a module that was only imported so far looked up there."""
-        if len(value.refs) != 1 or not isinstance(value.refs[0], _Later):
+    def loaded(self, value: Value, asked: frozenset[tuple[str, str]] = frozenset()) -> Value:
+        """A value, with names of modules that were only imported so far looked up there, those in `asked` no more.
+
+        Of several ways to import a name (`try` and its handler) those count that find it.
+        """
+        if not any(isinstance(ref, _Later) for ref in value.refs):
             return value
-        later = value.refs[0]
+        found = [
+            self._found(ref, asked) if isinstance(ref, _Later) else replace(value, refs=(ref,))
+            for ref in value.refs
+            if not (isinstance(ref, Library) and ref.name.partition(".")[0] in self.run.unknown_modules)
+        ]
+        there = [one for one in found if one is not None]
+        if there:
+            return there[0] if len(there) == 1 else self.engine.together(there)
+        return Value(refs=tuple(Library(f"{later.base}.{later.name}") for later in value.of(_Later)))
+
+    def _found(self, later: _Later, asked: frozenset[tuple[str, str]]) -> Value | None:
+        """What a name of a module is, None where the project has neither."""
         module = self._module(later.base)
         if module is None:
-            return Value(refs=(Library(f"{later.base}.{later.name}"),))
+            return None
         self.ready(module)
-        found = self.run.read(module, later.name)
-        if found is None:
-            return self.part(module, later.name)
-        return self.loaded(found, node) if found is not value else found
+        key = later.base, later.name
+        # `from . import x` in a package binds x to its own submodule.
+        value = None if key in asked else self.run.read(module, later.name)
+        if value is not None:
+            return self.loaded(value, asked | {key})
+        sub = self._module(f"{module.name}.{later.name}")
+        return Value(refs=(sub,)) if sub is not None else None
 
     def part(self, module: ModuleRef, name: str) -> Value:
         """A submodule of a package, or an unknown value."""
@@ -233,3 +263,8 @@ def text_of(path: Path) -> str | None:
         return path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def asks_for_main(test: ast.expr) -> bool:
+    """Whether a test asks if the module is the script that was started: another run goes the other way."""
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))

@@ -10,6 +10,8 @@ from accelify.domains.placement import SAME, Kind, Placement, function, turned_o
 from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
+from accelify.heap.fields import OTHERS, as_dictionary, has_fields
+from accelify.heap.models import mark
 from accelify.heap.state import state_written
 from accelify.heap.values import (
     Bound,
@@ -64,7 +66,7 @@ class Names:
         owner = self.owner(name, scope)
         value = self.run.read(owner, name) if owner is not None else None
         if value is not None:
-            return self.engine.modules.loaded(value, node)
+            return self.engine.modules.loaded(value)
         if name == "__name__":
             return constant(self.run.module.name)
         if name == "__file__":
@@ -78,6 +80,10 @@ class Names:
         """The scope in which a name is bound now."""
         place: Ref | None = scope
         while isinstance(place, Scope):
+            if place.is_class and place is not scope:
+                # What a class's body binds, its methods do not see.
+                place = place.outer
+                continue
             if name in place.globals:
                 return place.module
             if name in place.fields:
@@ -113,6 +119,8 @@ class Attributes:
     def read(self, base: Value, name: str, node: ast.AST) -> Value:
         """What an attribute of a value is."""
         found: list[Value] = []
+        if name == "__dict__" and has_fields(base):
+            return as_dictionary(self.run, base)
         for ref in base.refs:
             one = self._of(ref, base, name, node)
             if one is not None:
@@ -121,6 +129,23 @@ class Attributes:
             return found[0] if len(found) == 1 else self.engine.together(found)
         return self._unknown(base, name, node)
 
+    def has(self, base: Value, name: str) -> bool | None:
+        """Whether an object of the project has an attribute; None where that is not known."""
+        found: set[bool | None] = set()
+        for ref in base.refs:
+            if self.run.read(ref, name) is not None or (
+                isinstance(ref, Instance)
+                and ref.cls is not None
+                and self._in_class(ref.cls, name) is not None
+            ):
+                found.add(True)
+            else:
+                line = ref.cls.line_up() if isinstance(ref, Instance) and ref.cls is not None else []
+                written = self.run.read(ref, OTHERS) is not None
+                closed = line and not written and all(isinstance(one, Class) for one in line)
+                found.add(False if closed else None)
+        return found.pop() if len(found) == 1 else None
+
     def _of(self, ref: Ref, base: Value, name: str, node: ast.AST) -> Value | None:
         if isinstance(ref, Library):
             return Value(refs=(Library(f"{ref.name}.{name}"),))
@@ -128,7 +153,7 @@ class Attributes:
             self.engine.modules.ready(ref)
             value = self.run.read(ref, name)
             return (
-                self.engine.modules.loaded(value, node)
+                self.engine.modules.loaded(value)
                 if value is not None
                 else self.engine.modules.part(ref, name)
             )
@@ -149,7 +174,9 @@ class Attributes:
     def _of_instance(self, ref: Instance, base: Value, name: str, node: ast.AST) -> Value:
         own_value = self.run.read(ref, name)
         if own_value is not None:
-            return self.engine.modules.loaded(own_value, node)
+            return self.engine.modules.loaded(own_value)
+        if name == "__class__" and ref.cls is not None:
+            return Value(refs=(ref.cls,))
         if ref.kind == "accelerator":
             value = accelerator_attribute(self.run, ref, name, node)
             if value is not None:
@@ -163,6 +190,12 @@ class Attributes:
             value = self._in_class(ref.cls, name)
             if value is not None:
                 return self._bound(value, receiver, node)
+        others = self.run.read(ref, OTHERS)
+        if others is not None:
+            return others.plain()
+        asked = self.method(ref, "__getattr__") if not name.startswith("__") else None
+        if asked is not None:
+            return self.engine.calls.call_function(asked, [receiver, constant(name)], {}, node)
         taken = self.engine.calls.libraries.unknown_calls.bag_attribute(ref, name, node)
         if taken is not None:
             return taken
@@ -213,10 +246,10 @@ class Attributes:
             return Value(base.place, base.why, type="#shape")
         if name in _ABOUT and base.place.kind is not Kind.OWN:
             return Value(SAME, refs=bound)
-        if base.type == "#batch":
-            return Value(base.place, base.why, refs=bound, type="#batch")
         if name in _TURNED:
             return Value(turned_over(base.place), base.why, refs=bound, type=base.type)
+        if base.type == "#batch":
+            return Value(base.place, base.why, refs=bound, type="#batch")
         if name in _VIEWS:
             return Value(base.place, base.why, refs=bound, type=base.type)
         place = base.place if base.place.is_same else function((base.place,), rowwise=True)
@@ -236,6 +269,8 @@ class Attributes:
                     and ref.wrapped.of(Instance)
                 ):
                     target = ref.wrapped.of(Instance)[0]
+                if isinstance(target, Instance) and target.kind == "module":
+                    mark(self.run, value)
                 self.run.store.set(target, name, state_written(self.run, target, name, value, node))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from accelify.heap.values import Value
 
@@ -31,6 +32,22 @@ def joined_path(value: Value, parts: Iterable[Value]) -> Value:
     texts = [pattern(part) for part in parts]
     last = max((number for number, text in enumerate(texts) if text.startswith("/")), default=0)
     return with_text(value, ["/".join(text for text in texts[last:] if text)])
+
+
+def joined_text(left: Value, right: Value) -> str:
+    """What is known of the text of one of two values: how both begin, as far as that says something of a file."""
+    texts = [value.text or (value.const if isinstance(value.const, str) else "") for value in (left, right)]
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
+    begin = "".join(letter for letter, _ in alike).partition(_ANY)[0]
+    return f"{begin}{_ANY}" if re.search(r"\w", begin.rpartition("/")[2]) else ""
+
+
+def words_of(value: Value) -> Iterator[str]:
+    """The files that a command may name, as `file_of` gives them."""
+    for word in re.split(r"[\s'\"]+", pattern(value)):
+        name = file_of(Value(text=word))
+        if name:
+            yield name
 
 
 def file_of(value: Value | None) -> str:

@@ -95,6 +95,7 @@ def is_alike(one: Value | None, other: Value | None) -> bool:
         and one.type == other.type
         and one.optional == other.optional
         and one.text == other.text
+        and one.where == other.where
         and (one.const is other.const or (type(one.const) is type(other.const) and one.const == other.const))
         and (one.refs == other.refs or _are_alike(one.refs, other.refs))
         and one.token == other.token

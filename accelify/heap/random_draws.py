@@ -108,7 +108,9 @@ class RandomDraws:
             return next((value.why for value in found if value is not None), None)
         self.run.depends()
         parted = self.run.parted_streams
-        guard = next((one for one in self.run.guards if one.kind in ("main", "others", "some")), None)
+        guard = next(
+            (one for one in self.run.guards if one.kind in ("main", "others", "some", "missing")), None
+        )
         if guard is not None:
             text = f"`{self.run.segment(node)}` draws on some processes only"
             parted.setdefault(_stream(row), self.run.reason(node, text, guard.why))

@@ -10,8 +10,9 @@ from typing import TypeVar, cast
 
 from accelify.domains.placement import SAME, Placement
 from accelify.domains.reasons import Reason
+from accelify.heap.locations import located
 from accelify.heap.store import MADE, Store, is_fixed
-from accelify.heap.values import NONE, Container, Guard, Instance, Key, ModuleRef, Ref, Value
+from accelify.heap.values import NONE, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
 _LONGEST_SEGMENT = 48
@@ -89,6 +90,8 @@ class Run:
 
     knowledge: Knowledge
     split: bool = False
+    # Whether the Accelerator stays on the CPU whatever the machine has.
+    on_cpu: bool = False
     budget: int = 60_000
     store: Store = field(default_factory=Store)
     events: list[Event] = field(default_factory=list)
@@ -107,6 +110,11 @@ class Run:
     calls: list[tuple[ast.AST, ast.AST]] = field(default_factory=list)
     # The functions that something of the script came to.
     reached: set[ast.AST] = field(default_factory=set)
+    # Methods that were asked of objects of which nothing is known, and where first.
+    asked: dict[str, tuple[ModuleRef, ast.AST]] = field(default_factory=dict)
+    # Statements that were gone through, and those that a test of which the answer is known leaves out, with their file.
+    entered: set[ast.stmt] = field(default_factory=set)
+    left_out: dict[ast.stmt, str] = field(default_factory=dict)
     recording: bool = True
     # Whether all processes but the main one have silenced their loggers.
     logs_once: bool = False
@@ -173,7 +181,10 @@ class Run:
         """A value that an operation made of others; a reason is put together only where it will be asked for."""
         if place.is_same:
             return Value(SAME, type=type_)
-        return Value(place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_)
+        where = located(values) if type_ == TENSOR else ""
+        return Value(
+            place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_, where=where
+        )
 
     def cause(self, node: ast.AST, place: Placement, text: str, type_: str = "") -> Value:
         """A value that an operation breaks: what becomes of it is wrong for this, wherever its operands come from."""
@@ -189,6 +200,10 @@ class Run:
         place = next((loop.place for loop in reversed(self.loops) if loop.shared), None)
         if place is not None:
             self.means.setdefault(place, Reason("means over the rounds", *place))
+
+    def leave_out(self, statements: Iterable[ast.stmt]) -> None:
+        """Note statements that are not come to."""
+        self.left_out.update(dict.fromkeys(statements, self.module.path))
 
     def leave_unread(self, text: str, node: ast.AST) -> None:
         """Note what was not gone through."""

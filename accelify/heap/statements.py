@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from accelify.domains.placement import (
-    ROUND,
     function,
 )
-from accelify.heap.containers import array_of, element, elements, put, slots_of
+from accelify.heap.containers import array_of, element, elements, overwrite, put, slots_of
+from accelify.heap.handlers import left_by_main, parting
 from accelify.heap.memory import Known
-from accelify.heap.operators import IN_PLACE
+from accelify.heap.modules import asks_for_main
+from accelify.heap.operators import IN_PLACE, as_load
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (
@@ -24,7 +25,6 @@ from accelify.heap.values import (
     Function,
     Guard,
     Instance,
-    Iterable,
     Ref,
     Scope,
     Value,
@@ -78,16 +78,18 @@ class Statements:
         pushed = 0
         exits: dict[str, Guard | None] = {}
         flow = Flow()
-        for stmt in body:
+        for number, stmt in enumerate(body):
             if not self.run.spend():
                 self.run.leave_unread("the budget of the analysis is used up", stmt)
                 break
+            self.run.entered.add(stmt)
             flow = self._step(stmt, scope)
             exits.update(flow.exits)
             if not flow.reached:
+                self.run.leave_out(body[number + 1 :])
                 break
             for guard in flow.exits.values():
-                if guard is not None and guard.parts_ranks:
+                if guard is not None and (guard.parts_ranks or guard.kind == "missing"):
                     self.run.guards.append(guard)
                     pushed += 1
         if pushed:
@@ -171,6 +173,8 @@ class Statements:
             place = function((array_of(key), array_of(value)), rowwise=True)
             part_written(self.run, base, self.run.made(target, place, key, value), target)
         for ref in base.of(Container):
+            if key.const is UNSET and not isinstance(target.slice, ast.Slice):
+                overwrite(self.run, ref, value, key)
             put(self.run, ref, value, key.const, filling="" if key.const is not UNSET else "rounds")
         for ref in base.refs:
             if self.engine.calls.special(ref, "__setitem__", [key, value], target) is not None:
@@ -207,7 +211,7 @@ class Statements:
         first = stmt.targets[0]
         if len(stmt.targets) == 1 and isinstance(first, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
             if len(first.elts) == len(stmt.value.elts) and not any(
-                _is_starred(e) for e in [*first.elts, *stmt.value.elts]
+                isinstance(e, ast.Starred) for e in [*first.elts, *stmt.value.elts]
             ):
                 values = [self.engine.evaluate(part, scope) for part in stmt.value.elts]
                 for target, value in zip(first.elts, values, strict=True):
@@ -225,7 +229,7 @@ class Statements:
         if isinstance(stmt.op, ast.Add | ast.Sub) and isinstance(stmt.target, ast.Subscript):
             if self._added_to_one(stmt, stmt.target, scope):
                 return
-        load = ast.copy_location(_as_load(stmt.target), stmt.target)
+        load = ast.copy_location(as_load(stmt.target), stmt.target)
         left, right = self.engine.evaluate(load, scope), self.engine.evaluate(stmt.value, scope)
         for ref in left.of(Instance):
             given = self.engine.calls.special(ref, IN_PLACE.get(type(stmt.op), ""), [right], stmt)
@@ -287,9 +291,21 @@ class Statements:
         made = Function(stmt, self.run.module, scope, stmt.name)
         self.engine.calls.keep_defaults(made, stmt.args, scope)
         made.decorators = tuple(self.engine.evaluate(deco, scope) for deco in stmt.decorator_list)
+        self._decorated(made, made.decorators, stmt, scope)
+
+    def _decorated(
+        self,
+        made: Ref,
+        decorators: Sequence[Value],
+        stmt: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
+        scope: Ref,
+    ) -> None:
+        """Bind a function or a class to its name, as what the project's own decorators make of it."""
         value = Value(refs=(made,))
-        for decorator in reversed(made.decorators):
-            if decorator.refs and all(isinstance(ref, Function) for ref in decorator.refs):
+        for decorator in reversed(decorators):
+            if decorator.refs and all(
+                isinstance(getattr(ref, "method", ref), Function) for ref in decorator.refs
+            ):
                 value = self.engine.calls.call(decorator, [value], {}, stmt)
         self.engine.names.write(stmt.name, value if value.refs else Value(refs=(made,)), scope)
 
@@ -303,7 +319,7 @@ class Statements:
         self.block(stmt.body, body)
         for name, value in list(body.fields.items()):
             self.run.store.set(made, name, value)
-        self.engine.names.write(stmt.name, Value(refs=(made,)), scope)
+        self._decorated(made, [self.engine.evaluate(one, scope) for one in stmt.decorator_list], stmt, scope)
 
     def _Assert(self, stmt: ast.Assert, scope: Ref) -> None:
         self.engine.evaluate(stmt.test, scope)
@@ -334,7 +350,9 @@ class Statements:
     def _If(self, stmt: ast.If, scope: Ref) -> Flow:
         test = self.engine.evaluate(stmt.test, scope)
         if test.const is not UNSET and not test.refs:
-            return self.block(stmt.body if test.const else stmt.orelse, scope)
+            taken, left = (stmt.body, stmt.orelse) if test.const else (stmt.orelse, stmt.body)
+            self.run.leave_out([] if asks_for_main(stmt.test) else left)
+            return self.block(taken, scope)
         return self.fork(
             (self.engine.guard(test, stmt.test), lambda: self.block(stmt.body, scope)),
             (self.engine.guard(test, stmt.test, taken=False), lambda: self.block(stmt.orelse, scope)),
@@ -354,7 +372,8 @@ class Statements:
         for flow, written, under in results:
             for kind, rest in flow.exits.items():
                 # What is left of the block stands under what the ranks stand under that stay.
-                after = (reached[0][1] or under) if reached and not flow.reached else None
+                leaving = under if under is not None and under.parts_ranks else None
+                after = (reached[0][1] or leaving) if reached and not flow.reached else None
                 exits[kind] = exits.get(kind) or rest or after
             if reached and not flow.reached and flow.exits:
                 self._keep_for_later(next(iter(flow.exits)), written, guard)
@@ -385,7 +404,9 @@ class Statements:
     def _Try(self, stmt: ast.Try, scope: Ref) -> Flow:
         store = self.run.store
         store.begin()
+        met = len(self.run.events)
         flow = self.block(stmt.body, scope)
+        left_by_main(self.run, stmt, met)
         written = store.undo()
 
         def whole() -> Flow:
@@ -401,12 +422,10 @@ class Statements:
                 self.engine.names.write(handler.name, Value(), scope)
             return self.block(handler.body, scope)
 
-        guard = None
-        self.run.depends()
-        if stmt.handlers and any(loop.shared or loop.parted for loop in self.run.loops):
-            why = self.run.reason(stmt.handlers[0], "an exception that one rank's batch raises")
-            guard = Guard("divergent", why, ROUND)
-        ways = [(guard, lambda handler=handler: handled(handler)) for handler in stmt.handlers]
+        ways = [
+            (parting(self.run, handler), lambda handler=handler: handled(handler))
+            for handler in stmt.handlers
+        ]
         result = self.fork((None, whole), *ways) if ways else whole()
         if stmt.finalbody:
             last = self.block(stmt.finalbody, scope)
@@ -453,7 +472,7 @@ class Statements:
     _AsyncFor = _For
 
     def _While(self, stmt: ast.While, scope: Ref) -> Flow:
-        over = Iterable(Value(), shared=False)
+        over = self.engine.loops.asked(stmt.test, scope)
 
         def once(item: Value) -> Flow:
             test = self.engine.evaluate(stmt.test, scope)
@@ -467,18 +486,3 @@ class Statements:
         flow = self.engine.loops.go(stmt, over, once)
         rest = self.block(stmt.orelse, scope)
         return Flow(rest.reached, {**flow.exits, **rest.exits})
-
-
-def _is_starred(node: ast.expr) -> bool:
-    return isinstance(node, ast.Starred)
-
-
-def _as_load(target: ast.expr) -> ast.expr:
-    """An assignment's target as the expression that reads it."""
-    if isinstance(target, ast.Name):
-        return ast.Name(target.id, ast.Load())
-    if isinstance(target, ast.Attribute):
-        return ast.Attribute(target.value, target.attr, ast.Load())
-    if isinstance(target, ast.Subscript):
-        return ast.Subscript(target.value, target.slice, ast.Load())
-    return target

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
 from accelify.domains.reasons import Reason
+from accelify.heap.paths import joined_text
 from accelify.heap.pieces import Piece, Written, is_alike
 from accelify.heap.values import (
     UNSET,
@@ -105,6 +106,8 @@ class Store:
 
     def look(self, owner: Ref) -> None:
         """A read of all elements, or all fields, of an object."""
+        if not self.pieces:
+            return
         new = self._levels.get((owner, MADE))
         made = new[-1] if new else -1
         for number, piece in enumerate(reversed(self.pieces)):
@@ -348,7 +351,8 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         token,
         delta,
         left.optional or right.optional or (left.const is None) != (right.const is None),
-        left.text if left.text == right.text else "",
+        left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
+        left.where if left.where == right.where else "",
     )
 
 
@@ -372,6 +376,8 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
                 mixed = [value for value in (left, right) if value.place.mixed]
                 why = next((value.why for value in (*mixed, left, right) if value.why), guard.why)
                 return replace(ROUND, samples=None, mixed=bool(mixed)), why
+            if guard.place.kind is Kind.CLOCK and left.place.is_same and right.place.is_same:
+                return guard.place, guard.why
             return own("decided by all ranks together"), guard.why
         if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:
             return MAIN, guard.why

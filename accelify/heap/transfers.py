@@ -34,6 +34,8 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import of_shape
+from accelify.heap.locations import location_of, meet_together
+from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
 from accelify.heap.values import (
@@ -63,6 +65,8 @@ _NO_CLASS = -100
 _LOADERS = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 _REDUCING = frozenset({"reduction", "size_average", "reduce"})
+# What the operator `@` does.
+_PRODUCTS = frozenset({"matmul", "__matmul__"})
 _LINEAR = frozenset({"linear", "reshaped", "turned"})
 _ELEMENTWISE = frozenset({"abs", "square", "pow", "sqrt", "exp", "log"})
 # What may put another axis ahead of that of the rows, take it away, or pack the rows.
@@ -133,14 +137,22 @@ class Transfers:
             "iterates": self._iterates,
             "new": self._new,
             "none": lambda row, args, keywords, node: NONE,
-            "read": self._function,
+            # What is read is the same under a name by the clock, too: that the name differs is named where it is made.
+            "read": lambda row, args, keywords, node: self._function(
+                row, [Value() if one.place.kind is Kind.CLOCK else one for one in args], keywords, node
+            ),
             **dict.fromkeys(_REDUCTIONS, self._reduction),
             **dict.fromkeys(_OPERATORS, self._operation),
         }
 
     def of(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """What a call gives."""
-        return self._by_word[row.transfer](row, args, keywords, node)
+        operands = [*args, *keywords.values()]
+        if any(value.where for value in operands):
+            meet_together(self.run, node, operands, row)
+        result = self._by_word[row.transfer](row, args, keywords, node)
+        where = location_of(row, operands, result)
+        return result if where == result.where else replace(result, where=where)
 
     def _function(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
@@ -396,6 +408,8 @@ class Transfers:
 
     def _mix(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
+        if row.name.rpartition(".")[2] in _PRODUCTS and len(args) > 1:
+            return replace(self.engine.expressions.operate(node, ast.MatMult(), *args[:2]), refs=())
         shift = int(self._is_method(row))
         others = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
         along = self._axis(row, args, keywords)
@@ -432,6 +446,7 @@ class Transfers:
         type_name = type_ or self.run.segment(getattr(node, "func", node))
         made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
         self.run.place(made, self.run.shared_loops())
+        hold_parts(self.run, made, args, node)
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             word = keywords.get("reduction", constant(_by_flags(keywords)))

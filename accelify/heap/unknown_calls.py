@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import WIDE_ROWS, Kind, Placement, function, own
-from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.containers import array_of, element, elements, open_up, put
+from accelify.heap.models import MODEL
 from accelify.heap.values import TENSOR, Bound, Container, Function, Instance, Library, Value
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class UnknownCalls:
         place = function([*places, called.place])
         if place.is_same:
             self.run.assume(f"{name} gives the same on every rank", node)
+            for value in operands:
+                open_up(self.run, value)
             # It may be an object that takes in what its methods get.
             taking = self.run.allocate((node, name), lambda: Instance(None, name))
             self.run.place(taking, self.run.shared_loops())
@@ -83,6 +86,11 @@ class UnknownCalls:
         self.callbacks(args, keywords, node)
         operands = [*args, *keywords.values()]
         places = [array_of(value) for value in operands]
+        marked = self.run.read(instance, MODEL) if instance is not None else None
+        if (instance is None and not receiver.type) or (instance is not None and instance.cls is None):
+            self.run.asked.setdefault(name, (self.run.module, node))
+        if instance is not None and operands and (instance.kind == "module" or (marked and marked.const)):
+            return self.model(self._name(Value(refs=(Bound(receiver, name),)), node), args, keywords, node)
         if instance is not None:
             bag = self.run.read(instance, "#bag")
             refs = bag.of(Container) if bag is not None else []
@@ -94,12 +102,23 @@ class UnknownCalls:
             for value in taken:
                 for ref in refs[:1]:
                     put(self.run, ref, value.placed(array_of(value)), filling="rounds")
+            if marked is not None and name == "__call__":
+                return self.model(instance.type or self.run.segment(node), args, keywords, node)
             if refs:
                 return self._of_bag(instance, Value(refs=(refs[0],)), name, node)
         place = function([receiver.place, *places])
         if place.is_same:
             return Value(type=receiver.type if receiver.type == TENSOR else "")
         return self.run.made(node, place, receiver, *operands, text=f"`{self.run.segment(node)}`")
+
+    def model(self, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        """What a model gives of which nothing is known: something of each row; the same for the same."""
+        operands = [*args, *keywords.values()]
+        place = function(map(array_of, operands), rowwise=True)
+        if place.is_same:
+            return Value()
+        self.run.assume(f"{name} works row by row", node)
+        return self.run.made(node, place, *operands, type_=TENSOR)
 
     def bag_attribute(self, instance: Instance, name: str, node: ast.AST) -> Value | None:
         """An attribute of an object that took in what it got; None where it took in nothing."""
@@ -126,6 +145,6 @@ class UnknownCalls:
         for ref in called.refs:
             if isinstance(ref, Library):
                 return ref.name
-            if isinstance(ref, Bound) and isinstance(ref.method, str):
+            if isinstance(ref, Bound) and isinstance(ref.method, str) and ref.method != "__call__":
                 return ref.method
         return self.run.segment(getattr(node, "func", node))

@@ -24,10 +24,14 @@ UNSET = _Unset.UNSET
 # What one iteration of a loader gives: tensors in a structure that only its use shows.
 BATCH = "#batch"
 TENSOR = "torch.Tensor"
+# Where a tensor lies.
+HOST, DEVICE = "host", "device"
 # What a value says of the rank that has it: `is_main_process` and its opposite.
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
 # True on the main process, and on the others where something that is the same on all ranks says so.
 SOME_FLAG = "#some"
+# What is false only where a file is not there, and what is true only there.
+FOUND_FLAG, MISSING_FLAG = "#found", "#missing"
 
 
 # The type of a number of rounds that begins with 0: one more is the number of those that are done.
@@ -38,6 +42,8 @@ TURN = "#turn"
 PART = "#part"
 # The type of the number of the last round: one less than how many there are.
 LAST = "#last"
+# The type of whether a loader has given another batch.
+MORE = "#more"
 
 
 # Among the loops in which a container is made: it is made for one row of all ranks' batches.
@@ -236,9 +242,10 @@ class Iterable(Ref):
     """What a loop goes over: what one element is, and whether its rounds are shared out; `samples` is what the rows are
     that it goes over one by one, SAME where it goes over something else, `whole` why each rank goes through all batches
     of a loader, where it does, `uneven` why ranks can have different numbers of rounds, `fewer` why they go through
-    fewer samples, all together, than the original."""
+    fewer samples, all together, than the original, `limited` why each rank goes through as many rounds as the original.
+    """
 
-    __slots__ = ("elements", "fewer", "item", "rounds", "samples", "shared", "uneven", "whole")
+    __slots__ = ("elements", "fewer", "item", "limited", "rounds", "samples", "shared", "uneven", "whole")
 
     def __init__(
         self,
@@ -257,10 +264,12 @@ class Iterable(Ref):
         self.whole: Reason | None = None
         self.uneven: Reason | None = None
         self.fewer: Reason | None = None
+        self.limited: Reason | None = None
 
     def like(self, other: Iterable) -> Iterable:
         """This, going over the same as another one."""
         self.whole, self.uneven, self.fewer = other.whole, other.uneven, other.fewer
+        self.limited = other.limited
         return self
 
 
@@ -289,16 +298,30 @@ class Value:
     optional: bool = False
     # Of a text or a path: what is known of it, with `*` for what is not.
     text: str = ""
+    # Of a tensor: HOST or DEVICE, where that is known; of a device, DEVICE where it is that of the process.
+    where: str = ""
 
     def placed(self, place: Placement, why: Reason | None = None) -> Value:
         """The same value elsewhere: no constant, no token."""
-        return Value(place, why or self.why, self.refs, self.type, UNSET, None, None, self.optional)
+        return Value(
+            place, why or self.why, self.refs, self.type, UNSET, None, None, self.optional, where=self.where
+        )
 
     def plain(self) -> Value:
         """Without what only a loop's head asks."""
         if self.token is None:
             return self
-        return Value(self.place, self.why, self.refs, self.type, self.const, None, None, self.optional)
+        return Value(
+            self.place,
+            self.why,
+            self.refs,
+            self.type,
+            self.const,
+            None,
+            None,
+            self.optional,
+            where=self.where,
+        )
 
     def of(self, cls: builtins.type[Any]) -> list[Any]:
         """The objects of one class that it may be."""
@@ -319,7 +342,7 @@ class Guard:
 
     `divergent`: some ranks may come there and others not; `main`: only the main process does; `others`: all but it;
     `some`: the main process does, the others where all ranks agree on it; `counted`: all ranks do, by a count of the
-    rounds of each; `first`: the main process does before the others.
+    rounds of each; `first`: the main process does before the others; `missing`: who does not find a file.
     """
 
     kind: str
@@ -329,7 +352,7 @@ class Guard:
     @property
     def parts_ranks(self) -> bool:
         """Whether some ranks go a way that others do not."""
-        return self.kind not in ("counted", "first")
+        return self.kind not in ("counted", "first", "missing")
 
 
 def constant(value: Any) -> Value:

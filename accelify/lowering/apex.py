@@ -25,8 +25,10 @@ def lower_apex(work: Work) -> None:
         for stmt in imports:
             # Imported and never used: it goes with what is unread.
             names = [a.name for a in stmt.names] if isinstance(stmt, ast.Import) else [stmt.module or ""]
-            if any(n.split(".")[0] == "apex" for n in names) and not any(
-                work.loads((a.asname or a.name).split(".")[0]) for a in stmt.names
+            if (
+                any(n.split(".")[0] == "apex" for n in names)
+                and not any(work.loads((a.asname or a.name).split(".")[0]) for a in stmt.names)
+                and not work.decides(stmt)
             ):
                 work.found(RULE, stmt, "apex is imported and not used")
         return

@@ -182,8 +182,13 @@ class Work:
                 self.deleted.add(stmt)
         for attempt in self.tree.nodes(ast.Try):
             imports = all(isinstance(s, (ast.Import, ast.ImportFrom)) for s in attempt.body)
-            if imports and not attempt.finalbody and all(s in self.deleted for s in attempt.body):
-                if attempt not in self.deleted:
+            if (
+                imports
+                and not attempt.orelse
+                and not attempt.finalbody
+                and all(s in self.deleted for s in attempt.body)
+            ):
+                if attempt not in self.deleted and not any(map(self.decides, attempt.body)):
                     self.deleted.add(attempt)
         return len(self.deleted) > before
 
@@ -219,7 +224,7 @@ class Work:
         self._note_gone()
         changed = False
         for stmt in [*self.tree.nodes(ast.Import), *self.tree.nodes(ast.ImportFrom)]:
-            if stmt in self.deleted:
+            if stmt in self.deleted or self.decides(stmt):
                 continue
             dead = [a for a in stmt.names if a not in self._dropped and self._is_unread(stmt, a)]
             if not dead:
@@ -229,6 +234,26 @@ class Work:
             if all(a in self._dropped for a in stmt.names):
                 self.deleted.add(stmt)
         return changed
+
+    def decides(self, stmt: ast.Import | ast.ImportFrom) -> bool:
+        """Whether what stays depends on an import's success: `try: import apex; found = True`, and `found` is read."""
+        attempt = self.tree.parent(stmt)
+        if not isinstance(attempt, ast.Try) or stmt not in attempt.body:
+            return False
+        imports = {s for s in attempt.body if isinstance(s, (ast.Import, ast.ImportFrom))}
+        after = [s for s in [*attempt.body, *attempt.orelse] if s not in imports and s not in self.deleted]
+        if any(not isinstance(s, (ast.Assign, ast.Pass)) for s in after):
+            return True
+        bound = {
+            node.id
+            for outer in [*after, *(s for handler in attempt.handlers for s in handler.body)]
+            for node in walk(outer)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        } - {(alias.asname or alias.name).split(".")[0] for one in imports for alias in one.names}
+        # The Accelerator's arguments read some, too.
+        return bool(
+            bound & self.known.names or self.left(read for name in bound for read in self.loads(name))
+        )
 
     def _is_unread(self, stmt: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
         if isinstance(stmt, ast.Import) and not alias.asname and "." in alias.name:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from accelify.domains.reasons import Reason
-from accelify.heap.paths import file_of
+from accelify.heap.paths import file_of, words_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance
 from accelify.obligations.obligation import Obligation, Status
@@ -41,6 +41,10 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
             written.clear()
             asked.clear()
             folders.clear()
+        if event.kind == "process.run" and _of_main(event):
+            # What a command writes is among what it names.
+            for word in (word for value in event.shown for word in words_of(value)):
+                written.setdefault(word, event)
         if event.kind not in _WRITES and event.kind not in _READS:
             continue
         name = file_of(event.path)
@@ -51,8 +55,9 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
                 written.setdefault(name, event)
                 if event.kind == "folder.make":
                     folders.setdefault(name, event)
-                if name in asked and _is_asked_again(asked[name], event):
-                    yield _asked(asked[name], event)
+                yield from (
+                    _asked(one, event) for one in _asked_for(name, asked) if _is_asked_again(one, event)
+                )
         elif not _is_ordered(event):
             folder = _folder_around(name, folders)
             if folder is not None:
@@ -69,7 +74,16 @@ def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event 
     """What was written in a folder that is listed."""
     if event.kind != "folder.list":
         return None
-    return next((one for other, one in written.items() if other.startswith(f"{name}/")), None)
+    # `glob` names what it lists: "images/*.png".
+    folder = name.rpartition("/")[0] if event.name.startswith("glob.") else name
+    return next((one for other, one in written.items() if folder and other.startswith(f"{folder}/")), None)
+
+
+def _asked_for(name: str, asked: Mapping[str, Event]) -> Iterator[Event]:
+    """The reads of a file, or of one of several of which the name begins so."""
+    for other, event in asked.items():
+        if name == other or (other.endswith("*") and name.startswith(other[:-1])):
+            yield event
 
 
 def _folder_around(name: str, folders: Mapping[str, Event]) -> Event | None:

@@ -110,6 +110,11 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         if guard is not None:
             text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
             yield _made(event, "all ranks", Status.NAMED, text, guard.why)
+    elif event.kind == "together":
+        text = (
+            f"`{event.name}` joins a tensor on the host with one on the device, which prepare has put there"
+        )
+        yield _made(event, "one device", Status.NAMED, text, event.shown[0].why)
     elif event.kind == "schedule":
         yield _meeting(event)
         yield from _steered(event)
@@ -118,6 +123,14 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         elif event.detail == "fast" and event.shared:
             text = "the schedule's length is in rounds of each process, and each round takes a step for every process"
             yield _made(event, "rounds", Status.NAMED, text)
+
+
+def is_made_whole(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a schedule counts the rounds of a loop that ends by that count: it makes all its steps."""
+    around = {loop.number for loop in event.loops}
+    return event.kind == "schedule" and any(
+        other.kind == "leave" and other.detail == "counted" and id(other.node) in around for other in events
+    )
 
 
 def is_parted(event: Event) -> bool:
@@ -177,7 +190,7 @@ def _once(event: Event) -> Obligation:
     bar = event.kind == "bar.show" and event.detail != "made"
     if event.path is not None and event.path.place.kind is Kind.MAIN:
         return _made(event, "once", Status.PROVED)
-    if "main" in kinds or bar or ("first" in kinds and event.kind in _FIRST):
+    if "main" in kinds or bar or ("first" in kinds and (event.kind in _FIRST or "missing" in kinds)):
         return _made(event, "once", Status.PROVED)
     done = _BY_ITSELF.get(event.kind, "is done by every process")
     return _made(event, "once", Status.NAMED, f"`{_called(event)}` {done}")

@@ -6,13 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from accelify.deep import deeply
 from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
-from accelify.heap.run import Event
+from accelify.heap.run import Event, Run
 from accelify.knowledge import Knowledge
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import races
-from accelify.obligations.sinks import is_parted, never_accumulated, never_let_go, obligations_of
+from accelify.obligations.sinks import (
+    is_made_whole,
+    is_parted,
+    never_accumulated,
+    never_let_go,
+    obligations_of,
+)
 
 _ORDER = list(Status)
 _PUTTING_TOGETHER = frozenset({"gather", "gather_for_metrics", "gather_object", "reduce"})
@@ -33,6 +40,8 @@ class Validation:
     means: list[Reason] = field(default_factory=list)
     # Modules that are imported, and are neither in the project nor in the knowledge.
     unknown_modules: list[str] = field(default_factory=list)
+    # Statements that are never come to: the file, the first and the last line.
+    left_out: list[tuple[str, int, int]] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:
@@ -64,13 +73,18 @@ def validate(
     Raises:
         SourceError: the script does not parse.
     """
-    engine = Interpreter(path, knowledge or Knowledge(), read)
-    if budget is not None:
-        engine.run.budget = budget
+    engines: list[Interpreter] = []
+
+    def work() -> Run:
+        engines[:] = [engine := Interpreter(path, knowledge or Knowledge(), read)]
+        if budget is not None:
+            engine.run.budget = budget
+        return engine.start(text)
+
     try:
-        run = engine.start(text)
+        run = deeply(work)
     except RecursionError:
-        run = engine.run
+        run = engines[0].run
         deep = "calls or expressions that are nested too deeply"
         run.unread[deep] = Reason(deep, path.name if path is not None else "", 1)
     found: dict[tuple[str, int, int, str, str], Obligation] = {}
@@ -78,6 +92,8 @@ def validate(
     for event in run.events:
         if event.kind == "step" and event.detail == "bare" and not parted:
             event = replace(event, detail="plain")
+        if event.detail == "plain" and is_made_whole(event, run.events):
+            event = replace(event, detail="whole")
         for one in [
             *obligations_of(event),
             *never_accumulated(event, run.events),
@@ -97,6 +113,11 @@ def validate(
         run.split,
         list(run.means.values()) if any(map(_puts_together, run.events)) else [],
         list(run.unknown_modules),
+        [
+            (path, stmt.lineno, stmt.end_lineno or stmt.lineno)
+            for stmt, path in run.left_out.items()
+            if stmt not in run.entered
+        ],
     )
 
 

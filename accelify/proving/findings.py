@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from accelify.conversion import Conversion
 from accelify.findings import Finding
+from accelify.heap.modules import text_of
 from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause
 from accelify.obligations.sinks import UNKNOWN_LOSS
 from accelify.proving.origins import Places
-from accelify.proving.rules import SETTLED_BY, SPOKEN_OF, SPOKEN_OF_EVERYWHERE, rule_of
+from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
+from accelify.source import SourceError, parse
 
 _MOST_LINES = 12
 # Lines of other modules that findings at a call name: "(data.py, lines 3, 5)".
 # Where a figure is shown that a finding stands at.
 _SHOWN = re.compile(r"is shown in lines? (\d+(?:, \d+)*)")
-_MENTIONED = re.compile(r"([\w-]+\.py), lines? (\d+(?:, \d+)*)")
+_MENTIONED = re.compile(r"([\w-]+\.py), lines? (\d+(?:, \d+)*)(?: and (others))?")
+# What a finding is about: "`a`, `b` hold ...".
+_SUBJECT = re.compile(r"(?:(?:, )?`[^`]+`)+")
+_WORD = re.compile(r"[^\W\d]\w*")
+# A warning that stands there several times is no harm.
+_WARNED = "`warnings.warn`"
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
 
 
 class Named:
@@ -33,16 +44,18 @@ class Named:
     def __init__(self, found: Validation, places: Places, conversions: Iterable[Conversion]) -> None:
         self.found = found
         self.places = places
+        self._conversions = list(conversions)
+        self._modules: dict[str, ast.Module] = {}
         self._old: dict[tuple[Path, int], list[Finding]] = {}
         self._mentioned: dict[tuple[str, int], list[Finding]] = {}
-        for conversion in conversions:
+        for conversion in self._conversions:
             for finding in conversion.remaining:
                 if finding.code in SPOKEN_OF:
                     place = Path(finding.path).resolve()
                     for line in range(finding.line, max(finding.end_line, finding.line) + 1):
                         self._old.setdefault((place, line), []).append(finding)
-                    for file, lines in _MENTIONED.findall(finding.message):
-                        for number in lines.split(", "):
+                    for file, lines, others in _MENTIONED.findall(finding.message):
+                        for number in [*lines.split(", "), *(["0"] if others else [])]:
                             self._mentioned.setdefault((file, int(number)), []).append(finding)
 
     def findings(self) -> Iterator[tuple[Conversion, Finding]]:
@@ -50,8 +63,10 @@ class Named:
         named = [
             one
             for one in self.found.of(Status.NAMED)
+            if not one.found.startswith(_WARNED)
             # Of a share of a batch most losses are not proved and right all the same: --assumptions lists them.
-            if not (self.found.split and one.found.startswith(UNKNOWN_LOSS)) and not self._is_spoken_of(one)
+            and not (self.found.split and one.found.startswith(UNKNOWN_LOSS))
+            and not self._is_spoken_of(one)
         ]
         for group in by_cause(named):
             first = group[0]
@@ -65,32 +80,78 @@ class Named:
                 severity=rule.severity, safety=rule.safety, effort=rule.effort, fixable=False,
             )  # fmt: skip
 
+    @cached_property
     def refuted(self) -> set[Finding]:
-        """Old findings at whose places the engine proves the contrary."""
+        """Old findings at whose places the engine proves the contrary, or to whose places nothing comes."""
         if self.found.stopped or not self._old:
             return set()
-        stands: dict[tuple[Path, int, str], set[Status]] = {}
+        stands: dict[tuple[str, int, str], set[Status]] = {}
         for one in self.found.obligations:
-            stands.setdefault((*self._place(one.path, one.line), one.demand), set()).add(one.status)
+            place, line = self._place(one.path, one.line)
+            for name in (str(place), place.name):
+                stands.setdefault((name, line, one.demand), set()).add(one.status)
+        left_out = {
+            (name, line)
+            # What was not read may come to them.
+            for path, first, last in ([] if self.found.unread else self.found.left_out)
+            for place, line in (self._place(path, number) for number in range(first, last + 1))
+            for name in (str(place), place.name)
+        }
         untrue = set()
-        for finding in {one for group in self._old.values() for one in group}:
-            place = Path(finding.path).resolve()
-            shown = _SHOWN.search(finding.message)
-            lines = range(finding.line, max(finding.end_line, finding.line) + 1)
-            known = [
-                stands.get((place, line, demand), set())
-                for line in (map(int, shown[1].split(", ")) if shown else lines)
-                for demand in SETTLED_BY.get(finding.code, ())
-            ]
-            if set().union(*known) == {Status.PROVED}:
+        for finding in {one for group in self._old.values() for one in group if settled_by(one)}:
+            spots = list(self._spots(finding))
+            known = [stands.get((*spot, demand), set()) for spot in spots for demand in settled_by(finding)]
+            if set().union(*known) == {Status.PROVED} or (spots and left_out.issuperset(spots)):
                 untrue.add(finding)
         return untrue
+
+    def _spots(self, finding: Finding) -> Iterator[tuple[str, int]]:
+        """The files and lines that a finding speaks of; none where it does not say all."""
+        place = Path(finding.path).resolve()
+        mentioned = _MENTIONED.findall(finding.message)
+        if finding.code == "ACC304":
+            lines = self._shown_in(finding, place)
+        elif shown := _SHOWN.search(finding.message):
+            lines = list(map(int, shown[1].split(", ")))
+        elif mentioned:
+            if not any(others for _, _, others in mentioned):
+                yield from ((file, int(n)) for file, numbers, _ in mentioned for n in numbers.split(", "))
+            return
+        else:
+            lines = list(range(finding.line, max(finding.end_line, finding.line) + 1))
+        yield from ((str(place), line) for line in lines)
+
+    def _shown_in(self, finding: Finding, place: Path) -> list[int]:
+        """The lines of the function around a finding that read what it is about, or what is made of it there."""
+        text = next((one.source.text for one in self._conversions if one.place == place), "")
+        module = parse(text, place)
+        around = [
+            node
+            for node in ast.walk(module)
+            if isinstance(node, _FUNCTIONS) and node.lineno <= finding.line <= (node.end_lineno or 0)
+        ]
+        scope: ast.AST = max(around, key=lambda node: node.lineno, default=module)
+        plain = [one for one in ast.walk(scope) if isinstance(one, _PLAIN)]
+        read = {one: _names(one, ast.Load) for one in plain}
+        names: set[str] = set()
+        more = _named(finding)
+        while more - names:
+            names |= more
+            more = {made for one, those in read.items() if those & names for made in _names(one, ast.Store)}
+        return [
+            line
+            for one, those in read.items()
+            if those & names
+            for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
+        ]
 
     def notes(self) -> Iterator[str]:
         """Sentences about the whole script: what its training loop shows, and where the engine stopped."""
         shown = self.found.of(Status.LOOP)
         if shown:
             yield f"shown inside the training loop, of the main process's share: {self._lines(shown)}"
+        if warned := [one for one in self.found.of(Status.NAMED) if one.found.startswith(_WARNED)]:
+            yield f"warnings that every process gives: {self._lines(warned)}"
         if means := self.found.means:
             lines = _listed(
                 list(dict.fromkeys(self.places.at(one.path, one.line, self.entry_name) for one in means))
@@ -117,16 +178,53 @@ class Named:
         return Path(shown).resolve(), origins.of(line)[0]
 
     def _is_spoken_of(self, one: Obligation) -> bool:
-        """Whether an old finding says the same: at its place or of it, at a call that leads there, or at its cause."""
+        """Whether an old finding says the same: of its place, at a call that leads there, or of its cause."""
         everywhere = {SPOKEN_OF_EVERYWHERE.get(old.code) for group in self._old.values() for old in group}
         if one.demand == "once" and any(begin and one.sink.startswith(begin) for begin in everywhere):
             return True
-        chain = one.reason.chain() if one.reason is not None else []
-        lines = [(one.path, one.line), *one.via, *((step.path, step.line) for step in chain)]
         place, line = self._place(one.path, one.line)
-        known = [self._old.get(self._place(*where), []) for where in dict.fromkeys(lines)]
-        known.append(self._mentioned.get((place.name, line), []))
-        return any(one.demand in SPOKEN_OF[finding.code] for findings in known for finding in findings)
+        of_place = [
+            *self._old.get((place, line), []),
+            *self._mentioned.get((place.name, line), []),
+            *self._mentioned.get((place.name, 0), []),
+        ]
+        at_calls = [old for call in one.via for old in self._old.get(self._place(*call), [])]
+        if one.demand == "once":
+            at_calls = [old for old in at_calls if one.sink.startswith(effects_of(old))]
+        chain = one.reason.chain() if one.reason is not None else []
+        words = {word for step in chain for word in _WORD.findall(step.text)}
+        of_cause = [
+            old
+            for step in chain
+            for old in self._old.get(self._place(step.path, step.line), [])
+            if not (named := _named(old)) or named & words
+        ]
+        # Of a function that is called where the finding stands.
+        inside = {
+            name for step in chain if step.path != one.path for name in self._functions(step.path, step.line)
+        }
+        of_function = [
+            old
+            for group in self._old.values()
+            for old in group
+            if old.code == "ACC301" and _named(old) & inside
+        ]
+        saying = {*of_place, *at_calls, *of_cause, *of_function} - self.refuted
+        return any(one.demand in SPOKEN_OF[old.code] for old in saying)
+
+    def _functions(self, path: str, line: int) -> set[str]:
+        """The names of the functions that a line stands in."""
+        if path not in self._modules:
+            text = text_of(Path(self.places.file(path)[0])) or ""
+            try:
+                self._modules[path] = parse(text)
+            except SourceError:
+                self._modules[path] = parse("")
+        return {
+            node.name
+            for node in ast.walk(self._modules[path])
+            if isinstance(node, _FUNCTIONS) and node.lineno <= line <= (node.end_lineno or 0)
+        }
 
     def _message(self, group: Sequence[Obligation]) -> str:
         first = group[0]
@@ -148,6 +246,16 @@ class Named:
 
     def _distinct(self, obligations: Sequence[Obligation], beside: str) -> list[str]:
         return list(dict.fromkeys(self.places.at(one.path, one.line, beside) for one in obligations))
+
+
+def _named(finding: Finding) -> set[str]:
+    """The words of the code that a finding is about, none where it is about its place."""
+    subject = _SUBJECT.match(finding.message)
+    return set(_WORD.findall(subject[0])) if subject else set()
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
 
 
 def _listed(lines: Sequence[str]) -> str:

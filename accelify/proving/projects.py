@@ -64,7 +64,7 @@ def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BU
     texts = {place: one.new_text for place, one in known.items() if place is not None}
     found = validated(entry.new_text, entry.source.path, texts, budget)
     named = Named(found, Places(entry, known), conversions)
-    untrue = named.refuted()
+    untrue = named.refuted
     for conversion, finding in list(named.findings()):
         if finding not in conversion.remaining:
             conversion.remaining.append(finding)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from accelify.findings import Safety
+from accelify.findings import Finding, Safety
 from accelify.transforms.base import Rule
 
 
@@ -143,7 +143,21 @@ there yet, or not whole. Let all wait in between:
     accelerator.wait_for_everyone()
     model.load_state_dict(torch.load("best.pt"))
 
-Where all look for a name that is free, the wait stands after the search.""",
+A command of the main process is taken to write what it names: `cp a.png images/`. Where all look for a name that is
+free, the wait stands after the search.""",
+    ),
+    _rule(
+        "ACC710",
+        "two-devices",
+        "An operation joins tensors that lie on the host and on the device.",
+        "one device",
+        3,
+        """\
+A prepared loader gives its batches on the device of the process. What the script has fetched to the host, as it was
+when the batches were there, does not go together with them any more: on a GPU the operation raises an error, also in a
+run of one process. Fetch the other side as well, or leave both on the device:
+
+    correct += (prediction == labels).sum().item()""",
     ),
 )
 
@@ -166,6 +180,7 @@ def _table(lines: str) -> dict[str, frozenset[str]]:
 SPOKEN_OF = _table(
     """\
 109: unwrapped
+120: one device
 201 202 203 204 205 207 209 210 214: once
 206: once, unwrapped
 208: unwrapped
@@ -184,14 +199,52 @@ SPOKEN_OF = _table(
 """.rstrip()
 )
 
+# Of which effects the findings at a call speak, by the beginnings of the engine's sinks.
+_EFFECTS = {
+    "ACC201": ("terminal.",),
+    "ACC202": ("bar.",),
+    "ACC203": ("file.", "folder.", "wait."),
+    "ACC204": ("tracker.",),
+    "ACC205": ("network.",),
+    "ACC206": ("file.",),
+    "ACC209": ("log.",),
+    "ACC214": ("figure.",),
+}
+# What ACC210 says of a call.
+_EFFECTS_BY_WORD = {
+    "writes files": ("file.", "folder."),
+    "makes folders": ("folder.",),
+    "draws pictures": ("figure.", "file."),
+    "a log": ("log.", "file."),
+    "prints": ("terminal.",),
+    "asks with": ("wait.", "terminal."),
+}
+
 # Findings that speak of all that one logger or tracker does, wherever it does it: by the beginning of its sinks.
 SPOKEN_OF_EVERYWHERE = {"ACC204": "tracker.", "ACC209": "log."}
 
+
+def effects_of(finding: Finding) -> tuple[str, ...]:
+    """The effects of which a finding at a call speaks, by the beginnings of the engine's sinks."""
+    if finding.code != "ACC210":
+        return _EFFECTS.get(finding.code, ())
+    return tuple(
+        one for word, effects in _EFFECTS_BY_WORD.items() if word in finding.message for one in effects
+    )
+
+
 # Findings of transforms that are untrue where the engine proves this demand of all that stands at their place.
-SETTLED_BY = _table(
+_SETTLED_BY = _table(
     """\
 201 202 203 204 205 206 209 210 214: once
-306 307: content
+304 306 307: content
 403: same
 """.rstrip()
 )
+
+
+def settled_by(finding: Finding) -> frozenset[str]:
+    """The demands by which a finding of a transform is untrue, where the engine proves them at its places."""
+    # That it is done once says nothing of when.
+    is_race = finding.message.startswith("the main process may")
+    return frozenset() if is_race else _SETTLED_BY.get(finding.code, frozenset())

@@ -71,6 +71,13 @@ def _is_being_spawned() -> bool:
     return getattr(multiprocessing.current_process(), "_inheriting", False)
 
 
+def _ranks() -> int:
+    """How many ranks the run has, by the process group where the script formed it, else by the launch."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_world_size()
+    return _env_int("WORLD_SIZE", 1)
+
+
 def _pick_device(cpu: bool, local_rank: int, xla: Any = None) -> torch.device:
     from .backends import xla_device
 
@@ -81,6 +88,9 @@ def _pick_device(cpu: bool, local_rank: int, xla: Any = None) -> torch.device:
     if cpu:
         return torch.device("cpu")
     if torch.cuda.is_available():
+        if not local_rank and _ranks() == 1:
+            # As scripts for one device name it, so that what they show and compare stays as it was.
+            return torch.device("cuda")
         return torch.device("cuda", local_rank % torch.cuda.device_count())
     if torch.backends.mps.is_available():
         return torch.device("mps")
@@ -160,7 +170,7 @@ class PartialState:
             dist.init_process_group(**{k: v for k, v in arguments.items() if v is not None})
             if dist.get_backend() == "gloo":
                 atexit.register(self._leave_at_exit)
-        if device.type == "cuda" and not self.is_beside:
+        if device.type == "cuda" and device.index is not None and not self.is_beside:
             torch.cuda.set_device(device)
         self.cpu = cpu
         self.device = device

@@ -13,10 +13,11 @@ from accelify.transforms import (
     clocks,
     copied_for_devices,
     counted_devices,
-    cut_evaluations,
     device_constants,
+    device_maps,
     devices,
     downloads,
+    drawn_alone,
     elsewhere,
     environments,
     evaluation,
@@ -52,7 +53,6 @@ from accelify.transforms import (
     records,
     replace_ddp,
     rhythms,
-    round_means,
     rounds,
     sample_counts,
     saving,
@@ -90,6 +90,7 @@ TRANSFORMS: tuple[Transform, ...] = (
     devices.written_out,
     wrapper_attributes.transform,
     device_constants.transform,
+    device_maps.transform,
     first_gpu.transform,
     precision.transform,
     accumulation.transform,
@@ -121,7 +122,6 @@ TRANSFORMS: tuple[Transform, ...] = (
     sample_counts.transform,
     totals.transform,
     records.transform,
-    round_means.transform,
     tables.transform,
     carried.transform,
     unwrapping.transform,
@@ -136,7 +136,6 @@ TRANSFORMS: tuple[Transform, ...] = (
     lengths.transform,
     environments.transform,
     rounds.transform,
-    cut_evaluations.transform,
     batch_counts.transform,
     steps_of_all.transform,
     rhythms.transform,
@@ -154,4 +153,5 @@ TRANSFORMS: tuple[Transform, ...] = (
     accelerate.transform,
 )
 # Run after all the others, with the changes that they yield.
+DRAWN_ALONE = drawn_alone.transform
 THREADING = threading.transform

@@ -191,7 +191,7 @@ def _creation(context: Context) -> Change:
         )
     for told in context.plan.named_devices:
         # For code that still reads it: tensors made in the loop, functions with a device parameter.
-        lines += (f"{told.text} = {device_for(context.script, told.text, name, told.others)}",)
+        lines += (f"{told.text} = {device_for(context.script, told.text, name, told.others, told.option)}",)
     if anchor.before is not None:
         edit: Edit = InsertBefore(place, lines, order=-50, above_comment=True)
     else:

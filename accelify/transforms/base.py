@@ -364,7 +364,8 @@ class Context(Agreement):
         # What all wait for in front of the statements is inside the `if`.
         if isinstance(parent, ast.If) and run == parent.body and run[0] not in self.waiting:
             merged = self.takes_a_test(parent) and self.accelerator(parent) == accelerator
-            if merged and parent is not self.script.main_guard:
+            drawn = any(self._draws(call) for stmt in run for call in calls_in(stmt))
+            if merged and not drawn and parent is not self.script.main_guard:
                 return self.main_process_too(parent, accelerator), parent
         return PutUnder(run[0], run[-1], f"if {accelerator}.is_main_process:"), run[-1]
 

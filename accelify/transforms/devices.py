@@ -1,10 +1,14 @@
 """Device choices: the Accelerator's device, and not the same one on every process.
 
 device = torch.device("cuda" if use_cuda else "cpu")    ->  device = accelerator.device
+device = "cuda" if use_cuda else "cpu"                  ->  device = accelerator.device.type    (a text, as it was)
 noise = torch.randn(8, 4, device="cuda")                ->  noise = torch.randn(8, 4, device=accelerator.device)
 noise = noise.to(0)                                     ->  noise = noise.to(accelerator.device)
 noise = sample(8)  # def sample(n, device="cuda")       ->  noise = sample(8, device=accelerator.device)
 with torch.cuda.device(args.gpu):                       ->  with torch.cuda.device(-1):    (changes nothing)
+
+device = torch.device("cuda:0")                         ->  device = torch.empty(0, device=accelerator.device).device
+print(f"on {device}")                                       print(f"on {device}")    (a tensor says the number)
 
 if args.train:                                          ->  if args.train:
     conf = Config(args)                                         conf = Config(args)
@@ -18,15 +22,17 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices.as_text import is_numbered, texts_of
 from accelify.analysis.devices.asked_helpers import choice_of
 from accelify.analysis.devices.bound_later import bound_later
 from accelify.analysis.devices.defaults import calls_without
 from accelify.analysis.devices.device_names import DeviceAssignment, names_cpu
-from accelify.analysis.devices.named import device_for
+from accelify.analysis.devices.named import as_numbered, device_for
 from accelify.analysis.devices.numbered import NumberedDevices
 from accelify.analysis.devices.parts_on_cpu import parts_on_cpu
 from accelify.analysis.devices.seen_options import place_of
 from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.files.effect_sites import TERMINAL
 from accelify.analysis.planning.anchors import NAME
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.handed_options import holders, reads
@@ -89,11 +95,28 @@ def transform(context: Context) -> Iterator[Change]:
             CHOICE,
             node,
             f"every process would use `{short(tree.segment(value))}`",
-            [edit],
+            [*_shown_besides(context, assignment, accelerator), edit],
             core=True,
             evidence=evidence,
         )
     yield from _of_parts(context)
+
+
+def _shown_besides(context: Context, assignment: DeviceAssignment, accelerator: str) -> list[Edit]:
+    """A call of another module's function that chose the device and shows it goes on to show it, once."""
+    call, statement, tree = assignment.value, assignment.statement, context.tree
+    if not isinstance(call, ast.Call) or assignment.whole is not None or not tree.own_line(statement):
+        return []
+    shows = any(
+        site.kind == TERMINAL
+        for callee in context.script.callees(call)
+        if context.script.interpreter.module_of(callee) not in context.script.modules
+        for site in context.effects.of_call(call, callee).sites
+    )
+    text = tree.segment(call)
+    if not shows or "\n" in text or tree.is_elif(statement):
+        return []
+    return [InsertBefore(statement, (f"if {accelerator}.is_main_process:", f"{tree.indent_unit()}{text}"))]
 
 
 def _of_parts(context: Context) -> Iterator[Change]:
@@ -142,9 +165,10 @@ def _branches(tree: Tree, branch: ast.If) -> Iterator[list[ast.stmt]]:
 
 def _device(context: Context, value: ast.expr, target: ast.expr, accelerator: str) -> str:
     """What to assign instead: a torch.device, or its text where the script assigned a text and reads it as one."""
-    if not _is_text(value):
-        return f"{accelerator}.device"
-    return device_for(context.script, dotted(target) or "", accelerator)
+    script, text = context.script, dotted(target) or ""
+    if _is_text(value) or texts_of(script, value):
+        return device_for(script, text, accelerator, original=value)
+    return as_numbered(script, {text}, accelerator, value)
 
 
 def _is_text(value: ast.expr) -> bool:
@@ -238,7 +262,7 @@ def _chosen_before(context: Context) -> Iterator[Change]:
             done.add(text)
             chosen.append((text, place, value))
     for text, where, value in chosen:
-        lines = (f"{text} = {device_for(script, text, accelerator)}",)
+        lines = (f"{text} = {device_for(script, text, accelerator, original=value)}",)
         if anchor.before is not None:
             edit: Edit = InsertBefore(place, lines, order=-49, above_comment=True)
         else:
@@ -265,7 +289,7 @@ def _bound_anew(context: Context) -> Iterator[Change]:
                 continue
             later = [n for n in script.reads(told.name, told.owner) if tree.is_after(n, stmt)]
             if _are_read(context, later, told.text):
-                line = f"{told.text} = {device_for(script, told.text, accelerator, told.others)}"
+                line = f"{told.text} = {device_for(script, told.text, accelerator, told.others, told.option)}"
                 message = (
                     f"`{told.text}` would be that of the process which saved these options, on every process"
                 )
@@ -338,7 +362,9 @@ def _of_objects(context: Context) -> Iterator[Change]:
         if accelerator is None:
             continue
         done.add(key)
-        line = f"{found.text} = {device_for(context.script, found.text, accelerator)}"
+        line = (
+            f"{found.text} = {device_for(context.script, found.text, accelerator, original=found.given[0])}"
+        )
         message = f"`{found.text}` would be the same device on every process"
         yield context.change(CHOICE, found.stmt, message, [InsertAfter(found.stmt, (line,))], core=True)
 
@@ -353,7 +379,7 @@ def _copies(context: Context) -> Iterator[Change]:
             continue
         context.claim(value)
         target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
-        device = device_for(context.script, dotted(target) or "", accelerator)
+        device = device_for(context.script, dotted(target) or "", accelerator, original=value)
         message = f"every process would use `{short(tree.segment(value))}`"
         yield context.change(CHOICE, value, message, [verbs.replace(value, device)], core=True)
 
@@ -399,9 +425,10 @@ def _constants(context: Context) -> Iterator[Change]:
                 continue
             context.claim(value)
             device = f"{accelerator}.device"
-            if _is_text(value) and not isinstance(value, ast.IfExp) and _is_foreign(context, call):
+            written = texts_of(script, value)
+            if written and (script.callees(call) or _is_foreign(context, call)):
                 # What is not torch's may read the text of its argument.
-                device = f"str({device})" if ":" in text else f"{device}.type"
+                device = f"str({device})" if is_numbered(written) else f"{device}.type"
             edit = verbs.replace(value, device)
             yield context.change(
                 CHOICE, value, f"every process would use `{short(tree.segment(value))}`", [edit], core=True

@@ -4,6 +4,7 @@ Also a finding: calls of functions that run backward, or step an optimizer, in a
 
 p.grad = torch.autograd.grad(loss, p)[0]    ->  p.grad = accelerator.reduce(torch.autograd.grad(loss, p)[0],
                                                                             reduction="mean")
+p.grad += worked_out                        ->  p.grad += accelerator.reduce(worked_out, reduction="mean")
 p.grad.data.copy_(worked_out)               ->  p.grad.data.copy_(accelerator.reduce(worked_out, reduction="mean"))
 p.register_hook(lambda g: g.clamp(-1, 1))       (a finding: it clips the gradient of one process)
 
@@ -39,6 +40,7 @@ from accelify.analysis.syntax import (
     calls_in,
     dotted,
     is_constant,
+    names_in,
     text_of,
     walk,
     walk_scope,
@@ -196,29 +198,39 @@ def _writes_gradient(scope: Scope) -> bool:
 
 
 def _assigned(context: Context) -> Iterator[Change]:
-    tree = context.tree
-    for stmt in tree.nodes(ast.Assign, ast.Expr):
-        if isinstance(stmt, ast.Assign):
-            target, value = stmt.targets[0], stmt.value
-        else:
-            call = stmt.value
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-                continue
-            if call.func.attr != "copy_" or not call.args:
-                continue
-            target, value = call.func.value, call.args[0]
+    for stmt in context.tree.nodes(ast.Assign, ast.AugAssign, ast.Expr):
+        target, value = _stored(stmt)
         if isinstance(target, ast.Attribute) and target.attr == "data":
             target = target.value
-        if not isinstance(target, ast.Attribute) or target.attr not in ("grad", "_grad"):
+        if value is None or not isinstance(target, ast.Attribute) or target.attr not in ("grad", "_grad"):
             continue
         if isinstance(value, ast.Constant) or _reads_gradient(value) or not _is_worked_out(context, stmt):
             continue
+        if not isinstance(stmt, ast.Assign) and names_in(value) <= names_in(target):
+            continue  # `p.grad += 0.01 * p.data` is the same everywhere
         accelerator = context.accelerator(stmt)
         message = f"`{text_of(target)}` is given one process's own gradient"
         edits: list[Edit] = []
         if accelerator is not None:
             edits.append(verbs.replace(value, f"{accelerator}.reduce(", value, ', reduction="mean")'))
         yield context.change(BY_HAND, stmt, message, edits)
+
+
+def _stored(stmt: ast.Assign | ast.AugAssign | ast.Expr) -> tuple[ast.expr | None, ast.expr | None]:
+    """What a statement stores to, and what it puts there or adds: `a = b`, `a = a + b`, `a += b`, `a.copy_(b)`."""
+    if isinstance(stmt, ast.AugAssign):
+        return (stmt.target, stmt.value) if isinstance(stmt.op, (ast.Add, ast.Sub)) else (None, None)
+    if isinstance(stmt, ast.Assign):
+        target, value = stmt.targets[0], stmt.value
+        if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
+            added = [side for side in (value.left, value.right) if text_of(side) != text_of(target)]
+            value = added[0] if len(added) == 1 else value
+        return target, value
+    call = stmt.value
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args:
+        if call.func.attr in ("copy_", "add_", "sub_"):
+            return call.func.value, call.args[0]
+    return None, None
 
 
 def _learned_through(context: Context, calls: list[ast.Call]) -> Iterator[Change]:

@@ -99,14 +99,19 @@ def read_before(context: Context, run: list[ast.stmt]) -> bool:
 
 
 def rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
-    """The statement after which all have to wait where files are moved or removed before the training: the next
-    statement that reads the folders must not find them half done."""
+    """The statement after which all have to wait where files are moved or removed, or commands run, before the
+    training: the next statement that reads the folders must not find them half done."""
     tree, script = context.tree, context.script
-    if not any((script.qualname(call.func) or "").startswith(_REARRANGING) for call in calls_done(run)):
+    if not any(
+        (script.qualname(call.func) or "").startswith(_REARRANGING) or runs_command(context, call)
+        for call in calls_done(run)
+    ):
         return None
     around = run[-1]
     for ancestor in tree.ancestors(run[-1]):
         if not isinstance(ancestor, (ast.For, ast.While, ast.If)) or ancestor is script.main_guard:
+            break
+        if script.trains(ancestor):
             break
         around = ancestor
     block = tree.block_of(around)[2]

@@ -28,7 +28,7 @@ from accelify.analysis.metrics.set_divisors import SetDivisors
 from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.metrics.undivided import shown_undivided
 from accelify.analysis.metrics.windows import is_over_window
-from accelify.analysis.syntax import children, dotted, names_in, text_of, walk
+from accelify.analysis.syntax import children, dotted, names_in, target_names, text_of, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer.edits import Edit
@@ -50,6 +50,10 @@ def transform(context: Context) -> Iterator[Change]:
         totals = sums.found()
         for place, node in sums.unclear.items():
             message = f"`{place.text}` adds up something of one process's share of the data"
+            if (inner := sums.goes_through(place, node)) is not None:
+                message += (
+                    f", for each of `{text_of(inner.iter)}`: reduce all of them after the loop over batches"
+                )
             by = list(divisors(context.script, loop, place.text))
             if by and all(is_set(context.script, one) for one in by) and not sums.splits_batches:
                 message += f", and `{text_of(by[0])}` counts that of all processes: sum it over them first"
@@ -140,6 +144,8 @@ class _Totals:
                 continue  # it counts the samples of all processes
             self.additions.setdefault(place, node)
             kind = self.figures.kind(value)
+            if self.goes_through(place, node) is not None:
+                kind = None  # one line after the loop would meet the last of them alone
             if self.splits_batches and self.figures.share_of_set_size(value) == LEFT:
                 kind = None
             if kind is None:
@@ -172,6 +178,16 @@ class _Totals:
                 # Its divisor stays local to this process.
                 found[place] = "mean"
         return found if self.splits_batches else self._by_batches(found)
+
+    def goes_through(self, place: Place, node: ast.AST) -> ast.For | None:
+        """The loop inside of this one whose rounds each add to an entry of another object: `for one in models:`."""
+        around = [a for a in self.script.enclosing_loops(node) if a is not self.loop and a in self._inside]
+        loops = (a for a in around if isinstance(a, ast.For) and place.root in target_names(a.target))
+        return next(loops, None) if place.text != place.root else None
+
+    @cached_property
+    def _inside(self) -> set[ast.AST]:
+        return set(walk(self.loop))
 
     @cached_property
     def _trained_on(self) -> set[str | None]:

@@ -66,7 +66,11 @@ class Written:
         for module, begin, end in tree.parts():
             for first, last in _regions(tree, module.body, self.work.touched, self.work.emptied.gone):
                 start = tree.line_end(tree.end(module.body[first - 1])) if first else begin
-                stop = _after(tree, module.body[last]) if last + 1 < len(module.body) else end
+                stop = (
+                    _after(tree, module.body[last])
+                    if last + 1 < len(module.body)
+                    else _last(tree, start, end)
+                )
                 block = module.body[first : last + 1]
                 new, data = self._region(module.body, block, start, stop)
                 size += start - cursor
@@ -167,6 +171,17 @@ def _goes(work: Application, edit: Delete) -> bool:
     return bool(
         around & (work.emptied.gone | work.emptied.without_else | work.emptied.negated | work.emptied.opened)
     )
+
+
+def _last(tree: Tree, start: int, end: int) -> int:
+    """Where the lines end that libcst is to read up to the end of a file.
+
+    Of the empty lines there it loses some where one of them has blanks: then it reads none of them.
+    """
+    text = tree.data[start:end]
+    rest = text[len(text.rstrip()) :]
+    lines = rest.splitlines(keepends=True)
+    return end if not any(line.strip(b"\r\n") for line in lines[1:]) else end - len(rest) + len(lines[0])
 
 
 def _after(tree: Tree, stmt: ast.stmt) -> int:

@@ -10,7 +10,7 @@ written there.
 `runs.tsv` names the runs: repository, commit, script, arguments, what is set, which data are made. Each run gets a copy
 of its repository in a folder of its own, with small made-up data (`data.py`) and small modules in the place of
 torchvision, gym and others (`stand_ins/`), and goes through `accelify verify`: the original on one process, a converted
-copy on one and on two. What came out is kept in `results.json`; `--table` prints it as docs/practice.md has it.
+copy on one and on two. What came out is written to `results.json`; `--table` prints it.
 
 The scripts stay as they are, but for constants of theirs that a row sets (`NAME=VALUE`, such as fewer epochs). A
 notebook is converted as a notebook; then the code of both is run as two scripts.

@@ -6,7 +6,7 @@ CHECKOUTS holds a clone of each repository as OWNER+NAME. SCRIPTS.tsv has a line
 lines that begin with `#` are left out. Each script is converted in a fresh copy of its repository, by processes of
 their own. The output has to parse and compile, the cells of a notebook that hold no code have to be the same, a second
 conversion has to change nothing, and `check --select ACC1` to find nothing. OUT.jsonl gets a line for each script, the
-folder OUT.diffs the changes; the counts are printed as a row of the table in docs/practice.md.
+folder OUT.diffs the changes; the counts are printed as a row of a table.
 
 "With its entry" counts scripts that are left alone, because a caller hands them the model, but converted with a script
 that imports them. The share is (converted + with its entry) of (those + left).

@@ -119,6 +119,16 @@ def test_a_finding_of_which_the_contrary_is_proved_goes(run: Run, tmp_path: Path
     assert conversion.remaining == [figure]
 
 
+def test_that_it_is_done_once_settles_no_race(tmp_path: Path) -> None:
+    script = _script(tmp_path, PLAIN)
+    conversion = convert_paths([script], ConvertOptions())[0]
+    line = PLAIN.split("\n").index("    print(epoch, loss.item())  # the last batch's") + 1
+    early = "the main process may make this folder before the others have asked whether it is there"
+    conversion.remaining = [Finding(str(script), line, 5, "ACC203", "file-write", early)]
+    prove([conversion], conversion)
+    assert [one.message for one in conversion.remaining] == [early]
+
+
 def test_a_budget_that_is_used_up_is_said(tmp_path: Path) -> None:
     conversion = convert_paths([_script(tmp_path, UNPROVED)], ConvertOptions())[0]
     prove([conversion], conversion, budget=9)
@@ -185,6 +195,15 @@ def test_a_module_that_is_no_python_is_said(run: Run, tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("def f(:\n")
     notes = _converted(run, _script(tmp_path, f"import helper\n{HEAD}"))["notes"]
     assert any(one.startswith("not read further: ") and "helper.py, line 1" in one for one in notes)
+
+
+def test_warnings_of_every_process_are_one_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(
+        "import warnings\n\ndef f(x):\n    warnings.warn('old')\n    return x\n"
+    )
+    found = _converted(run, _script(tmp_path, f"from helper import f\n{HEAD}f(f(1))\n"))
+    assert "warnings that every process gives: helper.py:4" in found["notes"]
+    assert not [one for one in found["remaining"] if "warn" in one["message"]]
 
 
 def test_a_script_that_python_warns_of_is_converted_quietly(run: Run, tmp_path: Path) -> None:

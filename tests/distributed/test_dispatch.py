@@ -52,3 +52,52 @@ def test_ranks_are_sent_their_share_alone(split):
     assert sizes == held == [len(names) * WIDTH * 4 for names in expected]
     # What is pickled does not hold the numbers.
     assert max(notes) < 1000
+
+
+class Endless:
+    """The batches of a sampler, over and over."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        while True:
+            yield from self.batches
+
+
+class GoesOn(DataLoader):
+    """Has one iterator for all epochs, so that its workers stay."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        object.__setattr__(self, "batch_sampler", Endless(self.batch_sampler))
+        self.iterator = super().__iter__()
+
+    def __len__(self):
+        return len(self.batch_sampler.batches)
+
+    def __iter__(self):
+        for _ in range(len(self)):
+            yield next(self.iterator)
+
+
+def _epochs(split):
+    config = DataLoaderConfiguration(split_batches=split)
+    accelerator = fresh_accelerator(dataloader_config=config)
+    order = torch.Generator().manual_seed(3)
+    loader = accelerator.prepare(GoesOn(torch.arange(10.0), batch_size=4, shuffle=True, generator=order))
+    return [[batch.tolist() for batch in loader] for _ in range(2)], len(loader)
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_loader_that_goes_on_with_the_iterator_that_it_began(split):
+    alone, length = _epochs(split)
+    assert length == 3
+    ranks = [found for found, _ in run_ranks(2, _epochs, split)]
+    for epoch, batches in enumerate(alone):
+        shares = [share for both in zip(*(rank[epoch] for rank in ranks), strict=True) for share in both]
+        if split:
+            assert [a + b for a, b in zip(shares[::2], shares[1::2], strict=True)] == batches
+        else:
+            assert shares[:2] == batches[:2]
+            assert [*shares[2], *shares[3]] == batches[2]

@@ -6,7 +6,7 @@ from accelify.conversion import ConvertOptions
 from accelify.convert import convert_source
 from accelify.source import Source
 from tests.distributed.processes import run_ranks
-from tests.transforms.round_means import BY_CALLER, BY_SAMPLES, OVER_ROUNDS, script
+from tests.obligations.round_means import BY_CALLER, BY_SAMPLES, OVER_ROUNDS, script
 from tests.transforms.support import PATH
 
 CASES = {**OVER_ROUNDS, **BY_CALLER, **{f"samples: {name}": parts for name, parts in BY_SAMPLES.items()}}

@@ -43,7 +43,7 @@ def test_fixture(kind: str) -> None:
     assert comparison.verdict is Verdict.EQUAL, explain(comparison)
     assert comparison.same_weights
     assert comparison.same_rates
-    # The Accelerator's device has a number.
+    # The Accelerator's device has no number on one process.
     assert printed(comparison.run.output.replace("cuda:0", "cuda")) == printed(
         before.replace("cuda:0", "cuda")
     )

@@ -88,22 +88,27 @@ def test_functions_that_nothing_calls_where_nothing_else_trains() -> None:
     assert status(text + trains, "once") == []
 
 
-def test_super_of_every_level() -> None:
-    text = """
+@pytest.mark.parametrize("of", ["super()", "super({}, self)"])
+def test_super_of_every_level(of: str) -> None:
+    text = f"""
 class A:
-    def __init__(self):
-        self.a = 1
+    def __init__(self, a):
+        self.a = a
 class B(A):
-    def __init__(self):
-        super().__init__()
+    def __init__(self, a):
+        {of.format("B")}.__init__(a)
 class C(B):
-    def __init__(self):
-        super().__init__()
-accelerator.print(C().a)
+    def __init__(self, a):
+        {of.format("C")}.__init__(a)
+total = 0
+for x, y in loader:
+    total += C(x.sum()).a
+accelerator.print(total)
 """
     found = validate(HEAD + text, None, KNOWLEDGE)
     assert found.unread == []
-    assert [one.status for one in found.obligations if one.demand == "content"] == [Status.PROVED]
+    assert [one.status for one in found.obligations if one.demand == "content"] == [Status.NAMED]
+    assert status(text.replace("x.sum()", "accelerator.reduce(x.sum())"), "content") == [Status.PROVED]
 
 
 def test_the_main_process_alone_has_the_file() -> None:
@@ -146,3 +151,31 @@ def test_what_a_module_does_when_it_is_imported(tmp_path: Path) -> None:
     script.write_text(f"{HEAD}import helper\n")
     found = validate(script.read_text(), script, KNOWLEDGE)
     assert [(one.path, one.line) for one in found.of(Status.NAMED)] == [("helper.py", 1)]
+
+
+def test_a_method_that_is_asked_of_an_unknown_object() -> None:
+    text = """
+class Judge:
+    def assess(self, model):
+        print(model)
+for judge in [globals()[name]() for name in torch.load("names")]:
+    judge.assess(model)
+for x, y in loader:
+    accelerator.backward(model(x).mean())
+"""
+    found = validate(HEAD + text, None, KNOWLEDGE).unread
+    assert [(one.text, one.line) for one in found] == [("`assess` of what may be an object of Judge", 14)]
+    known = text.replace("globals()[name]()", "Judge()")
+    assert validate(HEAD + known, None, KNOWLEDGE).unread == []
+    assert status(known, "once") == [Status.NAMED]
+
+
+def test_one_function_does_not_use_up_the_budget() -> None:
+    steps = "    size = size + 1\n" * 20
+    text = f"settings = {{'size': 0}}\ndef grow():\n    size = settings['size']\n{steps}    settings['size'] = size\n"
+    text += "grow()\n" * 300
+    text += "total = 0\nfor x, y in loader:\n    total += x.sum()\naccelerator.print(total)\n"
+    found = validate(HEAD + text, None, KNOWLEDGE, budget=5000)
+    assert not found.stopped
+    assert [one.status for one in found.obligations if one.demand == "content"] == [Status.NAMED]
+    assert [one.text for one in found.unread] == ["`grow` is called in too many ways"]

@@ -77,6 +77,20 @@ def test_a_loop_that_ends_where_the_originals_does(test: str) -> None:
     assert named(f"        step += 1\n{STEP}        if {test}: break\n") == []
 
 
+@pytest.mark.parametrize(
+    ("rounds", "found"),
+    [
+        ("itertools.islice(loader, 5)", ["leave/rounds"]),
+        ("enumerate(itertools.islice(loader, 2, 9))", ["leave/rounds"]),
+        ("itertools.islice(loader, len(loader))", []),
+        ("itertools.islice(loader, 2, None)", []),
+        ("itertools.islice(range(9), 5)", []),
+    ],
+)
+def test_a_loop_over_the_first_rounds_of_each_process(rounds: str, found: list[str]) -> None:
+    assert named(f"{STEP}import itertools\nfor b in {rounds}: accelerator.wait_for_everyone()\n") == found
+
+
 def test_steps_in_turn_and_steps_after_so_many_rounds() -> None:
     turn = "        accelerator.backward(loss)\n        if i % 5 == 0 and not i % 3: optimizer.step()\n"
     late = "        accelerator.backward(loss)\n        if epoch * len(loader) + i > 500: optimizer.step()\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from accelify.knowledge import Knowledge
@@ -39,6 +41,14 @@ PAIRS = {
     "in a function": (
         "def path(name): return 'out/%s.csv' % name\n" + MAIN + "pd.DataFrame().to_csv(path('x'))\n",
         "pd.read_csv(path('x'))\n",
+    ),
+    "a command": (
+        MAIN + "os.system(f'cp {args.out} work/data/a.png')\n",
+        "import torchvision; torchvision.datasets.ImageFolder('work/data')\n",
+    ),
+    "a listed pattern": (
+        MAIN + "import subprocess; subprocess.run(['cp', args.out, 'work/a.png'])\n",
+        "import glob; glob.glob('work/*.png')\n",
     ),
     "a folder": (MAIN + "torch.save(1, 'out/a.pt')\n", "os.listdir('out')\n"),
 }
@@ -84,6 +94,46 @@ def test_a_search_for_a_free_name() -> None:
         named("if not os.path.exists('runs'):\n    if accelerator.is_main_process: os.makedirs('runs')\n")
         == []
     )
+
+
+def test_a_search_that_begins_with_another_name() -> None:
+    search = (
+        "n, folder = 1, Path('runs/run')\n"
+        "while folder.exists():\n"
+        "    n += 1\n"
+        "    folder = Path(f'runs/run_{n}')\n"
+    )
+    make = MAIN + "folder.mkdir(parents=True)\n"
+    assert named(search + make) == [2]
+    assert named(search + WAIT + make) == []
+    assert named(search + MAIN + "Path(f'other/run_{n}').mkdir()\n") == []
+
+
+def test_one_of_two_names() -> None:
+    either = "name = 'best.pt' if args.out else 'last.pt'\n"
+    assert named(either + MAIN + "torch.save(1, name)\ntorch.load('old.pt')\n") == []
+
+
+def test_a_module_that_is_imported_after_the_write(tmp_path: Path) -> None:
+    (tmp_path / "loads.py").write_text("import torch\nstate = torch.load('a.pt')\ndef get(): return state\n")
+    script = tmp_path / "train.py"
+    late = (
+        "def last():\n"
+        "    accelerator.save(1, 'a.pt')\n"
+        "    {wait}\n"
+        "    from loads import get\n"
+        "    return get()\n"
+        "for epoch in range(3):\n"
+        "    if epoch == 2: last()\n"
+    )
+    for wait, lines in (("pass", [2]), ("accelerator.wait_for_everyone()", [])):
+        text = HEAD + late.format(wait=wait)
+        found = validate(text, script, KNOWLEDGE).of(Status.NAMED)
+        assert [one.line for one in found if one.demand == "order"] == lines
+    early = "from loads import get\naccelerator.save(1, 'a.pt')\nget()\n"
+    assert [
+        o for o in validate(HEAD + early, script, KNOWLEDGE).of(Status.NAMED) if o.demand == "order"
+    ] == []
 
 
 def test_a_file_in_a_folder_that_the_main_process_makes() -> None:

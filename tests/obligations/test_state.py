@@ -79,6 +79,10 @@ PARTED = {
         "ready": "scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)",
         "epoch": "scheduler.step(loss.item())",
     },
+    "a plateau of one rank's figure by its name": {
+        "ready": "scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)",
+        "epoch": "scheduler.step(metrics=loss.item())",
+    },
     "what a loop found out of its batches takes a weight out": {
         "ready": "found = torch.zeros(2)",
         "loss": """\

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from accelify.runtime import Accelerator
+from accelify.runtime import Accelerator, PartialState
 from tests.runtime.training import Noisy, Setting, make_data, make_loader, train_accelerated, train_plain
 
 
@@ -172,3 +172,29 @@ def test_a_loop_left_by_break_is_left():
             steps.append((accelerator.gradient_state.active_dataloader is outer, accelerator.sync_gradients))
     assert steps == [(True, False), (True, True), (True, True)]
     assert not accelerator.gradient_state.in_dataloader
+
+
+@pytest.mark.parametrize(
+    ("environment", "device", "set_to"),
+    [
+        ({}, "cuda", []),
+        ({"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}, "cuda", []),
+        ({"WORLD_SIZE": "1", "LOCAL_RANK": "1"}, "cuda:1", ["cuda:1"]),
+    ],
+)
+def test_the_gpu_of_one_process_has_no_number(environment, device, set_to, monkeypatch):
+    """As a script names it that has one device: it shows the same, and follows the device that the script has set."""
+    chosen = []
+    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: chosen.append(str(device)))
+    PartialState._reset_state()
+    try:
+        assert str(PartialState().device) == device
+        assert chosen == set_to
+    finally:
+        PartialState._reset_state()

@@ -328,3 +328,61 @@ def test_other_tests_around_amp_still_decide(test: str) -> None:
     initialize = f"i = len(model(torch.ones(1, 4)))\nif {test}:\n    {INITIALIZE}"
     found = convert(initialize=initialize)
     assert found.status == "refused"
+
+
+ASKED = """\
+try:
+    from apex import amp
+    found = True
+except ImportError:
+    found = False
+"""
+ASKED_BEFORE = """\
+found = True
+try:
+    from apex import amp
+except ImportError:
+    found = False
+"""
+ASKED_WITH_ELSE = """\
+found = False
+try:
+    from apex import amp
+except ImportError:
+    print("no apex")
+else:
+    found = True
+"""
+
+
+@pytest.mark.parametrize("asked", [ASKED, ASKED_BEFORE, ASKED_WITH_ELSE])
+@pytest.mark.parametrize("used", [True, False])
+def test_an_import_that_decides_what_a_flag_is_stays(asked: str, used: bool) -> None:
+    """Without apex `options["half"]` is never read."""
+    initialize = f'if found and options["half"]:\n    {INITIALIZE}' if used else "print(found)"
+    backward = (
+        f'if found and options["half"]:\n{textwrap.indent(BACKWARD, "    ")}else:\n    loss.backward()\n'
+    )
+    source = SCRIPT.replace("from apex import amp\n", asked)
+    text = source.format(
+        setup="options = {}",
+        initialize=initialize,
+        backward=textwrap.indent(backward if used else "loss.backward()", "    "),
+        end="",
+    )
+    found = convert_source(Source.from_text(text, Path("/nowhere/train.py")))
+    assert found.status == "converted", found.reason
+    assert asked in found.new_text
+    assert found.new_text.count("amp") == 1
+    wish = 'mixed_precision="fp16" if found and options["half"] and torch.cuda.is_available() else "no"'
+    assert (wish in found.new_text) is used
+    again = convert_source(Source.from_text(found.new_text, Path("/nowhere/train.py")))
+    assert again.new_text == found.new_text
+
+
+def test_an_import_whose_flag_nobody_reads_any_more_goes() -> None:
+    source = SCRIPT.replace("from apex import amp\n", ASKED.replace("    found = True", "    known = 1"))
+    text = source.format(setup="", initialize=INITIALIZE, backward=textwrap.indent(BACKWARD, "    "), end="")
+    found = convert_source(Source.from_text(text, Path("/nowhere/train.py")))
+    assert found.status == "converted", found.reason
+    assert "apex" not in found.new_text

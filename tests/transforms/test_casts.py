@@ -46,6 +46,50 @@ def test_a_function_that_evaluates_outside_of_the_casts() -> None:
     kept(build=f"{BUILD}\n{function}", epoch="evaluate(model)")
 
 
+HANDED = """
+import search
+
+
+def evaluate(model, loader):
+    model.eval()
+    with torch.no_grad():
+        return sum({score} for x, y in loader)
+
+
+def objective(trial):
+    loader = DataLoader(data, batch_size=8)
+    model = nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=trial.rate)
+    scaler = GradScaler()
+    for x, y in loader:
+        with autocast("cuda"):
+            loss = F.cross_entropy(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    return {result}
+
+
+search.minimize(objective)
+"""
+HEAD = (
+    "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
+    "from torch.amp import GradScaler, autocast\nfrom torch.utils.data import DataLoader, TensorDataset\n\n"
+    "data = TensorDataset(torch.zeros(64, 4), torch.zeros(64).long())\n"
+)
+
+
+@pytest.mark.parametrize(("result", "own"), [("evaluate(model, loader)", True), ("loss.item()", False)])
+def test_a_function_that_a_library_calls(result: str, own: bool) -> None:
+    score = "F.cross_entropy(model(x.cuda()), y.cuda()).item()" if own else "len(x)"
+    script = HEAD + HANDED.format(score=score, result=result)
+    (conversion,) = convert_project(Source.from_text(script, Path("/nowhere/train.py")))
+    assert conversion.status == "converted"
+    assert ("mixed_precision=" in conversion.new_text) == (not own)
+    assert ("scaler.scale(loss)" in conversion.new_text) == own
+
+
 def test_the_scripts_scaler_stays_with_its_casts() -> None:
     loss = f"with autocast(device_type=device):\n    {LOSS}"
     conversion = convert(imports=AMP, loss=loss, epoch=PLAIN, **SCALED)

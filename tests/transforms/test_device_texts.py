@@ -18,7 +18,7 @@ texts = pytest.mark.parametrize("text", TEXTS)
 
 @texts
 def test_a_number_behind_the_kind(text: str) -> None:
-    made = "accelerator = Accelerator()\ndevice = accelerator.device"
+    made = "accelerator = Accelerator()\ndevice = str(accelerator.device)"
     check_transformed(
         "setup", f"device = {text}", made, imports=TOLD, batch="x, y = x.to(device), y.to(device)"
     )
@@ -26,7 +26,7 @@ def test_a_number_behind_the_kind(text: str) -> None:
 
 @texts
 def test_a_choice_between_it_and_the_cpu(text: str) -> None:
-    made = "accelerator = Accelerator(cpu=args.gpu < 0)\ndevice = accelerator.device"
+    made = "accelerator = Accelerator(cpu=args.gpu < 0)\ndevice = str(accelerator.device)"
     one = f"device = {text} if args.gpu >= 0 else 'cpu'"
     check_transformed("setup", one, made, imports=TOLD)
     lines = f"if args.gpu >= 0:\n    device = {text}\nelse:\n    device = 'cpu'"

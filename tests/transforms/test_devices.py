@@ -37,14 +37,47 @@ def test_what_is_right_already_stays(snippet: str) -> None:
     "snippet",
     [
         DEVICE,
-        "device = 'cuda' if torch.cuda.is_available() else 'cpu'",
-        "device = 'cuda:0'",
         "device = torch.device('cuda', 0)",
         "if torch.cuda.is_available():\n    device = torch.device('cuda')\nelse:\n    device = torch.device('cpu')",
     ],
 )
 def test_choices(snippet: str) -> None:
     check_transformed("setup", snippet, CHOSEN)
+
+
+CHOSEN_TEXT = "'cuda' if torch.cuda.is_available() else 'cpu'"
+HELPER = """def pick() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "cpu"
+
+
+"""
+ASKED = """parser = argparse.ArgumentParser()
+parser.add_argument("--device"{})
+args = parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("snippet", "device"),
+    [
+        (f"device = {CHOSEN_TEXT}", "accelerator.device.type"),
+        (f"{HELPER}device = pick()", "accelerator.device.type"),
+        (f"{HELPER}device = torch.device(pick())", "accelerator.device"),
+        ("device = 'cuda:0'", "str(accelerator.device)"),
+        (f"{ASKED.format(', choices=[chr(99), chr(100)]')}device = args.device", "accelerator.device.type"),
+        (f"{ASKED.format(', default=str(1)')}device = args.device", "accelerator.device"),
+        (ASKED.format(f", default={CHOSEN_TEXT}") + "device = args.device", "accelerator.device.type"),
+        (f"{ASKED.format(', type=torch.device')}device = args.device", "accelerator.device"),
+        (f"{ASKED.format('')}device = args.device\nkind = device.type", "accelerator.device"),
+    ],
+)
+def test_in_the_place_of_a_text_comes_a_text(snippet: str, device: str) -> None:
+    """Whoever compares it, looks it up or writes it out finds what was there."""
+    use = "x, y = x.to(device), y.to(device)\nnoise = torch.randn(3, device=device)"
+    text = convert(setup=snippet, imports="import argparse", batch=use).new_text
+    assert f"device = {device}\n" in text
 
 
 @pytest.mark.parametrize("gpu", ["0", "args.gpu", "gpu", "'cuda:1'", "args.gpu_ids[0]", "gpus[0]"])
@@ -85,7 +118,7 @@ def test_the_name_of_a_gpu_that_is_used_beside_the_device_made_of_it() -> None:
     before = "GPU = 'cuda:0'\ndevice = torch.device(GPU)"
     kept = "GPU = 'cuda:0'\naccelerator = Accelerator(cpu=str(GPU) == \"cpu\")\ndevice = accelerator.device"
     check_transformed("setup", before, kept, batch="x, y = x.to(device), y.to(device)")
-    after = "accelerator = Accelerator()\nGPU = accelerator.device\ndevice = accelerator.device"
+    after = "accelerator = Accelerator()\nGPU = str(accelerator.device)\ndevice = accelerator.device"
     check_transformed("setup", before, after, end="noise = torch.randn(4, device=GPU)")
 
 
@@ -414,7 +447,7 @@ def test_parts_of_a_model_that_are_kept_on_the_cpu() -> None:
 
 def test_a_device_in_two_statements_is_one() -> None:
     before = "device = 'cpu'\nif torch.cuda.is_available():\n    device = torch.cuda.current_device()"
-    check_transformed("setup", before, CHOSEN, batch="x, y = x.to(device), y.to(device)")
+    check_transformed("setup", before, f"{CHOSEN}.type", batch="x, y = x.to(device), y.to(device)")
 
 
 def test_a_device_that_an_if_chooses_right_before_it_is_made_is_one() -> None:
@@ -435,7 +468,7 @@ def test_a_device_that_an_if_chooses_right_before_it_is_made_is_one() -> None:
         ("if 'cuda' in device: print(1)", "accelerator.device.type"),
         ("print(device.split(':')[0])", "str(accelerator.device)"),
         ("name = device + '.pt'", "str(accelerator.device)"),
-        ("print(device)", "accelerator.device"),
+        ("print(device)", "accelerator.device.type"),
     ],
 )
 def test_a_device_that_is_read_as_text(read: str, device: str) -> None:
@@ -644,16 +677,124 @@ def test_switches_by_an_entry_or_a_number_of_gpus(test: str, cpu: str) -> None:
     "build",
     [
         "if config['gpu'] >= 0:\n    model.cuda(config['gpu'])\nelse:\n    model.cuda()",
-        "if config.gpu is not None:\n    model.cuda(config.gpu)",
-        "if config.n_gpu > 1:\n    model.cuda()",
-        "if config['gpu'] > 0 and config['fast']:\n    model.cuda()",
         "n_gpu = torch.cuda.device_count()\nif n_gpu > 0:\n    model.cuda()",
+        "if config.resume:\n    model.load_state_dict(torch.load(config.resume))\n    model.cuda()",
+        "if config.n_gpu > 1:\n    model = nn.DataParallel(model).cuda()\nelse:\n    model.cuda()",
+        "model.cuda()\nif config.fast:\n    model.cuda()",
         "model.cuda()\nif config['gpu'] >= 0:\n    weight = torch.ones(2).cuda()",
     ],
 )
 def test_what_switches_no_gpu_off(build: str) -> None:
     build = f"model = nn.Linear(4, 2)\n{build}\n{SGD}"
     assert "accelerator = Accelerator()" in convert(build=build, imports="from start import config").new_text
+
+
+@pytest.mark.parametrize(
+    ("move", "cpu"),
+    [
+        ("if config.gpu is not None:\n    model.cuda(config.gpu)", "config.gpu is None"),
+        ("if config.where == 'card':\n    model.to('cuda')", "config.where != 'card'"),
+        ("if config.cuda.startswith('True'):\n    model.cuda()", "not config.cuda.startswith('True')"),
+        (
+            "if config['gpu'] > 0 and config['fast']:\n    print('fast')\n    model.cuda()",
+            "not (config['gpu'] > 0 and config['fast'])",
+        ),
+        ("model = model.cuda() if config.fast else model", "not config.fast"),
+        (
+            "def put(net, c):\n    if c.fast == 'yes':\n        net.cuda()\n    return net\nmodel = put(model, config)",
+            "config.fast != 'yes'",
+        ),
+    ],
+)
+def test_the_condition_under_which_the_model_moves(move: str, cpu: str) -> None:
+    build = f"model = nn.Linear(4, 2)\n{move}\n{SGD}"
+    text = convert(build=build, imports="from start import config").new_text
+    assert f"accelerator = Accelerator(cpu={cpu})" in text
+
+
+MACHINE = "'cuda' if torch.cuda.is_available() else 'cpu'"
+PICK = f"""def pick(name):
+    if name is None:
+        name = {MACHINE}
+    return name
+"""
+SELECT = f"""def pick(name):
+    if name == "auto":
+        return torch.device({MACHINE})
+    return torch.device(name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "cpu"),
+    [
+        ("device = torch.device(str(args.device))", 'str(args.device) == "cpu"'),
+        (f"device = args.device or ({MACHINE})", 'str(args.device) == "cpu"'),
+        (f"device = torch.device(args.device or ({MACHINE}))", 'str(args.device) == "cpu"'),
+        (f"device = args.device if args.device else ({MACHINE})", 'str(args.device) == "cpu"'),
+        (f"device = ({MACHINE}) if args.device is None else args.device", 'str(args.device) == "cpu"'),
+        (
+            f"if args.device == 'auto':\n    device = torch.device({MACHINE})\n"
+            "else:\n    device = torch.device(args.device)",
+            'str(args.device) == "cpu"',
+        ),
+        (f"{PICK}device = pick(args.device)", 'str(pick(args.device)) == "cpu"'),
+        (f"{SELECT}device = pick(args.device)", 'str(pick(args.device)) == "cpu"'),
+        ("device = torch.device(args.gpu) if args.gpu >= 0 else torch.device('cpu')", "args.gpu < 0"),
+        (
+            "device = torch.device(args.device) if args.device else torch.device('cpu')",
+            "str(torch.device(args.device) if args.device else torch.device('cpu')) == \"cpu\"",
+        ),
+    ],
+)
+def test_an_option_that_may_name_the_cpu(choice: str, cpu: str) -> None:
+    setup = f"args = argparse.ArgumentParser().parse_args()\n{choice}"
+    batch = "x, y = x.to(device), y.to(device)"
+    text = convert(setup=setup, imports="import argparse", batch=batch).new_text
+    assert f"cpu={cpu}" in text
+    assert "device = accelerator.device" in text
+
+
+def test_a_helper_that_shows_what_it_chooses_is_asked_as_before() -> None:
+    told = SELECT.replace("        return", '        print("the best")\n        return')
+    setup = f"args = argparse.ArgumentParser().parse_args()\n{told}device = pick(args.device)"
+    batch = "x, y = x.to(device), y.to(device)"
+    found = convert(setup=setup, imports="import argparse", batch=batch)
+    assert 'accelerator = Accelerator(cpu=str(pick(args.device)) == "cpu")\n' in found.new_text
+    assert '        print("the best")\n' in found.new_text
+    assert "ACC201" in {finding.code for finding in found.remaining}
+
+
+def test_a_setting_that_a_helper_has_under_another_name() -> None:
+    helper = f"def pick(name):\n    place = torch.device(name) if name else torch.device({MACHINE})\n    return place\n"
+    setup = f"args = argparse.ArgumentParser().parse_args()\n{helper}device = pick(args.device)"
+    batch = "x, y = x.to(device), y.to(device)"
+    text = convert(setup=setup, imports="import argparse", batch=batch).new_text
+    assert 'Accelerator(cpu=str(args.device) == "cpu")\n' in text
+
+
+NUMBERED = "torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')"
+OF_A_TENSOR = "torch.empty(0, device=accelerator.device).device"
+
+
+@pytest.mark.parametrize(
+    ("choice", "use", "device"),
+    [
+        (NUMBERED, "print('on', device)", OF_A_TENSOR),
+        (NUMBERED, "print(f'on {device}')", OF_A_TENSOR),
+        (NUMBERED, "number = device.index", OF_A_TENSOR),
+        ("'cuda:0'", "number = int(device.split(':')[1])", f"str({OF_A_TENSOR})"),
+        ("'cuda:0'", "first = device == 'cuda:0'", f"str({OF_A_TENSOR})"),
+        (NUMBERED, "print('on')", "accelerator.device"),
+        ("'cuda:0'", "print('on')", "str(accelerator.device)"),
+        (NUMBERED.replace(":0", ""), "print('on', device)", "accelerator.device"),
+        ("'cuda'", "first = device == 'cuda'", "accelerator.device.type"),
+    ],
+)
+def test_the_number_of_a_gpu_is_there_where_it_is_asked_for(choice: str, use: str, device: str) -> None:
+    """A run of one process has a device without one."""
+    text = convert(setup=f"device = {choice}", batch="x, y = x.to(device), y.to(device)", end=use).new_text
+    assert f"device = {device}\n" in text
 
 
 def test_an_entry_that_is_set_later_is_waited_for() -> None:
@@ -719,11 +860,11 @@ def test_gpus_are_chosen_before_the_accelerator_opens_one(tmp_path: Path, import
 @pytest.mark.parametrize(
     ("written", "device"),
     [
-        ("json.dump(vars(args), open('a.json', 'w'))", "str(accelerator.device)"),
-        ("json.dump(args.__dict__, open('a.json', 'w'))", "str(accelerator.device)"),
-        ("print(json.dumps(vars(args)))", "str(accelerator.device)"),
-        ("json.dump({'lr': 0.1}, open('a.json', 'w'))", "accelerator.device"),
-        ("print(args)", "accelerator.device"),
+        ("json.dump(vars(args), open('a.json', 'w'))", "accelerator.device.type"),
+        ("json.dump(args.__dict__, open('a.json', 'w'))", "accelerator.device.type"),
+        ("print(json.dumps(vars(args)))", "accelerator.device.type"),
+        ("json.dump({'lr': 0.1}, open('a.json', 'w'))", "accelerator.device.type"),
+        ("print(args)", "accelerator.device.type"),
     ],
 )
 def test_options_that_are_written_as_text_hold_text(written: str, device: str) -> None:

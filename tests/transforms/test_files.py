@@ -433,6 +433,24 @@ def test_all_wait_until_files_are_moved() -> None:
     )
 
 
+def test_all_wait_until_commands_of_a_loop_have_run() -> None:
+    check_transformed(
+        "setup",
+        """
+        for name in os.listdir('all'):
+            if not os.path.exists('one/' + name):
+                os.system(f"cp 'all/{name}' 'one/{name}'")
+        """,
+        """
+        accelerator = Accelerator(cpu=True)
+        for name in os.listdir('all'):
+            if accelerator.is_main_process and not os.path.exists('one/' + name):
+                os.system(f"cp 'all/{name}' 'one/{name}'")
+        accelerator.wait_for_everyone()
+        """,
+    )
+
+
 def test_what_all_have_read_is_removed_when_they_have() -> None:
     check_transformed(
         "ready",
@@ -517,6 +535,24 @@ def test_what_is_there_decides_in_another_way(asked: str, made: str) -> None:
     text = convert(setup=setup, ready=ASKED[asked] + made).new_text
     assert f"{ASKED[asked]}accelerator.wait_for_everyone()\n{made}" in text
     assert text.count("wait_for_everyone") == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        ("os.path.exists(path)", "os.makedirs(path, exist_ok=True)"),
+        ("path.exists()", "path.mkdir(parents=True, exist_ok=True)"),
+        ("path.exists()", "path.mkdir()"),
+    ],
+)
+def test_a_search_that_names_the_folder_anew(asked: str, made: str) -> None:
+    search = "path = pathlib.Path('run')\nwhile {}:\n    path = pathlib.Path(f'run{{path}}')\n"
+    text = convert(setup=MORE, ready=search.format(asked) + made).new_text
+    waits = search.format(asked) + "accelerator.wait_for_everyone()\n"
+    guard = "" if "exist_ok" in made else "if accelerator.is_main_process:\n    "
+    assert f"{waits}{guard}{made}" in text
+    other = search.format(asked) + made.replace("path", "pathlib.Path('other')", 1)
+    assert "wait_for_everyone" not in convert(setup=MORE, ready=other).new_text
 
 
 @pytest.mark.parametrize(

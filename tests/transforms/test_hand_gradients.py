@@ -322,3 +322,31 @@ def test_numbers_of_an_input_s_gradient_that_weigh_a_loss(
     )
     said = [f.message for f in found.remaining if f.code == "ACC416" and "weighs a loss" in f.message]
     assert len(said) == named
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("p.grad += g / 2", 'p.grad += accelerator.reduce(g / 2, reduction="mean")'),
+        ("p.grad -= g", 'p.grad -= accelerator.reduce(g, reduction="mean")'),
+        ("p.grad = p.grad + g", 'p.grad = p.grad + accelerator.reduce(g, reduction="mean")'),
+        ("p.grad = g + p.grad", 'p.grad = accelerator.reduce(g, reduction="mean") + p.grad'),
+        ("p.grad.add_(g, alpha=0.5)", 'p.grad.add_(accelerator.reduce(g, reduction="mean"), alpha=0.5)'),
+        ("p.grad.data.sub_(g)", 'p.grad.data.sub_(accelerator.reduce(g, reduction="mean"))'),
+    ],
+)
+def test_what_is_added_to_a_gradient_is_averaged_as_what_is_stored(line: str, after: str) -> None:
+    gradients = "gs = torch.autograd.grad(model(x).sum(), list(model.parameters()))"
+    each = "for p, g in zip(model.parameters(), gs):\n    if p.grad is None:\n        p.grad = g\n    else:\n"
+    text = convert(backward=f"{gradients}\nloss.backward()\n{each}        {line}").new_text
+    assert 'p.grad = accelerator.reduce(g, reduction="mean")\n' in text
+    assert f"{after}\n" in text
+
+
+@pytest.mark.parametrize(
+    "line", ["p.grad += 0.1 * p.data", "p.grad.add_(p.data)", "p.grad *= 2", "p.grad += 1"]
+)
+def test_what_is_added_and_the_same_everywhere_stays(line: str) -> None:
+    gradients = "penalty = torch.autograd.grad(x.sum(), x, allow_unused=True)"
+    snippet = f"for p in model.parameters():\n    {line}\noptimizer.step()"
+    check_noop("update", snippet, "ACC416", batch=gradients)

@@ -75,6 +75,33 @@ def test_what_it_does_itself_is_no_reason(tmp_path: Path) -> None:
     assert left == []
 
 
+TRAINS = """
+
+def train_plainly(model, loader, optimizer):
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    write_notes({"done": True}, "done.json")
+"""
+
+
+def test_one_that_trains_is_named(tmp_path: Path) -> None:
+    text, left = converted(tmp_path, TOOLS + TRAINS)
+    assert "def train_plainly(accelerator, model" in text
+    (said,) = left
+    assert said.startswith("ACC105 nobody calls `train_plainly`")
+    assert f"(line {TOOLS.count(chr(10)) + 6})" in said
+
+
+def test_one_that_trains_and_takes_nothing_is_left_as_it_was(tmp_path: Path) -> None:
+    text, left = converted(
+        tmp_path, TOOLS + TRAINS.replace('    write_notes({"done": True}, "done.json")\n', "")
+    )
+    assert text.endswith(TRAINS.replace('    write_notes({"done": True}, "done.json")\n', ""))
+    assert left == []
+
+
 def test_somebody_else_who_calls_it_goes_on_as_before(tmp_path: Path) -> None:
     other = 'from tools import write_table\n\nwrite_table([1], "a.json")\n'
     for name, text in {"tools": TOOLS, "main": MAIN, "other": other}.items():

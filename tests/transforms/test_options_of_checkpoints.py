@@ -50,12 +50,12 @@ def _lines(**places: str) -> list[str]:
 def test_the_accelerator_is_made_before_the_first_move() -> None:
     lines = _lines(early=EARLY, again=AGAIN)
     made = lines.index('accelerator = Accelerator(cpu=str(args.device) == "cpu")')
-    assert lines[made + 1] == "args.device = accelerator.device"
+    assert lines[made + 1] == "args.device = accelerator.device.type"
     assert made < lines.index("data = rows(args, 64)")
     # Those of the checkpoint name the device of the process that saved them.
-    assert lines[lines.index(AGAIN) + 1] == "args.device = accelerator.device"
+    assert lines[lines.index(AGAIN) + 1] == "args.device = accelerator.device.type"
 
 
 @pytest.mark.parametrize("again", ["start = checkpoint['epoch']", "args.lr = checkpoint['lr']"])
 def test_options_that_stay_are_told_once(again: str) -> None:
-    assert _lines(early=EARLY, again=again).count("args.device = accelerator.device") == 1
+    assert _lines(early=EARLY, again=again).count("args.device = accelerator.device.type") == 1

@@ -43,7 +43,7 @@ def test_text_that_runs_when_the_model_is_made_already() -> None:
             'kind = "cuda" if "cuda" in device else "cpu"',
             'accelerator = Accelerator(cpu="cuda" not in device)\n',
         ),
-        ("", "accelerator = Accelerator()\ndevice = accelerator.device\n"),
+        ("", "accelerator = Accelerator()\ndevice = accelerator.device.type\n"),
     ],
 )
 def test_text_that_may_set_the_device(chosen: str, run: str, later: str, made: str) -> None:

@@ -143,15 +143,15 @@ def evaluate():
 
 
 @pytest.mark.parametrize(
-    ("device", "before"),
+    ("device", "before", "kind"),
     [
-        ("args.device", "args = argparse.ArgumentParser().parse_args()\n"),
-        ('config["device"]', 'config = {"device": "cuda"}\n'),
+        ("args.device", "args = argparse.ArgumentParser().parse_args()\n", ""),
+        ('config["device"]', 'config = {"device": "cuda"}\n', ".type"),
     ],
 )
-def test_a_device_among_the_options_becomes_the_accelerators(device: str, before: str) -> None:
+def test_a_device_among_the_options_becomes_the_accelerators(device: str, before: str, kind: str) -> None:
     text = converted(script(before, MADE, "noise = torch.randn(3, device=WHERE)\n", LOOP, device=device))
-    assert f'Accelerator(cpu=str({device}) == "cpu")\n{device} = accelerator.device\n' in text
+    assert f'Accelerator(cpu=str({device}) == "cpu")\n{device} = accelerator.device{kind}\n' in text
     assert f"device={device})" in text
 
 
@@ -174,7 +174,8 @@ def test_a_device_as_a_parameter_with_a_default() -> None:
     body = (MADE + "noise = torch.randn(3, device=WHERE)\n" + LOOP).replace("\n", "\n    ").rstrip()
     text = converted(script(f'def train(device="cuda:0"):\n    {body}\n\n\ntrain()\n', device="device"))
     assert (
-        '    accelerator = Accelerator(cpu=str(device) == "cpu")\n    device = accelerator.device\n' in text
+        '    accelerator = Accelerator(cpu=str(device) == "cpu")\n    device = str(accelerator.device)\n'
+        in text
     )
 
 

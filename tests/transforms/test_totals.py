@@ -450,3 +450,36 @@ def test_what_divides_a_total_of_unknown_parts_is_told(steps: str, told: bool) -
     (said,) = [f.message for f in conversion.remaining if f.code == "ACC302"]
     assert said.startswith("`total` adds up something of one process's share of the data")
     assert ("`steps` counts that of all processes: sum it over them first" in said) == told
+
+
+SEVERAL = """
+nets = [{{"net": model, "sum": 0.0, "n": 0}}]
+for x, y in loader:
+    {round}
+        optimizer.zero_grad()
+        loss = F.cross_entropy(one["net"](x), y)
+        loss.backward()
+        optimizer.step()
+        one["sum"] += loss.item() * x.size(0)
+        one["n"] += x.size(0)
+for one in nets:
+    print(one["sum"] / one["n"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("round", "each"),
+    [
+        ("for one in nets:", "nets"),
+        ("for i, one in enumerate(nets):", "enumerate(nets)"),
+        ("if True:", None),
+    ],
+)
+def test_entries_of_each_object_of_a_list(round: str, each: str | None) -> None:
+    """A line after the loop would reduce those of the last one alone."""
+    first = "one = nets[0]\n" if each is None else ""
+    text = SEVERAL.format(round=round).replace("for x, y", f"{first}for x, y", 1)
+    conversion = convert(epoch=text)
+    said = [f.message for f in conversion.remaining if f.code == "ACC302"]
+    assert ('one["sum"], one["n"] = accelerator.reduce(' in conversion.new_text) is (each is None)
+    assert [f"for each of `{each}`" in message for message in said] == ([] if each is None else [True, True])

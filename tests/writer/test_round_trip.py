@@ -26,6 +26,9 @@ ROOT = Path(__file__).parents[2]
         "x = 1 ; y = 2;\r\nif x :\r\n\ty\r\n",
         "\x0c\ndef f() :\n\n    \x0c\n    return(1)\n\x0c",
         "x = \\\n  1\n# no newline at the end",
+        "def f():\n    if x:\n        pass\n\n        \n\n \n",
+        "def f():\n    pass  \n\n \n",
+        "def f():\r\n    pass\r\n\r\n    \r\n\r\n  \r\n ",
     ],
 )
 def test_every_statement_is_written_as_it_was(text: str) -> None:

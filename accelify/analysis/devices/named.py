@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices.as_text import is_numbered, names_number, texts_of
+from accelify.analysis.devices.shown_only import is_shown
 from accelify.analysis.devices.told import Way, Ways, handed_to_parameter, self_of
 from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.scopes import Scope
@@ -26,8 +28,8 @@ _DUMPING = (b"json.dump", b"yaml.dump", b"safe_dump", b"toml.dump", b"pyrallis.d
 class NamedDevice(NamedTuple):
     """A device read from options: its source text, the scope that binds the name it begins with, and that name.
 
-    `options` is what it is read off; `others` are the names that hold the same, and `copies` the values of these that
-    are written as the option.
+    `option` is the expression, `options` what it is read off; `others` are the names that hold the same, and `copies`
+    the values of these that are written as the option.
     """
 
     text: str
@@ -36,6 +38,7 @@ class NamedDevice(NamedTuple):
     options: ast.expr | None = None
     others: frozenset[str] = frozenset()
     copies: frozenset[ast.expr] = frozenset()
+    option: ast.expr | None = None
 
     @property
     def wish(self) -> str:
@@ -78,7 +81,7 @@ def _named(script: ScriptModel, way: Way) -> NamedDevice:
     if root.id == self_of(scope) and text.count(".") > 1:
         name = ".".join(text.split(".")[:2])
     options = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
-    return NamedDevice(text, scope.resolve(root.id), name, options, way.names, frozenset(way.copies))
+    return NamedDevice(text, scope.resolve(root.id), name, options, way.names, frozenset(way.copies), node)
 
 
 def seen_from(script: ScriptModel, told: NamedDevice, scope: Scope) -> NamedDevice:
@@ -119,7 +122,13 @@ def device_arguments(call: ast.Call) -> list[ast.expr]:
     return found
 
 
-def device_for(script: ScriptModel, text: str, accelerator: str, others: frozenset[str] = frozenset()) -> str:
+def device_for(
+    script: ScriptModel,
+    text: str,
+    accelerator: str,
+    others: frozenset[str] = frozenset(),
+    original: ast.expr | None = None,
+) -> str:
     """What to assign to a device's name: the Accelerator's device, as text where the script reads the name as text.
 
     Args:
@@ -127,6 +136,7 @@ def device_for(script: ScriptModel, text: str, accelerator: str, others: frozens
         text: the source text of the name: `device`, `args.device`.
         accelerator: the expression of the Accelerator.
         others: further names that get what is assigned.
+        original: the device in whose place it comes: for a text comes a text, which torch takes for this process's.
     """
     tree, texts = script.tree, {text, *others}
 
@@ -135,7 +145,7 @@ def device_for(script: ScriptModel, text: str, accelerator: str, others: frozens
             return tree.segment(node) in texts
         return isinstance(node, (ast.Name, ast.Attribute)) and dotted(node) in texts
 
-    device = f"{accelerator}.device"
+    device = as_numbered(script, texts, accelerator, original)
     for node in tree.nodes(ast.Attribute, ast.Subscript, ast.BinOp):
         if isinstance(node, ast.Attribute):
             whole = node.attr in _WHOLE_TEXT and means(node.value) and _is_called(script, node)
@@ -146,8 +156,11 @@ def device_for(script: ScriptModel, text: str, accelerator: str, others: frozens
         if whole:
             return f"str({device})"
     parts_of = {node.attr for node in tree.nodes(ast.Attribute) if means(node.value)}
-    if not parts_of & {"type", "index"} and _is_written_out(script, text):
-        return f"str({device})"
+    if not parts_of & {"type", "index"}:
+        if original is not None and (written := texts_of(script, original)):
+            return f"str({device})" if is_numbered(written) else f"{device}.type"
+        if _is_written_out(script, text):
+            return f"str({device})"
     for compare in tree.nodes(ast.Compare):
         parts = [compare.left, *compare.comparators]
         if any(means(p) for p in parts) and any(_is_text(p) for p in parts):
@@ -161,6 +174,42 @@ def device_for(script: ScriptModel, text: str, accelerator: str, others: frozens
         if any(node is not None and means(node) for node in (of_kind, first)):
             return f"{device}.type"
     return device
+
+
+def as_numbered(script: ScriptModel, texts: set[str], accelerator: str, original: ast.expr | None) -> str:
+    """The Accelerator's device, as a tensor says it where the number is asked for: one process has none of its own.
+
+    Args:
+        script: its model.
+        texts: the source texts of the names that get it.
+        accelerator: the expression of the Accelerator.
+        original: the device in whose place it comes, where that is known.
+    """
+    device = f"{accelerator}.device"
+    if original is not None and _needs_number(script, texts, original):
+        return f"torch.empty(0, device={device}).device"
+    return device
+
+
+def _needs_number(script: ScriptModel, texts: set[str], original: ast.expr) -> bool:
+    """Whether a device that names a GPU by its number is shown, or asked for that number."""
+    if not names_number(script, original):
+        return False
+    if not all("torch" in module.scopes.module.locals for module in script.modules):
+        return False
+    tree = script.tree
+    for node in tree.nodes(ast.Name, ast.Attribute):
+        holder = isinstance(node, ast.Name) and any(text.startswith(f"{node.id}.") for text in texts)
+        if not (holder or dotted(node) in texts) or not isinstance(node.ctx, ast.Load):
+            continue
+        parent = tree.parent(node)
+        if is_shown(tree, node) and not (holder and isinstance(parent, ast.Attribute)):
+            return True
+        if isinstance(parent, ast.Attribute) and not holder and parent.attr in {"index", *_WHOLE_TEXT}:
+            return True
+        if isinstance(parent, ast.Compare) and is_numbered([parent.left, *parent.comparators]):
+            return True
+    return False
 
 
 def _is_written_out(script: ScriptModel, text: str) -> bool:

@@ -23,6 +23,7 @@ from accelify.analysis.devices.device_names import (
 from accelify.analysis.devices.fallbacks import named_before
 from accelify.analysis.devices.machine_flags import MachineFlags
 from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.devices.told_choices import ToldChoices
 from accelify.analysis.files.effect_sites import defaults_of, is_stored
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
@@ -42,6 +43,7 @@ class Devices:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.tree = script.tree
+        self._told = ToldChoices(script, lambda test: self.wish(test) is not None)
         self.assignments: list[DeviceAssignment] = []
         for stmt in [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]:
             if stmt.value is None:
@@ -64,6 +66,9 @@ class Devices:
         # Defaults of options that name the CPU, which is what the run is on only where nobody says another device.
         self._fields = [a for a in self.assignments if a.cpu == "True" and is_field(self.script, a.statement)]
         self.assignments = [a for a in self.assignments if a not in self._fields]
+        # What a helper makes of the device that it is told belongs to the choice where it is called.
+        helpers = {callee for a in self.assignments for callee in self._told_callees(a)}
+        self.assignments = [a for a in self.assignments if self.script.scope_of(a.statement) not in helpers]
         chosen = {self.script.scope_of(a.statement) for a in self.assignments}
         # `device = choose()`, where the choice is replaced in there.
         self.assignments = [a for a in self.assignments if not self._callees(a) & chosen]
@@ -83,6 +88,11 @@ class Devices:
         value = assignment.value
         return self.script.callees(value) if isinstance(value, ast.Call) else set()
 
+    def _told_callees(self, assignment: DeviceAssignment) -> Set[Scope]:
+        value = assignment.value
+        told = isinstance(value, ast.Call) and self._told.is_told(value)
+        return self._callees(assignment) if told else set()
+
     def is_device_expression(self, node: ast.expr) -> bool:
         """Whether an expression chooses a device: a call of torch.device, or a name of one, in any branch."""
         if isinstance(node, ast.IfExp):
@@ -91,6 +101,9 @@ class Devices:
                 return False
             return any(map(self.is_device_expression, arms))
         if isinstance(node, ast.BoolOp):
+            *others, last = node.values
+            if isinstance(node.op, ast.Or) and self.is_device_expression(last):
+                return all(k.DEVICE_NAME.search(option_name(other) or "") for other in others)
             return all(self.is_device_expression(value) for value in node.values)
         if isinstance(node, ast.Constant):
             return self.script.is_a(node, v.DEVICE)
@@ -239,21 +252,21 @@ class Devices:
         """The tests under which something better than the CPU is taken; an expression that is true on the CPU."""
         if self._is_of_another_machine(stmt):
             return None
-        if isinstance(value, ast.Call) and self.script.qualname(value.func) == "torch.device" and value.args:
-            value = value.args[0]
-        if isinstance(value, ast.IfExp):
-            named = self._named_device(value)
-            tests = chain(value)
-            if named is None and all(self.wish(test) is None for test in tests):
-                named = self._named_option(value)
-            return named if named is not None else tests
+        value = self._told.text_in(value)
+        if isinstance(value, (ast.IfExp, ast.BoolOp)):
+            if (named := self._told.named(value)) is not None:
+                return _is_the_cpu(named)
+            return chain(value) if isinstance(value, ast.IfExp) else None
         parent = self.tree.parent(stmt)
         if isinstance(parent, ast.If) and parent is not self.script.main_guard and self._chooses(parent):
-            return if_chain(whole or parent)
+            named = self._told.named_in(whole or parent)
+            return _is_the_cpu(named) if named is not None else if_chain(whole or parent)
         if isinstance(value, ast.Constant) and value.value == "cpu":
             return ast.Constant(True)
         if isinstance(value, ast.Subscript) and k.DEVICE_NAME.search(option_name(value) or ""):
-            return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
+            return _is_the_cpu(value)
+        if isinstance(value, ast.Call) and self._told.is_told(value):
+            return _is_the_cpu(value)
         if isinstance(value, ast.Call) and (asked := choice_of(self.script, value)) is not None:
             given = [as_given(self.script, test, asked[0], value) for test in chain(asked[1])]
             known = [test for test in given if test is not None]
@@ -261,7 +274,7 @@ class Devices:
         if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):
             if self._is_constant_in_use(value):
                 return None
-            return ast.Compare(value, [ast.Eq()], [ast.Constant("cpu")])
+            return _is_the_cpu(value)
         return None
 
     def _is_of_another_machine(self, stmt: ast.stmt) -> bool:
@@ -289,27 +302,6 @@ class Devices:
         given = [stmt.value for stmt in self.tree.assigns(name.id) if self.script.scope_of(stmt) is owner]
         fixed = len(given) == 1 and isinstance(given[0], ast.Constant) and self.is_device_expression(given[0])
         return fixed and not names_cpu(given[0]) and len(self.script.reads(name.id, owner)) > 1
-
-    def _named_device(self, choice: ast.IfExp) -> ast.expr | None:
-        """`torch.device("cuda") if args.device is None else torch.device(args.device)`: the CPU, if that is named."""
-        for branch in (choice.body, choice.orelse):
-            if (
-                isinstance(branch, ast.Call)
-                and self.script.qualname(branch.func) == "torch.device"
-                and branch.args
-            ):
-                given = branch.args[0]
-                if isinstance(given, (ast.Name, ast.Attribute)) and not self.script.is_a(given, v.FLAG):
-                    return ast.Compare(given, [ast.Eq()], [ast.Constant("cpu")])
-        return None
-
-    def _named_option(self, choice: ast.IfExp) -> ast.expr | None:
-        """`args.device if torch.cuda.is_available() else "cpu"`: the CPU, if that is what the option says."""
-        for branch in (choice.body, choice.orelse):
-            if isinstance(branch, (ast.Name, ast.Attribute)) and not self.script.is_a(branch, v.FLAG):
-                if k.DEVICE_NAME.search((dotted(branch) or "").rsplit(".", 1)[-1]):
-                    return ast.Compare(branch, [ast.Eq()], [ast.Constant("cpu")])
-        return None
 
     def _cpu(
         self, test: list[ast.expr] | ast.expr | None, stmt: ast.stmt
@@ -486,3 +478,7 @@ class Devices:
         if not isinstance(value, plain):
             return None
         return value
+
+
+def _is_the_cpu(device: ast.expr) -> ast.Compare:
+    return ast.Compare(device, [ast.Eq()], [ast.Constant("cpu")])

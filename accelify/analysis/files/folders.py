@@ -151,7 +151,10 @@ def folders_asked_for(script: ScriptModel, skip: Callable[[ast.Call], bool]) -> 
                 continue
             if question is not beside and any(a is question for a in tree.ancestors(call)):
                 continue
-            if any(made == one or (parents and made.startswith(f"{one}/")) for one in texts):
+            searched = isinstance(question, ast.While) and any(
+                text_of(one) == text_of(path) for one in paths_asked(question.test)
+            )
+            if searched or any(made == one or (parents and made.startswith(f"{one}/")) for one in texts):
                 yield Asked(call, around, _removed_beside(script, beside, around, texts))
                 break
         else:

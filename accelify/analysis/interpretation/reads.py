@@ -110,8 +110,10 @@ class ReadsOfNodes:
         return len(self._now)
 
     def since(self, count: int) -> Reads:
-        """What it has read since then."""
-        return self._now[count:], self._lengths[count:]
+        """What it has read since then, each once: a call in a chain reads again what those before it read."""
+        pairs = zip(self._now[count:], self._lengths[count:], strict=True)
+        once = {(id(held), length): (held, length) for held, length in pairs}
+        return [held for held, _ in once.values()], [length for _, length in once.values()]
 
     def again(self, reads: Reads) -> None:
         """The node reads again what was read for a cached value."""

@@ -48,14 +48,14 @@ def roots_of(path: Path) -> list[Path]:
         top = top.parent
     if top != folder:
         # The package may be in a folder that needs no `__init__.py` to be one: `experiments/cars/train.py`.
-        above = _up_to_top(top)
+        above = up_to_top(top)
         return [folder, *marked, *(above if not marked and _is_top(above[-1]) else [top])]
     # A script in `tools/` or `examples/vision/` imports from the project's root.
-    roots = _up_to_top(folder)
+    roots = up_to_top(folder)
     return [*roots, *(root / "src" for root in roots if (root / "src").is_dir())]
 
 
-def _up_to_top(folder: Path) -> list[Path]:
+def up_to_top(folder: Path) -> list[Path]:
     """A folder and those around it, up to the project's root or as far as one is looked for."""
     found = [folder]
     while len(found) < _MOST_ROOTS and found[-1].parent != found[-1] and not _is_top(found[-1]):

@@ -9,6 +9,7 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.defaults import is_never_told
 from accelify.analysis.devices.given_wishes import given_wish
 from accelify.analysis.devices.named import seen_from
+from accelify.analysis.devices.only_moves import as_callers_say
 from accelify.analysis.devices.seen_options import bound_before, is_of_another, place_of, wish_seen_from
 from accelify.analysis.planning.anchors import Anchor, Reach, find_anchor, node_of
 from accelify.analysis.planning.attributes import told_here
@@ -59,6 +60,8 @@ class AcceleratorPlace(ConstructorArguments):
             told = told_here(script, self.arguments[name], found) if name in self.arguments else None
             if told is not None:
                 self.arguments[name] = told
+            if name == "cpu" and name in self.arguments and (told is None or not self._names_known(found)):
+                found, told = self._wish_of_callers(found, core)
             if name in self.arguments and (told is None or not self._names_known(found)):
                 wish = self.arguments.pop(name)
                 given = None
@@ -88,6 +91,7 @@ class AcceleratorPlace(ConstructorArguments):
         kept = [one for one in kept if one not in self.named_devices]
         self.copied_devices = {copy for one in kept for copy in one.copies}
         self.reach = Reach(script, found, core)
+        self.reach.choices = frozenset(a.value for a in self.devices.assignments)
         for backward in script.backwards:
             if self.reach.expression(backward.call) is None:
                 name = backward.scope.name or "the module"
@@ -104,6 +108,22 @@ class AcceleratorPlace(ConstructorArguments):
                 message += f": {obstacle}" if obstacle else ""
                 self.blockers.append(Blocker("ACC007", message, site.after))
                 return
+
+    def _wish_of_callers(self, anchor: Anchor, core: set[Scope]) -> tuple[Anchor, str | None]:
+        """Write the setting for the CPU by what callers hand to the function that asks for it, if that is known."""
+        script, before = self.script, (self.arguments["cpu"], self.argument_reads.get("cpu", frozenset()))
+        for choice in (one for one in self.devices.assignments if one.cpu == before[0]):
+            said = as_callers_say(script, before, script.scope_of(choice.statement))
+            if said is None or not before[1]:
+                continue
+            self.arguments["cpu"], self.argument_reads["cpu"] = said
+            found = find_anchor(script, core, self.argument_names)
+            told = told_here(script, said[0], found)
+            if told is not None and self._names_known(found):
+                self.arguments["cpu"] = told
+                return found, told
+        self.arguments["cpu"], self.argument_reads["cpu"] = before
+        return anchor, None
 
     def _precision_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
         """Write the switch of mixed precision by a name that is known where the Accelerator is made, if any is."""

@@ -76,6 +76,9 @@ class Anchor:
 class Reach:
     """Which functions can get the accelerator, by parameter, by attribute or by the module's global name."""
 
+    # Calls in whose place the Accelerator's device comes: they take no argument any more.
+    choices: frozenset[ast.expr] = frozenset()
+
     def __init__(self, script: ScriptModel, anchor: Anchor, core: set[Scope] | None = None) -> None:
         self.script = script
         self.core = {node_of(script, s) for s in core or ()}
@@ -177,7 +180,7 @@ class Reach:
         for call in self._calls_of(home):
             caller = caller_of(self.script, call)
             if caller.kind == "module":
-                if self.tree.start(call) < self.anchor.offset:
+                if self.tree.start(call) < self.anchor.offset or call in self.choices:
                     return False
             elif not self._after_anchor(caller, seen):
                 return False
@@ -223,7 +226,8 @@ class Reach:
                 return self._refuse(home, f"{called}, before it can be made")
             if caller is self.root and caller.kind == "module" and not self._within_guard(call):
                 return self._refuse(home, f"{called}, outside of the script's own run")
-            if self.tree.in_fstring(call) or any(isinstance(a, ast.Starred) for a in call.args[:1]):
+            starred = any(isinstance(a, ast.Starred) for a in call.args[:1])
+            if starred or self.tree.in_fstring(call) or call in self.choices:
                 return self._refuse(home, f"{called} in a way that takes no argument more")
         return True
 

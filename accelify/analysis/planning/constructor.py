@@ -15,6 +15,7 @@ from accelify.analysis.devices.defaults import is_never_told
 from accelify.analysis.devices.device_names import is_option_for_gpu
 from accelify.analysis.devices.helper_moves import flags_of_helpers, helpers_use_accelerator
 from accelify.analysis.devices.named import NamedDevice, device_arguments, named_devices
+from accelify.analysis.devices.only_moves import as_callers_say, is_move_to_gpu, only_moves
 from accelify.analysis.devices.read_off import is_read_off, is_set_nowhere
 from accelify.analysis.devices.shown_only import is_only_shown, is_shown
 from accelify.analysis.devices.told import self_of
@@ -204,7 +205,7 @@ class ConstructorArguments:
         """The setting in the `if args.cuda:` around moves, for scripts without a device variable."""
         found: list[tuple[str, frozenset[str]]] = []
         for call in self.script.calls():
-            if not _is_move_to_gpu(call):
+            if not is_move_to_gpu(call):
                 continue
             for ancestor in self.tree.ancestors(call):
                 test = self._asked_for(ancestor, call)
@@ -213,7 +214,10 @@ class ConstructorArguments:
                     # A helper can read under another name what was decided where the models are made.
                     if wish is not None and self._known_at_sites(wish):
                         return wish
-                    if wish is not None and not self._are_parameters(wish[1], self.script.scope_of(ancestor)):
+                    scope = self.script.scope_of(ancestor)
+                    if wish is not None and self._are_parameters(wish[1], scope):
+                        wish = as_callers_say(self.script, wish, scope)
+                    if wish is not None:
                         found.append(wish)
         for given in flags_of_helpers(self.script):
             wish = self.devices.wish(given)
@@ -232,15 +236,28 @@ class ConstructorArguments:
             test, other, known = ast.UnaryOp(ast.Not(), test), _parts(branch.body), False
         if any(map(_moves_to_gpu, other)):
             return None  # it chooses among several GPUs
+        if not known and not self._moves_models_anyway:
+            known = only_moves(self.script, branch, call)
         # Where a model is moved whatever the options are, no name that is only like a switch's is one.
         known = known or (self.devices.asks_for_gpu(branch.test) and not self._moves_models_unasked)
         return test if known else None
 
     @cached_property
+    def _moves_models_anyway(self) -> bool:
+        """Whether a model goes to a GPU in no branch at all."""
+        return any(
+            isinstance(call.func, ast.Attribute)
+            and bool(self.script.models_of(call.func.value))
+            and not any(isinstance(a, (ast.If, ast.IfExp)) for a in self.tree.ancestors(call))
+            for call in self.script.calls()
+            if is_move_to_gpu(call)
+        )
+
+    @cached_property
     def _moves_models_unasked(self) -> bool:
         """Whether a model goes to a GPU that the script asks nobody about."""
         return any(
-            _is_move_to_gpu(call)
+            is_move_to_gpu(call)
             and isinstance(call.func, ast.Attribute)
             and bool(self.script.models_of(call.func.value))
             and not any(
@@ -366,9 +383,5 @@ def _parts(side: list[ast.stmt] | ast.expr) -> Sequence[ast.AST]:
     return side if isinstance(side, list) else [side]
 
 
-def _is_move_to_gpu(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda"
-
-
 def _moves_to_gpu(part: ast.AST) -> bool:
-    return any(map(_is_move_to_gpu, walk(part)))
+    return any(map(is_move_to_gpu, walk(part)))

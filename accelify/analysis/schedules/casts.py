@@ -79,7 +79,10 @@ def _is_outside(script: ScriptModel, node: Node, seen: set[Scope]) -> bool:
         return True
     if scope in seen or is_in_model(script, scope):
         return False
-    return any(_is_outside(script, call, seen | {scope}) for call in script.callers(scope))
+    callers = script.callers(scope)
+    if not callers and not script.called_from_elsewhere(scope):
+        return True  # what a library calls, as it is handed on: `study.optimize(objective)`
+    return any(_is_outside(script, call, seen | {scope}) for call in callers)
 
 
 def _is_cast(script: ScriptModel, node: Node) -> bool:

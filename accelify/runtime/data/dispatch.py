@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from ..collectives import broadcast_object
 from ..nested import find_batch_size
@@ -92,7 +92,9 @@ class DataLoaderDispatcher(DataLoaderShard):
             return _filled(group, [1] * len(group), ranks, last)
         sizes = [n for n in counts if n is not None]
         source = self.base_dataloader
-        whole = not isinstance(source.dataset, IterableDataset) and keeps_batches(index_source(source))
+        whole = not isinstance(source.dataset, IterableDataset) and keeps_batches(
+            _repeated(index_source(source))
+        )
         even = len(group) == ranks and not (last and len(set(sizes)) > 1)
         if not self.split_batches and ranks > 1 and (whole or even):
             return _filled(group, sizes, ranks, last)
@@ -105,6 +107,12 @@ class DataLoaderDispatcher(DataLoaderShard):
             start += n
             parts.append(self.slice_fn(batch, part) if self.slice_fn else slice_samples(batch, part, samples))
         return parts, Shares(cut, len(group), last)
+
+
+def _repeated(batch_sampler: Any) -> Any:
+    """The batch sampler whose batches another one, which has nothing else, gives over and over; else itself."""
+    parts = list(getattr(batch_sampler, "__dict__", {}).values())
+    return parts[0] if len(parts) == 1 and isinstance(parts[0], BatchSampler) else batch_sampler
 
 
 def _filled(group: list[Any], sizes: list[int], ranks: int, last: bool) -> tuple[list[Any], Shares]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.data.distributed import DistributedSampler
 
 from ..state import PartialState
@@ -64,7 +65,7 @@ def prepare_data_loader(
     alone = ranks == 1 and (num_processes is not None or process.num_processes == 1)
     if alone or _is_sharded_already(base, ranks, rank):
         return DataLoaderShard(base, target, rng_types, non_blocking)
-    if dispatch_batches:
+    if dispatch_batches or (dispatch_batches is None and _has_begun(base)):
         return DataLoaderDispatcher(
             base, target, rng_types, non_blocking, split_batches, slice_fn_for_dispatch
         )
@@ -81,6 +82,15 @@ def prepare_data_loader(
             base, sampler=WholeBatchShard(base.sampler, ranks, rank, split_batches), in_order=True
         )
     return DataLoaderShard(base, target, rng_types, non_blocking, original=dataloader, sharded=True)
+
+
+def _has_begun(loader: DataLoader[Any]) -> bool:
+    """Whether a loader of its own kind goes on with an iterator that it has begun itself, as those do that keep
+    their workers from epoch to epoch: what it draws from cannot be changed any more, so one process reads it."""
+    parts = [part for name, part in vars(loader).items() if name != "_iterator"]
+    return type(loader).__iter__ is not DataLoader.__iter__ and any(
+        isinstance(p, _BaseDataLoaderIter) for p in parts
+    )
 
 
 def _is_sharded_already(loader: DataLoader[Any], ranks: int, rank: int) -> bool:

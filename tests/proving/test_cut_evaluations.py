@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.proving import prove
 from tests.transforms.support import convert
 
 EVALUATION = """
@@ -22,7 +23,8 @@ print(hits)
 def _said(first="pass", last="pass", loader="test_loader", batch_size="per-process"):
     epoch = EVALUATION.format(loader=loader, first=first, last=last)
     found = convert(batch_size, imports="import itertools", setup="LIMIT = 3", epoch=epoch)
-    return [f.message.split(" can end")[0] for f in found.remaining if f.code == "ACC412"]
+    prove([found], found)
+    return [f.message for f in found.remaining if f.code == "ACC706"]
 
 
 @pytest.mark.parametrize(
@@ -35,12 +37,18 @@ def _said(first="pass", last="pass", loader="test_loader", batch_size="per-proce
     ],
 )
 def test_the_number_of_batches_is_named(test, where):
-    assert _said(**{where: f"if {test}: break"}) == [f"`{test}`"]
+    (message,) = _said(**{where: f"if {test}: break"})
+    assert "a loop ends by a count of the rounds of each process" in message
+    assert f"`{test}`" in message
     assert not _said(**{where: f"if {test}: break"}, batch_size="total"), "each takes its part of so many"
 
 
 def test_what_is_cut_off_before():
-    assert _said(loader="itertools.islice(test_loader, 2)") == ["`itertools.islice(test_loader, 2)`"]
+    (message,) = _said(loader="itertools.islice(test_loader, 2)")
+    assert "`itertools.islice(test_loader, 2)`" in message
+    assert not _said(loader="itertools.islice(test_loader, 2)", batch_size="total")
+    assert not _said(loader="itertools.islice(test_loader, len(test_loader) // 2)")
+    assert not _said(loader="itertools.islice(test_loader, 1, None)")
 
 
 @pytest.mark.parametrize(
@@ -58,5 +66,8 @@ def test_other_ends_are_silent(stop):
 
 
 def test_a_loop_that_only_looks_is_silent():
-    epoch = "for j, (a, b) in enumerate(test_loader):\n    print(model(a).shape)\n    if j == 2: break\n"
-    assert not [f for f in convert(epoch=epoch).remaining if f.code == "ACC412"]
+    found = convert(
+        epoch="for j, (a, b) in enumerate(test_loader):\n    output = model(a)\n    if j == 2: break\n"
+    )
+    prove([found], found)
+    assert not [f for f in found.remaining if f.code in ("ACC412", "ACC706")]

@@ -1,0 +1,93 @@
+"""Choices of a device that an option may name itself: `args.device or "cuda"`, `pick(args.device)`.
+
+Where such an option says the CPU, the run is on the CPU: Accelerator(cpu=str(args.device) == "cpu").
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
+from accelify.analysis.devices.device_names import if_chain, names_cpu, option_name
+from accelify.analysis.scopes import handed_to
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import walk
+
+
+class ToldChoices:
+    """The choices of a script that options take part in.
+
+    Args:
+        script: its model.
+        asks_user: whether a test asks for more than what the machine has.
+    """
+
+    def __init__(self, script: ScriptModel, asks_user: Callable[[ast.expr], bool]) -> None:
+        self.script = script
+        self._asks_user = asks_user
+
+    def text_in(self, value: ast.expr) -> ast.expr:
+        """What a device is made of: `args.device` of `torch.device(str(args.device))`."""
+        while isinstance(value, ast.Call) and len(value.args) == 1:
+            if self.script.qualname(value.func) not in ("torch.device", "builtins.str"):
+                break
+            value = value.args[0]
+        return value
+
+    def named(self, choice: ast.expr) -> ast.expr | None:
+        """What is the text "cpu" where the run is to be on the CPU, because an option or a choice with one says so.
+
+        None where no option names a device, or where the tests of the others say all about the CPU.
+        """
+        arms = [(self.text_in(arm), arm, test) for arm, test in arms_of(choice)]
+        named = [
+            text
+            for text, arm, _ in arms
+            if isinstance(text, (ast.Name, ast.Attribute, ast.Subscript))
+            and not self.script.is_a(text, v.FLAG)
+            and (arm is not text or k.DEVICE_NAME.search(option_name(text) or ""))
+        ]
+        if named and any(
+            names_cpu(text) and test is not None and self._asks_user(test) for text, _, test in arms
+        ):
+            # Either may say it.
+            return choice if k.DEVICE_NAME.search(option_name(named[0]) or "") else None
+        return named[0] if named else None
+
+    def named_in(self, choice: ast.If) -> ast.expr | None:
+        """The same of an `if` that assigns the device."""
+        values = [n.value for n in walk(choice) if isinstance(n, ast.Assign)]
+        if any(map(names_cpu, values)) and any(map(self._asks_user, if_chain(choice))):
+            return None
+        return next((named for value in values if (named := self.named(value)) is not None), None)
+
+    def is_told(self, call: ast.Call) -> bool:
+        """Whether a helper of the project takes the device that it gives from one of its arguments."""
+        return any(
+            isinstance(text := self.text_in(arm), ast.Name)
+            and text.id in {name for _, name in handed_to(call, callee)}
+            for callee in self.script.callees(call)
+            for stmt in callee.of_type(ast.Return)
+            if stmt.value is not None
+            for arm, _ in arms_of(stmt.value)
+        )
+
+
+def arms_of(node: ast.expr, test: ast.expr | None = None) -> list[tuple[ast.expr, ast.expr | None]]:
+    """What a choice is between, each with the test next to it: `a if t else (b or c)`."""
+    if (
+        isinstance(node, ast.Call)
+        and len(node.args) == 1
+        and isinstance(node.args[0], (ast.IfExp, ast.BoolOp))
+    ):
+        return arms_of(node.args[0], test)
+    if isinstance(node, ast.IfExp):
+        return [*arms_of(node.body, node.test), *arms_of(node.orelse, node.test)]
+    if isinstance(node, ast.BoolOp):
+        return [arm for value in node.values for arm in arms_of(value, test)]
+    return [(node, test)]
+
+
+__all__ = ["ToldChoices", "arms_of"]

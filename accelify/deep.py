@@ -1,0 +1,52 @@
+"""Scripts that nest deeply, as sums of hundreds of terms and long chains of `elif` do: a larger stack for them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+_Given = TypeVar("_Given")
+# Python's parser reads nothing that is nested deeper than a few thousand times.
+_DEEPEST = 60_000
+_STACK = 512 * 2**20  # bytes: what of it is not used takes no memory
+_large = threading.local()
+
+
+def deeply(work: Callable[[], _Given]) -> _Given:
+    """What some work gives; where it goes deeper than Python's usual stack it is done again on a larger one.
+
+    Args:
+        work: what to do; it may be begun twice.
+
+    Raises:
+        RecursionError: the larger stack is not enough either.
+    """
+    try:
+        return work()
+    except RecursionError:
+        if getattr(_large, "here", False):
+            raise
+    given: list[_Given] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        _large.here = True
+        try:
+            given.append(work())
+        except BaseException as error:  # which is raised where it was waited for
+            failed.append(error)
+
+    usual, size = sys.getrecursionlimit(), threading.stack_size(_STACK)
+    sys.setrecursionlimit(max(usual, _DEEPEST))
+    try:
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join()
+    finally:
+        sys.setrecursionlimit(usual)
+        threading.stack_size(size)
+    if failed:
+        raise failed[0]
+    return given[0]

@@ -1,0 +1,77 @@
+"""Attributes by a name that only the run knows: `getattr`, `setattr`, `vars(x)` and `x.__dict__`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from accelify.heap.paths import pattern
+from accelify.heap.run import Run
+from accelify.heap.store import join
+from accelify.heap.values import Class, Instance, ModuleRef, Ref, Value
+
+# What attributes may be that were written by a name that is not known; the object that a dictionary shows.
+OTHERS = "#others"
+OF = "#of"
+
+
+def name_of(name: Value) -> str | None:
+    """The name that a value is known to be, None where it may be one of several."""
+    text = pattern(name)
+    return None if "*" in text else text
+
+
+def _owners(value: Value) -> Iterator[Ref]:
+    for ref in value.of(Instance) + value.of(Class) + value.of(ModuleRef):
+        inner = ref.wrapped.of(Instance) if isinstance(ref, Instance) and ref.wrapped is not None else []
+        yield inner[0] if inner else ref
+
+
+def has_fields(value: Value) -> bool:
+    """Whether something is known of the attributes of an object."""
+    return any(
+        (isinstance(ref, Instance) and ref.cls is not None) or any(name[0] != "#" for name in ref.fields)
+        for ref in _owners(value)
+    )
+
+
+def fields(run: Run, value: Value, name: Value) -> list[Value]:
+    """What an attribute may be whose name is only partly known."""
+    found = []
+    for ref in _owners(value):
+        run.store.look(ref)
+        for field in [*_matching(ref, name), OTHERS]:
+            one = run.read(ref, field)
+            if one is not None:
+                found.append(one.plain())
+    return found
+
+
+def _matching(ref: Ref, name: Value) -> list[str]:
+    return [field for field in ref.fields if field[0] != "#" and fnmatchcase(field, pattern(name))]
+
+
+def write_field(run: Run, value: Value, name: Value, written: Value) -> None:
+    """Write the attribute of an object that a name may mean."""
+    written = written.plain()
+    known = name_of(name)
+    for ref in _owners(value):
+        if known is not None:
+            run.store.set(ref, known, written)
+            continue
+        run.store.look(ref)
+        for field in [*_matching(ref, name), OTHERS]:
+            run.store.set(ref, field, join(run.read(ref, field), written))
+
+
+def as_dictionary(run: Run, value: Value) -> Value:
+    """The attributes of an object as a dictionary, writes to which are writes to the object."""
+    made = run.passing("dict", run.shared_loops())
+    for ref in _owners(value):
+        run.store.look(ref)
+        for field in [*_matching(ref, Value()), OTHERS]:
+            one = run.read(ref, field)
+            if one is not None:
+                run.store.set(made, "[]" if field == OTHERS else f"[{field!r}]", one.plain())
+    run.store.set(made, OF, Value(refs=value.refs))
+    return Value(refs=(made,), type="dict")

@@ -1,0 +1,62 @@
+"""Handlers of exceptions that one rank comes to alone."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from accelify.domains.placement import ROUND
+from accelify.heap.run import Event, Run
+from accelify.heap.values import Guard
+
+# What the main process does to files and folders, and what that may raise.
+_CAN_FAIL = frozenset({"file.delete", "file.move", "folder.make", "folder.delete"})
+_RAISED = frozenset(
+    "OSError IOError EnvironmentError FileNotFoundError FileExistsError PermissionError Exception BaseException".split()
+)
+
+
+def left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
+    """Note meetings of ranks in a `try` that the main process may leave: what it does to a file fails, and a handler
+    goes on.
+
+    Args:
+        run: the run, whose events of these meetings get a guard.
+        stmt: the statement, whose body was gone through.
+        met: how many events there were before it.
+    """
+    if not any(map(_goes_on, stmt.handlers)):
+        return
+    within = {node for part in stmt.body for node in ast.walk(part)}
+    alone: Event | None = None
+    for number, event in enumerate(run.events[met:], met):
+        if event.node not in within:
+            continue
+        if event.kind in _CAN_FAIL and any(guard.kind == "main" for guard in event.guards):
+            alone = alone or event
+        elif alone is not None and event.kind in ("collective", "backward", "step"):
+            name = alone.name.removeprefix("builtins.")
+            text = f"the main process goes on in the handler ({stmt.handlers[0].lineno}) where its `{name}` fails"
+            guard = Guard("divergent", run.reason(alone.node, text))
+            run.events[number] = replace(event, guards=(*event.guards, guard))
+
+
+def parting(run: Run, handler: ast.ExceptHandler) -> Guard | None:
+    """What a handler stands under that some ranks may come to and others not."""
+    run.depends()
+    # A loader ends on all ranks after as many rounds.
+    ends = isinstance(handler.type, ast.Name) and handler.type.id == "StopIteration"
+    if ends or not any(loop.shared or loop.parted for loop in run.loops):
+        return None
+    return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler catches what files raise, and does not end the run."""
+    caught = (
+        {getattr(one, "id", "") for one in ast.walk(handler.type)} if handler.type is not None else _RAISED
+    )
+    last = handler.body[-1]
+    call = last.value if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
+    ends = isinstance(last, ast.Raise) or (call is not None and "exit" in ast.unparse(call.func))
+    return bool(_RAISED & caught) and not ends

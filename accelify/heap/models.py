@@ -1,0 +1,95 @@
+"""Models: those that hold others as their parts, and those of which nothing is known but that they are models."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from accelify.heap.builtin_calls import container_method
+from accelify.heap.containers import container, element, elements, put
+from accelify.heap.run import Run
+from accelify.heap.values import Container, Instance, Value, constant
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+# What an object holds or goes over, and that it is a model: True where its parameters are trained.
+OVER = "#over"
+MODEL = "#model"
+_SEQUENCE = "torch.nn.Sequential"
+_HOLDERS = frozenset({_SEQUENCE, "torch.nn.ModuleList", "torch.nn.ModuleDict"})
+# Methods that models have, and no metric or table.
+SIGNS = frozenset({"parameters", "named_parameters", "train", "eval", "requires_grad_"})
+
+
+def hold_parts(run: Run, model: Instance, args: Sequence[Value], node: ast.AST) -> None:
+    """Note what a model is made of that holds others."""
+    if model.type not in _HOLDERS:
+        return
+    inside = next((ref for value in args[:1] for ref in value.of(Container)), None)
+    if inside is None:
+        inside = container(run, "dict" if model.type.endswith("Dict") else "list", (node, "parts"))
+        for number, value in enumerate(args):
+            put(run, inside, value, number)
+        run.store.set(inside, "#known", constant(len(args)))
+    run.store.set(model, OVER, Value(refs=(inside,)))
+
+
+def parts(run: Run, value: Value) -> Value | None:
+    """The container with the parts of a model that holds others, None for anything else."""
+    for ref in value.of(Instance):
+        if ref.type in _HOLDERS:
+            held = run.read(ref, OVER)
+            if held is not None:
+                for inner in held.of(Container):
+                    mark(run, Value(refs=tuple(part for one in _values(inner) for part in one.refs)))
+                return held
+    return None
+
+
+def _values(ref: Container) -> list[Value]:
+    return [value for name, value in ref.looked_into().items() if name.startswith("[")]
+
+
+def mark(run: Run, value: Value, *, trained: bool = False) -> None:
+    """Note that objects of which nothing is known are models."""
+    for ref in value.of(Instance):
+        if ref.kind == "object" and ref.cls is None:
+            known = run.read(ref, MODEL)
+            if known is None or (trained and known.const is False):
+                run.store.set(ref, MODEL, constant(trained))
+
+
+def gone_through(engine: Interpreter, model: Instance, args: Sequence[Value], node: ast.AST) -> Value | None:
+    """What a sequence of models gives, each of what the one before gave; None for another model."""
+    held = parts(engine.run, Value(refs=(model,))) if model.type == _SEQUENCE else None
+    if held is None or len(args) != 1:
+        return None
+    value = args[0]
+    for part in elements(engine.run, held) or [element(engine.run, held, node)]:
+        found = (
+            engine.calls.call(part.plain(), [value], {}, node)
+            if part.refs
+            else engine.calls.libraries.unknown_calls.model(engine.run.segment(node), [value], {}, node)
+        )
+        value = engine.calls.by_rows(model, found, [value], node)
+    return value
+
+
+def method_of_parts(
+    engine: Interpreter,
+    model: Instance,
+    name: str,
+    args: Sequence[Value],
+    keywords: Mapping[str, Value],
+    node: ast.AST,
+) -> Value | None:
+    """A call of a method of a model that holds others, as of a list or dictionary; None for another method."""
+    held = parts(engine.run, Value(refs=(model,)))
+    if held is None or not hasattr(dict if model.type.endswith("Dict") else list, name):
+        return None
+    found = None
+    for ref in held.of(Container):
+        found = container_method(engine, held, ref, name, args, keywords, node)
+    return found
