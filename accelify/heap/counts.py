@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from accelify.domains.placement import AFTER, SAME, Kind, Placement, added, moved, multiplied
-from accelify.heap.containers import array_of
+from accelify.domains.placement import (
+    AFTER,
+    ROUND_ROWS,
+    SAME,
+    SHARD,
+    Kind,
+    Placement,
+    added,
+    moved,
+    multiplied,
+)
+from accelify.heap.containers import array_of, parts_of
 from accelify.heap.values import (
     COUNTER,
     LAST,
@@ -23,6 +34,7 @@ from accelify.heap.values import (
     Library,
     Value,
 )
+from accelify.knowledge import Row
 
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
@@ -129,3 +141,16 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     if isinstance(op, ast.NotEq | ast.Gt) and other.const == 0:
         return OTHERS_FLAG
     return ""
+
+
+def of_shape(row: Row, operands: Sequence[Value]) -> Placement | None:
+    """What a function that makes an array gives where its shape counts the samples of a batch: rows of the batch."""
+    if row.place != "device" or row.transfer not in ("pure", "draw"):
+        return None
+    counts = [inner for value in operands for inner in parts_of(value) if not array_of(inner).is_same]
+    if not counts or any(inner.type != "builtins.int" for inner in counts):
+        return None
+    places = {array_of(inner) for inner in counts}
+    if places == {Placement(Kind.LINEAR, 1, rows=True)}:
+        return SHARD
+    return ROUND_ROWS if all(place.kind is Kind.ROUND and place.even for place in places) else None

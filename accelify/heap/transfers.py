@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import (
     CLOCK,
     ROUND_ROWS,
-    SHARD,
     UNRELATED,
     Kind,
     Placement,
@@ -34,6 +33,7 @@ from accelify.heap.containers import (
     reduced_value,
     worst,
 )
+from accelify.heap.counts import of_shape
 from accelify.heap.locations import location_of, meet_together
 from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
@@ -129,7 +129,7 @@ class Transfers:
             "cat": self._put_together,
             "size": self._size,
             "draw": lambda row, args, keywords, node: self.random.draw(
-                row, args, keywords, node, _of_shape(row, [*args, *keywords.values()])
+                row, args, keywords, node, of_shape(row, [*args, *keywords.values()])
             ),
             "clock": self._clock,
             "own": self._own,
@@ -165,7 +165,7 @@ class Transfers:
             or row.transfer == "rows"
             or (row.transfer == "reduce" and not self._over_rows(row, args, keywords))
         )
-        place = _of_shape(row, operands) or function(places, rowwise=rowwise, linearly=linearly)
+        place = of_shape(row, operands) or function(places, rowwise=rowwise, linearly=linearly)
         if row.transfer == "rows" and place.kind is Kind.ROUND and self._names_rows(row, args, keywords):
             if place.sure:
                 return self._mixing(node, place, row.returns, "works along the axis of the rows")
@@ -490,16 +490,3 @@ class Transfers:
             why = self.run.reason(node, f"`{self.run.segment(node)}`", furthest)
             return Value(array_of(furthest), why, (made,), type_)
         return Value(refs=(made,), type=type_)
-
-
-def _of_shape(row: Row, operands: Args) -> Placement | None:
-    """What a function that makes an array gives where its shape counts the samples of a batch: rows of the batch."""
-    if row.place != "device" or row.transfer not in ("pure", "draw"):
-        return None
-    counts = [inner for value in operands for inner in parts_of(value) if not array_of(inner).is_same]
-    if not counts or any(inner.type != "builtins.int" for inner in counts):
-        return None
-    places = {array_of(inner) for inner in counts}
-    if places == {Placement(Kind.LINEAR, 1, rows=True)}:
-        return SHARD
-    return ROUND_ROWS if all(place.kind is Kind.ROUND and place.even for place in places) else None
