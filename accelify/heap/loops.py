@@ -181,6 +181,8 @@ class Loops:
             before = value.plain()
         found = join(before, value.plain())
         alike = before.const is not UNSET and before.const == value.const
+        # With nothing before the loop, who reads it has written it in the same round, or goes by what is the same.
+        alike = alike or (not bound and value.place.is_same)
         if (
             loop.shared
             and not (ahead and value.place.kind is Kind.ROUND and value.place.rows)
