@@ -9,7 +9,7 @@ from accelify.analysis.joined import JoinedTree
 from accelify.analysis.syntax import Tree
 from accelify.conversion import CONVERTED, REFUSED, Conversion, left_alone, why_not
 from accelify.findings import Finding
-from accelify.helpers import mended_helpers
+from accelify.helpers import fixed_helpers
 from accelify.source import Source
 from accelify.transforms.base import Change, Context
 from accelify.writer import edits as verbs
@@ -26,26 +26,26 @@ def apply_changes(
     for change in core:
         if change.problem:
             return [_core_failed(sources[0], context, change.problem)]
-    kept = [e for c in core for e in c.edits]
+    retained = [e for c in core for e in c.edits]
     applied, remaining = list(core), [c for c in rest if not c.edits]
     wanted = [c for c in rest if c.edits]
     try:
         # All at once first, which is the rule; one by one only where two of them collide.
-        data = _checked(tree, [*kept, *[e for c in wanted for e in c.edits]])
+        data = _checked(tree, [*retained, *[e for c in wanted for e in c.edits]])
         applied += wanted
     except (verbs.EditError, SyntaxError, ValueError):
         try:
-            data = _checked(tree, kept)
+            data = _checked(tree, retained)
         except (verbs.EditError, SyntaxError, ValueError) as error:
             return [_core_failed(sources[0], context, _sentence(error, changes))]
         for change in wanted:
             try:
-                data = _checked(tree, [*kept, *change.edits])
-                kept += change.edits
+                data = _checked(tree, [*retained, *change.edits])
+                retained += change.edits
                 applied.append(change)
             except (verbs.EditError, SyntaxError, ValueError) as error:
                 remaining.append(change.without_edits(_sentence(error, changes)))
-        data = _checked(tree, kept)
+        data = _checked(tree, retained)
     done = {c.finding for c in applied if c.finding.fixable}
     left = {c.finding for c in [*remaining, *applied] if not c.finding.fixable}
     conversions = []
@@ -56,7 +56,7 @@ def apply_changes(
         conversion.remaining = sorted(f for f in left if f.path == path or len(sources) == 1)
         conversion.edited = partial(_edited, tree, applied, None if len(sources) == 1 else path)
         conversions.append(conversion)
-    for helper in mended_helpers(context, sources[0]):
+    for helper in fixed_helpers(context, sources[0]):
         conversions[0].helpers.append(helper)
     return conversions
 

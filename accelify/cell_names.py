@@ -10,7 +10,7 @@ _CALLED = ("train", "run_training", "train_on_all", "run_on_all_processes")
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def names_kept_global(before: Sequence[str], after: Sequence[str]) -> list[str]:
+def global_names(before: Sequence[str], after: Sequence[str]) -> list[str]:
     """The names that a function made of some cells has to declare `global`, in the order in which they are bound.
 
     Those that the cells bind and that functions of the cells before read, that a function among them declares global
@@ -22,13 +22,16 @@ def names_kept_global(before: Sequence[str], after: Sequence[str]) -> list[str]:
     """
     first, second = "\n".join(before), "\n".join(after)
     try:
-        kept, moved = symtable.symtable(first, "before", "exec"), symtable.symtable(second, "after", "exec")
+        retained, moved = (
+            symtable.symtable(first, "before", "exec"),
+            symtable.symtable(second, "after", "exec"),
+        )
         order = _Order(ast.parse(second))
     except (SyntaxError, ValueError, RecursionError):
         return []
-    wanted = {s.get_name() for t in _functions(kept) for s in t.get_symbols() if s.is_global()}
+    wanted = {s.get_name() for t in _functions(retained) for s in t.get_symbols() if s.is_global()}
     wanted |= {s.get_name() for t in _functions(moved) for s in t.get_symbols() if s.is_declared_global()}
-    known = {s.get_name() for s in kept.get_symbols() if s.is_assigned() or s.is_imported()}
+    known = {s.get_name() for s in retained.get_symbols() if s.is_assigned() or s.is_imported()}
     return [name for name in order.bound if name in wanted or (name in known and name in order.read_first)]
 
 

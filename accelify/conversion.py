@@ -79,7 +79,7 @@ class GatheredConversions:
             conversion.remaining = [f for f in conversion.remaining if f not in past]
         return list(self._found.values())
 
-    def left_behind(self, scripts: set[Path]) -> set[Path]:
+    def left_as_they_are(self, scripts: set[Path]) -> set[Path]:
         """Of some scripts, those that stay as they are and call what others have changed."""
         changed = {place for place, conversion in self._found.items() if conversion.changed}
         called = [paths for c in self._found.values() if c.changed for _, paths in c.until]

@@ -58,7 +58,7 @@ def convert_paths(paths: Iterable[Path], options: ConvertOptions | None = None) 
         for path in scripts:
             if not gathered.has(path):
                 gathered.add(convert_project(Source.read(path), options, imports))
-        left = gathered.left_behind(imports.converting)
+        left = gathered.left_as_they_are(imports.converting)
         if not left:
             return gathered.conversions
         # They call what they have called before: that has to go on to fit.
@@ -382,8 +382,8 @@ def _convert_group(
     found[0] = source.finished(found[0], options.runtime)
     if found[0].status == REFUSED:
         return [found[0]]
-    mended = [finding for conversion in found[1:] for finding in conversion.applied]
-    found[0].until = other_callers(others, plan, mended)
+    fixed = [finding for conversion in found[1:] for finding in conversion.applied]
+    found[0].until = other_callers(others, plan, fixed)
     found[0].remaining += [finding for finding, _ in found[0].until]
     for module, conversion in zip(script.modules, found, strict=False):
         conversion.functions = _functions(script, plan, module)

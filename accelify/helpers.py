@@ -19,39 +19,39 @@ from accelify.conversion import CONVERTED, REFUSED, Conversion, left_alone
 from accelify.findings import Finding
 from accelify.source import Source
 from accelify.transforms.base import Context, Rule
-from accelify.transforms.mended_elsewhere import MendedElsewhere
+from accelify.transforms.fixes_elsewhere import FixElsewhere
 from accelify.transforms.old_async import MESSAGE, OLD_ASYNC, renamed
 from accelify.writer.checks import check
 from accelify.writer.edits import Edit, EditError
 
 
-def mended_helpers(context: Context, source: Source) -> Iterator[Conversion]:
+def fixed_helpers(context: Context, source: Source) -> Iterator[Conversion]:
     """What becomes of such modules; where the edits of one cannot be made, it stays and its findings say why.
 
     Args:
         context: what the transforms have found in the script.
         source: the script, after which the files are named.
     """
-    mended: dict[Module, dict[ast.expr, MendedElsewhere]] = {}
-    for one in context.mended_elsewhere:
-        mended.setdefault(one.module, {})[one.node] = one
+    fixed: dict[Module, dict[ast.expr, FixElsewhere]] = {}
+    for one in context.fixes_elsewhere:
+        fixed.setdefault(one.module, {})[one.node] = one
     converted = set(context.script.modules)
-    for module in dict.fromkeys([*mended, *context.script.program.modules.values()]):
+    for module in dict.fromkeys([*fixed, *context.script.program.modules.values()]):
         old = list(renamed(module.tree)) if module not in converted else []
-        if module.path is None or source.path is None or not (module in mended or old):
+        if module.path is None or source.path is None or not (module in fixed or old):
             continue
         folder = Path(source.path).resolve().parent
         shown = Path(os.path.normpath(Path(source.path).parent / os.path.relpath(module.path, folder)))
         helper, tree = Source.read(shown), module.tree
         edits = [edit for _, edit in old]
         findings = {_finding(shown, call, OLD_ASYNC, MESSAGE) for call, _ in old}
-        for node, one in mended.get(module, {}).items():
+        for node, one in fixed.get(module, {}).items():
             edits.append(one.edit)
             findings.add(_finding(shown, node, one.rule, one.message))
-        yield _mended(helper, tree, edits, sorted(findings))
+        yield _fixed(helper, tree, edits, sorted(findings))
 
 
-def _mended(helper: Source, tree: Tree, edits: list[Edit], findings: list[Finding]) -> Conversion:
+def _fixed(helper: Source, tree: Tree, edits: list[Edit], findings: list[Finding]) -> Conversion:
     from accelify.writer.writing import apply
 
     try:

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelify.cell_names import name_of_new_function, names_kept_global
+from accelify.cell_names import global_names, name_of_new_function
 from accelify.findings import Finding, Safety, Severity
 from accelify.magics import Mask, is_automagic, parses
 from accelify.source import Source, SourceError, parse
@@ -248,7 +248,7 @@ def _finished(source: NotebookSource, conversion: Conversion, runtime: str) -> C
 def _beginning(source: NotebookSource, text: str, line: int) -> str:
     """How the function begins into which the cells of a conversion's text go, from that of a line on."""
     cells, index = source._split(text) or [], max(bisect.bisect_right(source._starts, line) - 1, 0)
-    names = names_kept_global(cells[:index], cells[index:])
+    names = global_names(cells[:index], cells[index:])
     if not names:
         return ""
     return f"let it begin with `global {', '.join(names)}`, which the other cells share, "
@@ -334,7 +334,7 @@ def _read(cell: Cell, mask: Mask, name: str, path: Path | None) -> Cell:
         return replace(cell, masked=cell.text)
     if is_automagic(cell.text):
         return replace(cell, masked=mask.hide_all(cell.text))
-    held = len(mask.hidden)
+    contained = len(mask.hidden)
     masked = mask.hide_magics(cell.text)
     try:
         parse(masked + "\n", Path(f"{name}, cell {cell.number}"))
@@ -343,7 +343,7 @@ def _read(cell: Cell, mask: Mask, name: str, path: Path | None) -> Cell:
         sentence = str(error)
         if "this is Python 2" in sentence or "`async`" in sentence or "backward" in masked:
             raise SourceError(sentence, path, error.line) from None
-        del mask.hidden[held:]
+        del mask.hidden[contained:]
         return replace(cell, masked=mask.hide_all(cell.text), unread=error.line or 1)
     return replace(cell, masked=masked)
 

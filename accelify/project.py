@@ -141,10 +141,10 @@ class Imports:
         found: set[Path] = set()
         asked = set(own)
         makers = [(name, module.resolve())]
-        behind = rb"\s*\.\s*" + method.encode() if method else b""
+        afterwards = rb"\s*\.\s*" + method.encode() if method else b""
         for name, module in makers:  # which grows
             text = re.escape(name.encode())
-            call = rb"(?<!class )(?<!def )\b" + text + behind + rb"\s*\("
+            call = rb"(?<!class )(?<!def )\b" + text + afterwards + rb"\s*\("
             # `run = tools.train`, `from tools import train as run`: another name for it.
             again = rb"=[ \t(]*[\w.]*\b" + text + rb"\b|\b" + text + rb"[ \t]+as\b"
             for path in every:
@@ -263,8 +263,8 @@ def _derived(data: bytes, name: str, method: str) -> Iterator[tuple[str, bool]]:
     """The classes of a file that are derived from one of a name, and whether each defines a method itself."""
     header = rb"^([ \t]*)class[ \t]+(\w+)[ \t]*\([^)]*\b" + re.escape(name.encode()) + rb"\b[^)]*\).*$"
     for match in re.finditer(header, data, re.MULTILINE):
-        behind = re.compile(rb"^(?!" + match[1] + rb"[ \t]|[ \t]*(?:#|\r?$))", re.MULTILINE)
-        end = behind.search(data, match.end() + 1)
+        afterwards = re.compile(rb"^(?!" + match[1] + rb"[ \t]|[ \t]*(?:#|\r?$))", re.MULTILINE)
+        end = afterwards.search(data, match.end() + 1)
         body = data[match.end() : end.start() if end else len(data)]
         yield (
             match[2].decode("utf-8", "replace"),

@@ -72,7 +72,7 @@ def by_length(repeats: int, longest: int) -> list[tuple[int, float, float, float
     """Lines, seconds of a conversion, of a parse, and MiB of a conversion."""
     import libcst
 
-    from accelify.cli.inputs import garbage_kept
+    from accelify.cli.inputs import garbage_left
     from accelify.convert import convert_source
     from accelify.source import Source
 
@@ -83,7 +83,7 @@ def by_length(repeats: int, longest: int) -> list[tuple[int, float, float, float
         lines = text.count("\n")
 
         def convert(text: str = text) -> None:
-            with garbage_kept():
+            with garbage_left():
                 conversion = convert_source(Source.from_text(text, Path("train.py")))
             if conversion.status != "converted":
                 raise SystemExit(f"not converted: {conversion.reason}")
@@ -103,7 +103,7 @@ def by_length(repeats: int, longest: int) -> list[tuple[int, float, float, float
 
 def by_modules(repeats: int, most: int) -> list[tuple[int, float, float]]:
     """Modules, seconds and MiB of the conversion of a project's entry script."""
-    from accelify.cli.inputs import garbage_kept
+    from accelify.cli.inputs import garbage_left
     from accelify.convert import convert_project
     from accelify.source import Source
 
@@ -114,7 +114,7 @@ def by_modules(repeats: int, most: int) -> list[tuple[int, float, float]]:
             entry = project(Path(folder) / "project", modules)
 
             def convert(entry: Path = entry) -> None:
-                with garbage_kept():
+                with garbage_left():
                     group = convert_project(Source.read(entry))
                 if not all(conversion.changed for conversion in group) or len(group) < 2:
                     raise SystemExit(f"not converted: {group[0].status}: {group[0].reason}")

@@ -90,7 +90,7 @@ def converted(text: str) -> str:
 
 def by_script(scripts: dict[int, str], repeats: int, title: str) -> list[tuple[int, float, float]]:
     """Lines, milliseconds of the engine a 1,000 lines, and MiB, of each script."""
-    from accelify.cli.inputs import garbage_kept
+    from accelify.cli.inputs import garbage_left
     from accelify.knowledge import Knowledge
     from accelify.obligations import validate
 
@@ -101,7 +101,7 @@ def by_script(scripts: dict[int, str], repeats: int, title: str) -> list[tuple[i
         lines = text.count("\n")
 
         def run(text: str = text) -> None:
-            with garbage_kept():
+            with garbage_left():
                 validate(text, None, knowledge)
 
         found = validate(text, None, knowledge)
@@ -119,7 +119,7 @@ def by_script(scripts: dict[int, str], repeats: int, title: str) -> list[tuple[i
 
 def in_library(repeats: int, modules: int) -> tuple[float, float]:
     """Seconds of the conversion of a script alone, with the module that it uses, and within a library."""
-    from accelify.cli.inputs import garbage_kept
+    from accelify.cli.inputs import garbage_left
     from accelify.convert import convert_project
     from accelify.source import Source
 
@@ -127,7 +127,7 @@ def in_library(repeats: int, modules: int) -> tuple[float, float]:
         entries = library(Path(alone) / "few", 1), library(Path(within) / "many", modules)
 
         def convert(entry: Path) -> None:
-            with garbage_kept():
+            with garbage_left():
                 group = convert_project(Source.read(entry))
                 proved(entry, group)
 

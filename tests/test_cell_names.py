@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.cell_names import name_of_new_function, names_kept_global
+from accelify.cell_names import global_names, name_of_new_function
 
 FIT = "def fit(net):\n    for x in data:\n        accelerator.backward(net(x))\n"
 MADE = "accelerator = Accelerator()\nnet = Net()\n"
@@ -28,7 +28,7 @@ MADE = "accelerator = Accelerator()\nnet = Net()\n"
     ],
 )
 def test_names(before: str, after: str, wanted: list[str]) -> None:
-    assert names_kept_global([before], [after]) == wanted
+    assert global_names([before], [after]) == wanted
 
 
 @pytest.mark.parametrize(

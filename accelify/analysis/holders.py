@@ -12,7 +12,7 @@ from accelify.analysis.interpretation.interpreter import Interpreter
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, dotted
-from accelify.analysis.values import Class, Mapping, Sequence, Thing, Values
+from accelify.analysis.values import Class, Entity, Mapping, Sequence, Values
 
 
 @dataclass(eq=False)
@@ -22,7 +22,7 @@ class Holder:
     name: str
     scope: Scope | None = None
     cls: Class | None = None
-    things: set[Thing] = field(default_factory=set)
+    entities: set[Entity] = field(default_factory=set)
     # The lists, tuples and dictionaries it holds.
     containers: Values = field(default_factory=set)
     assignments: list[tuple[ast.stmt, Scope]] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Holders:
     if TYPE_CHECKING:
 
         def scope_of(self, node: Node) -> Scope: ...
-        def things(self, node: ast.expr, *kinds: str) -> set[Thing]: ...
+        def entities(self, node: ast.expr, *kinds: str) -> set[Entity]: ...
 
     @cached_property
     def holders(self) -> list[Holder]:
@@ -67,20 +67,20 @@ class Holders:
             if owner.kind == "class" or target.id == "_":
                 return
             holder = found.setdefault((owner, target.id), Holder(target.id, scope=owner))
-            held = self.interpreter.variables.get((owner, target.id), set())
+            contained = self.interpreter.variables.get((owner, target.id), set())
         elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
             own = scope.self_name()
-            classes = {t.cls for t in self.things(target.value) if t.cls is not None}
+            classes = {t.cls for t in self.entities(target.value) if t.cls is not None}
             if own != target.value.id or not classes:
                 return
             cls = sorted(classes, key=lambda c: len(c.ancestry()))[0]
             holder = found.setdefault((cls, target.attr), Holder(target.attr, cls=cls))
-            held = {w for c in cls.ancestry() for w in c.attributes.get(target.attr, set())}
+            contained = {w for c in cls.ancestry() for w in c.attributes.get(target.attr, set())}
         else:
             return
         holder.assignments.append((stmt, scope))
-        holder.things |= {w for w in held if isinstance(w, Thing)}
-        holder.containers |= {w for w in held if isinstance(w, (Sequence, Mapping))}
+        holder.entities |= {w for w in contained if isinstance(w, Entity)}
+        holder.containers |= {w for w in contained if isinstance(w, (Sequence, Mapping))}
 
     @cached_property
     def attributes_of_others(self) -> list[Holder]:
@@ -95,34 +95,34 @@ class Holders:
                 if isinstance(target.value, ast.Name):
                     if base == scope.self_name():
                         continue
-                elif not any(t.cls is not None for t in self.things(target.value, v.INSTANCE)):
+                elif not any(t.cls is not None for t in self.entities(target.value, v.INSTANCE)):
                     continue
                 holder = found.setdefault(
                     (scope.resolve(base), text), Holder(text, scope=scope.resolve(base) or scope)
                 )
                 holder.assignments.append((stmt, scope))
-                holder.things |= self.things(target)
+                holder.entities |= self.entities(target)
         return list(found.values())
 
-    def parts_of_objects(self, thing: Thing) -> list[Holder]:
+    def parts_of_objects(self, entity: Entity) -> list[Holder]:
         """The attributes by which objects of another module's plain class refer to a `Thing`: `self.nets.encoder`."""
-        return [h for h in self._kept_in_objects if thing in h.things]
+        return [h for h in self._stored_in_objects if entity in h.entities]
 
     @cached_property
-    def _kept_in_objects(self) -> list[Holder]:
+    def _stored_in_objects(self) -> list[Holder]:
         """Of each name that holds such objects the attributes, made where one of the objects is."""
         found: list[Holder] = []
         for holder in self.holders:
             parts: dict[str, Holder] = {}
-            for one in holder.things:
+            for one in holder.entities:
                 if one.kind != v.INSTANCE or one.cls is None or not isinstance(one.site, ast.Call):
                     continue
                 made = [(s, where) for s, where in holder.assignments if self._makes(s, one)]
                 if not made or one.cls.module in self.modules:
                     continue
-                for name, held in ((n, w) for c in one.cls.ancestry() for n, w in c.attributes.items()):
+                for name, contained in ((n, w) for c in one.cls.ancestry() for n, w in c.attributes.items()):
                     part = parts.setdefault(name, Holder(f"{holder.name}.{name}", holder.scope, holder.cls))
-                    part.things |= {w for w in held if isinstance(w, Thing)}
+                    part.entities |= {w for w in contained if isinstance(w, Entity)}
                     part.assignments += [way for way in made if way not in part.assignments]
             for _, part in sorted(parts.items()):
                 others = [way for way in holder.assignments if way not in part.assignments]
@@ -132,13 +132,13 @@ class Holders:
                 found.append(part)
         return found
 
-    def _makes(self, stmt: ast.stmt, thing: Thing) -> bool:
+    def _makes(self, stmt: ast.stmt, entity: Entity) -> bool:
         value = getattr(stmt, "value", None)
-        return isinstance(value, ast.Call) and value is thing.site
+        return isinstance(value, ast.Call) and value is entity.site
 
-    def holders_of(self, thing: Thing) -> list[Holder]:
+    def holders_of(self, entity: Entity) -> list[Holder]:
         """The variables and attributes of this script that refer to a `Thing`."""
-        return [h for h in self.holders if thing in h.things]
+        return [h for h in self.holders if entity in h.entities]
 
 
 def _is_loaded(stmt: ast.stmt, scope: Scope) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelify.analysis.modules.evaluated_names import evaluated_names, names_begun
 from accelify.analysis.modules.imported_by_name import imports_by_name
-from accelify.analysis.modules.own_main import only_for_main
+from accelify.analysis.modules.main_blocks import only_for_main
 from accelify.analysis.modules.registries import WORD, registering
 from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
 from accelify.analysis.scopes import Scope, Scopes
@@ -409,9 +409,9 @@ def _is_public(module: Module, name: str) -> bool:
     listed = [stmt.value for stmt in module.tree.assigns("__all__")]
     if not listed:
         return not name.startswith("_")
-    told = getattr(listed[0], "elts", None)
+    stated = getattr(listed[0], "elts", None)
     touched = sum(node.id == "__all__" for node in module.tree.nodes(ast.Name))
-    return told is None or touched > 1 or any(is_constant(part, name) for part in told)
+    return stated is None or touched > 1 or any(is_constant(part, name) for part in stated)
 
 
 def _chains(node: ast.AST, tree: Tree) -> Iterator[tuple[str, ...]]:

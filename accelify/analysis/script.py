@@ -17,16 +17,16 @@ from accelify.analysis.joined import JoinedTree
 from accelify.analysis.losses.reducing_helpers import only_reduces
 from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.modules.left_to_others import left_to_others
-from accelify.analysis.modules.own_main import own_main
+from accelify.analysis.modules.main_blocks import own_main
 from accelify.analysis.modules.reached import dormant_scopes
 from accelify.analysis.program import TRAINING_WORDS, Module, Program
-from accelify.analysis.schedules.regions import kept_region
+from accelify.analysis.schedules.regions import stored_region
 from accelify.analysis.scopes import Scope, scope_around
 from accelify.analysis.syntax import Node, Tree, call_keyword, dotted, target_names
 from accelify.analysis.trained import is_autograd_function, is_in_model
 from accelify.analysis.training_loops import TrainingLoops
 from accelify.analysis.uniform import UniformValues
-from accelify.analysis.values import Class, Imported, Thing, Value, Values
+from accelify.analysis.values import Class, Entity, Imported, Value, Values
 
 
 @dataclass(eq=False)
@@ -75,9 +75,9 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         if project:
             idle = left_to_others(self)
             self.join(self._modules_that_train(idle))
-            kept = self._modules_that_keep(idle)
-            if kept:
-                self.join(kept)
+            retained = self._modules_that_keep(idle)
+            if retained:
+                self.join(retained)
 
     def join(self, others: list[Module]) -> None:
         """Convert other modules of the project with the script."""
@@ -102,7 +102,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         """
         modules = dict.fromkeys(vars(self.program).get("modules", {}).values())
         owners: list[object] = [self, self.program, self.interpreter, *modules]
-        owners += vars(self.interpreter).get("things", {}).values()
+        owners += vars(self.interpreter).get("entities", {}).values()
         for module in modules:
             owners += [module.scopes, *module.scopes.all()]
         for owner in owners:
@@ -111,11 +111,11 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
     def _modules_that_keep(self, idle: set[Scope]) -> list[Module]:
         """Modules whose classes store models or optimizers that are trained here: `self.agent.optimizer.step()`."""
         found: set[Module] = set()
-        for thing in {*self.optimizers, *self.trained_models}:
+        for entity in {*self.optimizers, *self.trained_models}:
             # A network's parts belong to it; an optimizer that it stores does not.
-            kinds = (v.INSTANCE, v.MODEL) if thing.kind == v.OPTIMIZER else (v.INSTANCE,)
+            kinds = (v.INSTANCE, v.MODEL) if entity.kind == v.OPTIMIZER else (v.INSTANCE,)
             for cls in self.interpreter.classes():
-                if any(thing in held for held in cls.attributes.values()) and idle.isdisjoint(
+                if any(entity in contained for contained in cls.attributes.values()) and idle.isdisjoint(
                     cls.scope.children.values()
                 ):
                     if self.interpreter.kind_of_class(cls) in kinds and cls.module.path is not None:
@@ -218,17 +218,17 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
             self._values[node] = found
         return found
 
-    def things(self, node: ast.expr, *kinds: str) -> set[Thing]:
+    def entities(self, node: ast.expr, *kinds: str) -> set[Entity]:
         """The `Thing`s of some kinds that an expression can evaluate to."""
         values = self.values(node)
         if not values:  # as of most expressions
             return set()
-        return {w for w in values if isinstance(w, Thing) and (not kinds or w.kind in kinds)}
+        return {w for w in values if isinstance(w, Entity) and (not kinds or w.kind in kinds)}
 
     def is_a(self, node: ast.expr, *kinds: str) -> bool:
         """Whether an expression can evaluate to a `Thing` of some kinds."""
         values = self.values(node)
-        return bool(values) and any(isinstance(w, Thing) and w.kind in kinds for w in values)
+        return bool(values) and any(isinstance(w, Entity) and w.kind in kinds for w in values)
 
     def qualname(self, node: ast.expr) -> str | None:
         """The qualified name of a library's function or class, None for anything else."""
@@ -274,9 +274,9 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         """The program's other modules that call a function, for each call of it."""
         return [m for m, _ in self.interpreter.callers.get(scope, []) if m not in self.modules]
 
-    def models_of(self, node: ast.expr) -> set[Thing]:
+    def models_of(self, node: ast.expr) -> set[Entity]:
         """Models an expression can be, the `self` of a class that represents any instance left out."""
-        models = self.things(node, v.MODEL)
+        models = self.entities(node, v.MODEL)
         if not models or (isinstance(node, ast.Name) and self.scope_of(node).self_name() == node.id):
             return set()
         return {t for t in models if not isinstance(t.site, ast.ClassDef)}
@@ -363,7 +363,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
     @cached_property
     def fixed_batch_size(self) -> ast.Call | None:
         """Where a model's `__init__` makes a tensor with the configured batch size as a dimension, if one does."""
-        for value in self.interpreter.things.values():
+        for value in self.interpreter.entities.values():
             if not isinstance(value, Class) or self.interpreter.kind_of_class(value) != v.MODEL:
                 continue
             init = value.method("__init__")
@@ -382,7 +382,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         for call in self.calls_to(k.AUTOCAST_CLASSES):
             dtype = call_keyword(call, "dtype")
             literal = dtype is None or (dotted(dtype) or "").rpartition(".")[0] in ("torch", "t", "th")
-            opened = isinstance(self.tree.parent(call), ast.withitem) or kept_region(self, call)
+            opened = isinstance(self.tree.parent(call), ast.withitem) or stored_region(self, call)
             if not literal or not opened:
                 return False
         return True

@@ -442,14 +442,14 @@ def children(node: ast.AST) -> tuple[ast.AST, ...]:
     own = node.__dict__
     found: tuple[ast.AST, ...] | None = own.get("_children")
     if found is None:
-        held: list[ast.AST] = []
+        contained: list[ast.AST] = []
         for name in _HOLDING_FIELDS[type(node)]:
             value = own.get(name)
             if type(value) is list:
-                held += [one for one in value if isinstance(one, ast.AST)]
+                contained += [one for one in value if isinstance(one, ast.AST)]
             elif isinstance(value, ast.AST):
-                held.append(value)
-        found = own["_children"] = tuple(held)
+                contained.append(value)
+        found = own["_children"] = tuple(contained)
     return found
 
 

@@ -15,7 +15,7 @@ from accelify.analysis.models.batch_fits import BatchFits
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, Tree, call_argument, dotted
-from accelify.analysis.values import Class, Mapping, Sequence, Thing, Value, Values
+from accelify.analysis.values import Class, Entity, Mapping, Sequence, Value, Values
 
 if TYPE_CHECKING:
     from accelify.analysis.script import Backward, ScriptModel
@@ -43,12 +43,12 @@ class TrainedModels:
         def _unused(self) -> set[Scope]: ...
         @property
         def dormant(self) -> set[Scope]: ...
-        def holders_of(self, thing: Thing) -> list[Holder]: ...
+        def holders_of(self, entity: Entity) -> list[Holder]: ...
         def calls(self) -> Iterable[ast.Call]: ...
         def scope_of(self, node: Node) -> Scope: ...
-        def things(self, node: ast.expr, *kinds: str) -> set[Thing]: ...
+        def entities(self, node: ast.expr, *kinds: str) -> set[Entity]: ...
         def values(self, node: ast.expr) -> Values: ...
-        def models_of(self, node: ast.expr) -> set[Thing]: ...
+        def models_of(self, node: ast.expr) -> set[Entity]: ...
         def qualname(self, node: ast.expr) -> str | None: ...
         def trains_around(self, node: Node) -> bool: ...
         def functions(self) -> Iterator[Scope]: ...
@@ -71,7 +71,7 @@ class TrainedModels:
                 if isinstance(call.func, ast.Attribute) and call.func.attr == "step":
                     stepped = self.interpreter.evaluate(module, scope, call.func.value)
                     if any(
-                        isinstance(w, Thing) and w.kind == v.OPTIMIZER and w.link("models") for w in stepped
+                        isinstance(w, Entity) and w.kind == v.OPTIMIZER and w.link("models") for w in stepped
                     ):
                         return True
                 further = self.interpreter.calls.get(call, set()) - seen
@@ -85,22 +85,22 @@ class TrainedModels:
         return BatchFits(self)  # type: ignore[arg-type]
 
     @cached_property
-    def optimizers(self) -> set[Thing]:
+    def optimizers(self) -> set[Entity]:
         """Optimizers that step somewhere in this script (or are made in it), of more than one batch."""
-        found: set[Thing] = set()
+        found: set[Entity] = set()
         for call in self.calls():
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
                 if self.scope_of(call) not in self._unused:
                     # `scaler.step(optimizer)` too, where the model's zero_grad clears.
                     for stepped in (call.func.value, *call.args[:1]):
-                        found |= self.things(stepped, v.OPTIMIZER)
+                        found |= self.entities(stepped, v.OPTIMIZER)
         found |= self.stepped_elsewhere
         inner = {
             w
             for cls in self.interpreter.classes()
             if self.interpreter.kind_of_class(cls) == v.OPTIMIZER
-            for held in cls.attributes.values()
-            for w in held
+            for contained in cls.attributes.values()
+            for w in contained
         }
         # An optimizer in a model whose class cannot be seen has no other place.
         inner |= {o for o in found if any(whole.kind == v.MODEL for whole in o.link("whole"))}
@@ -111,7 +111,7 @@ class TrainedModels:
         }
 
     @cached_property
-    def stepped_elsewhere(self) -> set[Thing]:
+    def stepped_elsewhere(self) -> set[Entity]:
         """Optimizers made here that a class of another module steps, to set its learning rate, for example.
 
         One that has no name here cannot be prepared; its steps are right without, but for loss scaling and windows.
@@ -123,10 +123,10 @@ class TrainedModels:
             for call in module.tree.nodes(ast.Call)
             if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and not call.args
             for stepped in self.interpreter.evaluate(module, module.scopes.of(call), call.func.value)
-            if isinstance(stepped, Thing) and stepped.kind == v.OPTIMIZER and stepped.module in self.modules
+            if isinstance(stepped, Entity) and stepped.kind == v.OPTIMIZER and stepped.module in self.modules
         }
 
-    def models_run(self, call: ast.Call) -> set[Thing]:
+    def models_run(self, call: ast.Call) -> set[Entity]:
         """Models that a call runs: those it calls, or passes to `nn.parallel.data_parallel`."""
         if self.qualname(call.func) not in k.SPLIT_RUNS:
             return self.models_of(call.func)
@@ -134,9 +134,9 @@ class TrainedModels:
         return self.models_of(model) if model is not None else set()
 
     @cached_property
-    def trained_models(self) -> set[Thing]:
+    def trained_models(self) -> set[Entity]:
         """Models whose parameters an optimizer, or a loop written by hand, updates."""
-        found: set[Thing] = set()
+        found: set[Entity] = set()
         for optimizer in self.optimizers:
             found |= optimizer.link("models")
         found = self.outermost({m for m in found if m.kind == v.MODEL})
@@ -145,11 +145,15 @@ class TrainedModels:
         for call in self.calls():
             # `generator.optim.step()`: it has an optimizer, which cannot be seen.
             if isinstance(call.func, ast.Attribute) and call.func.attr in ("step", "zero_grad"):
-                kept = call.func.value
+                retained = call.func.value
                 # `net.module.zero_grad()` and `net.head.zero_grad()` are those of models.
-                own = isinstance(kept, ast.Attribute) and not self.models_of(kept)
-                if own and isinstance(kept, ast.Attribute) and not self.things(kept) & self.optimizers:
-                    found |= self.models_of(kept.value)
+                own = isinstance(retained, ast.Attribute) and not self.models_of(retained)
+                if (
+                    own
+                    and isinstance(retained, ast.Attribute)
+                    and not self.entities(retained) & self.optimizers
+                ):
+                    found |= self.models_of(retained.value)
         by_hand = not found
         if not found:
             for call in self.calls():
@@ -164,7 +168,7 @@ class TrainedModels:
             found = {m for m in found if not self._is_copy_of_handed(m)}
         return {m for m in found if not isinstance(m.site, ast.ClassDef) and not self._is_never_made(m)}
 
-    def _is_copy_of_handed(self, model: Thing) -> bool:
+    def _is_copy_of_handed(self, model: Entity) -> bool:
         """Whether a model is a copy that a function makes of its parameter, where no call of it is seen and it reads no
         weights to train them by hand: the model is made elsewhere."""
         site = model.site
@@ -180,7 +184,7 @@ class TrainedModels:
             and not any(isinstance(n, ast.Attribute) and n.attr.endswith("parameters") for n in scope.nodes)
         )
 
-    def _is_never_made(self, model: Thing) -> bool:
+    def _is_never_made(self, model: Entity) -> bool:
         """Whether a model is made in a function of another module that nobody calls: `from_pretrained` of its class."""
         if not isinstance(model.site, ast.Call) or model.module is None:
             return False
@@ -189,7 +193,7 @@ class TrainedModels:
         scope = model.module.scopes.of(model.site)
         return scope.kind == "function" and not self.interpreter.callers.get(scope)
 
-    def takes_tensors(self, optimizer: Thing) -> bool:
+    def takes_tensors(self, optimizer: Entity) -> bool:
         """Whether an optimizer is made from tensors by name (`Adam([image])`), so that no module is trained."""
         site = optimizer.site
         given = call_argument(site, 0, "params") if isinstance(site, ast.Call) else None
@@ -201,15 +205,15 @@ class TrainedModels:
             return all(isinstance(e, ast.Name) for e in given.elts)
         if isinstance(given, ast.BinOp):
             return self._are_tensors(given.left) and self._are_tensors(given.right)
-        held = (
+        contained = (
             [w for w in self.values(given) if isinstance(w, Sequence)] if isinstance(given, ast.Name) else []
         )
-        inside = [one for sequence in held for one in sequence.any()]
-        return bool(inside) and all(isinstance(w, Thing) and _is_tensor(w) for w in inside)
+        inside = [one for sequence in contained for one in sequence.any()]
+        return bool(inside) and all(isinstance(w, Entity) and _is_tensor(w) for w in inside)
 
-    def outermost(self, models: set[Thing]) -> set[Thing]:
+    def outermost(self, models: set[Entity]) -> set[Entity]:
         """The models that are no part of another one that trains with them."""
-        found: set[Thing] = set()
+        found: set[Entity] = set()
         queue, seen = list(models), set(models)
         while queue:
             model = queue.pop()
@@ -223,14 +227,14 @@ class TrainedModels:
     @cached_property
     def _models(self) -> _Keepers:
         """Every model of the program."""
-        return _Keepers(self.interpreter.things.values(), v.MODEL)
+        return _Keepers(self.interpreter.entities.values(), v.MODEL)
 
     @cached_property
     def _losses(self) -> _Keepers:
         """Every criterion of the program."""
-        return _Keepers(self.interpreter.things.values(), v.CRITERION)
+        return _Keepers(self.interpreter.entities.values(), v.CRITERION)
 
-    def owners_of(self, model: Thing) -> Set[Thing]:
+    def owners_of(self, model: Entity) -> Set[Entity]:
         """The models of which a module is a part (`encoder` for `encoder.fc`), or itself when it is alone."""
         found = self._owners.get(model)
         if found is None:
@@ -238,10 +242,10 @@ class TrainedModels:
         return found
 
     @cached_property
-    def _owners(self) -> dict[Thing, Set[Thing]]:
+    def _owners(self) -> dict[Entity, Set[Entity]]:
         return {}
 
-    def _owners_of(self, model: Thing) -> Set[Thing]:
+    def _owners_of(self, model: Entity) -> Set[Entity]:
         if isinstance(model.site, ast.ClassDef):
             # `self` of a model that makes its optimizer: every instance of the class.
             instances = self._models.of_class.get(model.cls, ())
@@ -263,7 +267,7 @@ class TrainedModels:
             return outer & self._called_in_training
         return {model}
 
-    def _handed(self, model: Thing, outer: set[Thing]) -> set[Thing]:
+    def _handed(self, model: Entity, outer: set[Entity]) -> set[Entity]:
         """Of models of one class that could refer to a module, those that got it where they are made.
 
         Only a model that got another module in its place is left out: `Sampler(average)` next to `Sampler(net)`.
@@ -278,7 +282,7 @@ class TrainedModels:
         keeping = {t.cls for t, models in given.items() if model in models}
         return {t for t in outer if t.cls not in keeping or model in given.get(t, {model}) or not given[t]}
 
-    def _losses_around(self, model: Thing) -> list[Thing]:
+    def _losses_around(self, model: Entity) -> list[Entity]:
         """The losses that a module is a part of, where models store all of them: `net.adversarial_loss.critic`."""
         found = list(self._losses.of(model))
         for loss in found:  # which grows
@@ -288,7 +292,7 @@ class TrainedModels:
             return []
         return found
 
-    def _chosen_from(self, model: Thing) -> set[Thing]:
+    def _chosen_from(self, model: Entity) -> set[Entity]:
         """The models of which a `ModuleList([net.head])` only names parts, for an optimizer's groups, say, or all of
         them where nothing but its parameters is wanted: `Sequential(encoder, decoder).parameters()`."""
         if model.qualname not in _COLLECTIONS or model.module not in self.modules:
@@ -305,12 +309,12 @@ class TrainedModels:
         whole = [self.models_of(e.value) if isinstance(e, ast.Attribute) else set() for e in given.elts]
         return {one for models in whole for one in models} - {model} if all(whole) else set()
 
-    def _is_seen(self, thing: Thing) -> bool:
+    def _is_seen(self, entity: Entity) -> bool:
         """Whether a `Thing` is made or stored in the files that are converted."""
-        return thing.module in self.modules or any(
-            thing in h.things
+        return entity.module in self.modules or any(
+            entity in h.entities
             or any(
-                thing in (c.get(object()) if isinstance(c, Mapping) else c.any())
+                entity in (c.get(object()) if isinstance(c, Mapping) else c.any())
                 for c in h.containers
                 if isinstance(c, (Mapping, Sequence))
             )
@@ -318,7 +322,7 @@ class TrainedModels:
         )
 
     @cached_property
-    def _called_in_training(self) -> set[Thing]:
+    def _called_in_training(self) -> set[Entity]:
         """The models that are called where a backward is, or in a loop around one, by the script itself."""
         scopes = {b.scope for b in self.backwards}
         return {
@@ -329,7 +333,7 @@ class TrainedModels:
             for model in self.models_run(call)
         }
 
-    def holders_outside_modules(self, model: Thing) -> list[Holder]:
+    def holders_outside_modules(self, model: Entity) -> list[Holder]:
         """Where a model is stored other than as an attribute of another model."""
         kind_of = self.interpreter.kind_of_class
         return [
@@ -352,26 +356,32 @@ class _Keepers:
 
     def __init__(self, values: Iterable[Value], kind: str) -> None:
         # Those of a class share its attributes.
-        self.of_class: dict[Class | Thing | None, list[Thing]] = {}
-        self._by_part: dict[Value, list[list[Thing]]] = {}
-        for thing in values:
-            if isinstance(thing, Thing) and thing.kind == kind and not isinstance(thing.site, ast.ClassDef):
-                self.of_class.setdefault(thing.cls or thing, []).append(thing)
-        for owner, things in self.of_class.items():
+        self.of_class: dict[Class | Entity | None, list[Entity]] = {}
+        self._by_part: dict[Value, list[list[Entity]]] = {}
+        for entity in values:
+            if (
+                isinstance(entity, Entity)
+                and entity.kind == kind
+                and not isinstance(entity.site, ast.ClassDef)
+            ):
+                self.of_class.setdefault(entity.cls or entity, []).append(entity)
+        for owner, entities in self.of_class.items():
             assert owner is not None
             for part in {part for values in owner.attributes.values() for part in values}:
-                self._by_part.setdefault(part, []).append(things)
+                self._by_part.setdefault(part, []).append(entities)
 
-    def of(self, part: Thing) -> set[Thing]:
+    def of(self, part: Entity) -> set[Entity]:
         """Those that have a module as an attribute."""
-        return {thing for things in self._by_part.get(part, ()) for thing in things if thing is not part}
+        return {
+            entity for entities in self._by_part.get(part, ()) for entity in entities if entity is not part
+        }
 
 
-def _is_tensor(thing: Thing) -> bool:
+def _is_tensor(entity: Entity) -> bool:
     """Whether a `Thing` is a tensor, also one that is only known to be one by `torch.zeros(...)`."""
-    called = dotted(thing.site.func) if isinstance(thing.site, ast.Call) else None
-    return thing.kind == v.TENSOR or (
-        thing.kind == v.UNKNOWN and (called or "").rpartition(".")[0] == "torch"
+    called = dotted(entity.site.func) if isinstance(entity.site, ast.Call) else None
+    return entity.kind == v.TENSOR or (
+        entity.kind == v.UNKNOWN and (called or "").rpartition(".")[0] == "torch"
     )
 
 
@@ -384,19 +394,19 @@ def is_autograd_function(scope: Scope) -> bool:
 def is_in_model(script: TrainedModels, scope: Scope) -> bool:
     """Whether a scope is a method of a model's class."""
     owner = scope.owner_class
-    cls = script.interpreter.things.get((owner, "class")) if owner is not None else None
+    cls = script.interpreter.entities.get((owner, "class")) if owner is not None else None
     return isinstance(cls, Class) and script.interpreter.kind_of_class(cls) == v.MODEL
 
 
 def keeps_optimizer(cls: Class) -> bool:
     """Whether the objects of a class store an optimizer."""
-    held = (w for values in cls.attributes.values() for w in values)
-    return any(isinstance(w, Thing) and w.kind == v.OPTIMIZER for w in held)
+    contained = (w for values in cls.attributes.values() for w in values)
+    return any(isinstance(w, Entity) and w.kind == v.OPTIMIZER for w in contained)
 
 
-def trains_itself(script: ScriptModel, models: Iterable[Thing]) -> str | None:
+def trains_itself(script: ScriptModel, models: Iterable[Entity]) -> str | None:
     """The class of a model, among some `Thing`s, that calls backward in its methods."""
-    for model in sorted(models, key=Thing.place):
+    for model in sorted(models, key=Entity.place):
         for cls in model.cls.ancestry() if model.kind == v.MODEL and model.cls is not None else ():
             if any(method in script.training_scopes for method in cls.scope.children.values()):
                 return cls.name

@@ -16,7 +16,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.reaching import reaching_assignments
 from accelify.analysis.syntax import Node, walk
 from accelify.analysis.trained import TrainedModels
-from accelify.analysis.values import Sequence, Thing, Values
+from accelify.analysis.values import Entity, Sequence, Values
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -80,9 +80,9 @@ class TrainingLoops(TrainedModels):
             child = ancestor
         return found
 
-    def iterated(self, expression: ast.expr) -> set[Thing]:
+    def iterated(self, expression: ast.expr) -> set[Entity]:
         """The loaders (or what looks like them) that iterating an expression draws batches from."""
-        found: set[Thing] = set()
+        found: set[Entity] = set()
         stack: list[ast.expr] = [expression]
         while stack:
             node = stack.pop()
@@ -98,34 +98,34 @@ class TrainingLoops(TrainedModels):
                     stack.extend(kw.value for kw in node.keywords if kw.arg == "iterable")
             if name not in ("enumerate", "zip"):
                 # The pairs of a zip are those of its arguments: two batches, for example, whose rows are no batches.
-                held = self._loaders_in(self.values(node))
-                if len(held) > 1 and isinstance(node, ast.Name):
+                contained = self._loaders_in(self.values(node))
+                if len(contained) > 1 and isinstance(node, ast.Name):
                     made = reaching_assignments(cast("ScriptModel", self), node) or []
                     now = [self._loaders_in(self.values(stmt.value)) for stmt in made]
                     if now and all(now):
-                        held = held & set().union(*now)
-                found |= held
+                        contained = contained & set().union(*now)
+                found |= contained
         return found
 
-    def _loaders_in(self, held: Values) -> set[Thing]:
-        return loaders_in(held, self._holds_results)
+    def _loaders_in(self, contained: Values) -> set[Entity]:
+        return loaders_in(contained, self._holds_results)
 
     @cached_property
     def _results(self) -> dict[ast.Call, bool]:
         return {}
 
-    def _holds_results(self, held: Sequence) -> bool:
+    def _holds_results(self, contained: Sequence) -> bool:
         """Whether a list is filled only with results (of loops that run a model, untrained) or parts of a batch."""
-        for call in held.filled - self._results.keys():
+        for call in contained.filled - self._results.keys():
             self._results[call] = puts_part_in(cast("ScriptModel", self), call) or any(
                 not self.trains(loop)
                 and any(isinstance(n, ast.Call) and self.models_run(n) for n in walk(loop))
                 for loop in self.enclosing_loops(call)
             )
-        return bool(held.filled) and all(self._results[call] for call in held.filled)
+        return bool(contained.filled) and all(self._results[call] for call in contained.filled)
 
     @cached_property
-    def loader_loops(self) -> list[tuple[ast.For | ast.AsyncFor, set[Thing]]]:
+    def loader_loops(self) -> list[tuple[ast.For | ast.AsyncFor, set[Entity]]]:
         """Every `for` over a loader, with the loaders it can run over."""
         found = []
         for loop in self.tree.nodes(ast.For, ast.AsyncFor):
@@ -135,9 +135,9 @@ class TrainingLoops(TrainedModels):
         return found
 
     @cached_property
-    def training_loaders(self) -> set[Thing]:
+    def training_loaders(self) -> set[Entity]:
         """Loaders whose batches reach a backward."""
-        found: set[Thing] = set()
+        found: set[Entity] = set()
         for loop, loaders in self.loader_loops:
             if any(self.trains(s) for s in loop.body):
                 found |= loaders
@@ -169,7 +169,7 @@ class TrainingLoops(TrainedModels):
         )
 
     @cached_property
-    def episode_loaders(self) -> set[Thing]:
+    def episode_loaders(self) -> set[Entity]:
         """Loaders that are made again inside a loop and read there once: the data of one episode, and no data set."""
         whole = {
             t
@@ -177,9 +177,9 @@ class TrainingLoops(TrainedModels):
             if any(self.trains(s) for s in loop.body)
             for t in loaders
         }
-        found: set[Thing] = set()
+        found: set[Entity] = set()
         for holder in self.holders:
-            loaders = {t for t in holder.things if t.kind == v.LOADER} - whole
+            loaders = {t for t in holder.entities if t.kind == v.LOADER} - whole
             made = [stmt for stmt, _ in holder.assignments]
             if loaders and made and all(self._in_episode(stmt) for stmt in made):
                 found |= loaders

@@ -10,7 +10,7 @@ from accelify.analysis.lowered import PLACEHOLDER
 from accelify.analysis.scopes import Scope, Scopes
 from accelify.analysis.statements.enumerated import counter_of
 from accelify.analysis.syntax import Node, Tree, call_argument, children, dotted, target_names
-from accelify.analysis.values import Thing, Values
+from accelify.analysis.values import Entity, Values
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -75,7 +75,7 @@ class UniformValues:
             isinstance(node, ast.Call)
             and self.qualname(node.func) == "builtins.len"
             and len(node.args) == 1
-            and any(isinstance(w, Thing) and w.kind == v.DATASET for w in self.values(node.args[0]))
+            and any(isinstance(w, Entity) and w.kind == v.DATASET for w in self.values(node.args[0]))
         )
 
     def _uniform_name(self, name: ast.Name, scope: Scope, depth: int) -> bool:
@@ -85,7 +85,7 @@ class UniformValues:
             return isinstance(parent, ast.Attribute) and parent.attr == "num_processes"
         if owner is None:
             return True
-        if any(isinstance(w, Thing) and w.kind in (v.BATCH, v.OUTPUT, v.TENSOR) for w in self.values(name)):
+        if any(isinstance(w, Entity) and w.kind in (v.BATCH, v.OUTPUT, v.TENSOR) for w in self.values(name)):
             return False
         if isinstance(self.tree.parent(name), ast.Attribute) and name.id in (
             "args",

@@ -37,7 +37,7 @@ Values = set[Value]
 
 
 @dataclass(eq=False)
-class Thing(Value):
+class Entity(Value):
     """An object of a role.
 
     `links` leads to other values by relation: an optimizer's `models`, a scheduler's `optimizer`, a batch's `loader`,
@@ -61,9 +61,9 @@ class Thing(Value):
     # What it was taken for before its use showed what it is: longer where its kind has changed.
     earlier_kinds: list[str] = field(default_factory=list)
 
-    def link(self, relation: str) -> set[Thing]:
+    def link(self, relation: str) -> set[Entity]:
         """The `Thing`s that a relation leads to."""
-        return {v for v in self.links.get(relation, ()) if isinstance(v, Thing)}
+        return {v for v in self.links.get(relation, ()) if isinstance(v, Entity)}
 
     def place(self) -> tuple[object, ...]:
         """Where it is made, for an order that is the same in every run: at one place, the order of its calls."""
@@ -134,7 +134,7 @@ class Class(Value):
     module: Module
     bases: list[Value] = field(default_factory=list)
     attributes: dict[str, Values] = field(default_factory=dict)
-    instance: Thing | None = None
+    instance: Entity | None = None
 
     @property
     def name(self) -> str:
@@ -178,7 +178,7 @@ class Imported(Value):
 class Method(Value):
     """A method or attribute of a `Thing` that the program does not define."""
 
-    receiver: Thing
+    receiver: Entity
     name: str
 
 
@@ -189,6 +189,6 @@ def order_of(value: Value) -> tuple[str, int, int, str]:
         site = value.scope.node
     if isinstance(value, Method):
         module, site = value.receiver.module, value.receiver.site
-    told = getattr(value, "name", "") or getattr(value, "kind", "") or type(value).__name__
+    stated = getattr(value, "name", "") or getattr(value, "kind", "") or type(value).__name__
     where = getattr(module, "name", "")
-    return where, getattr(site, "lineno", 0), getattr(site, "col_offset", 0), str(told)
+    return where, getattr(site, "lineno", 0), getattr(site, "col_offset", 0), str(stated)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from accelify.cli.inputs import STDIN, collect, garbage_kept, read_script
+from accelify.cli.inputs import STDIN, collect, garbage_left, read_script
 from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, track
 from accelify.findings import Finding
 from accelify.project import Imports
@@ -70,7 +70,7 @@ def _findings(path: Path, select: list[str], ignore: list[str], imports: Imports
     from accelify.selection import selection_for, shown
 
     selection = selection_for(None if path == STDIN else path, select, ignore)
-    with garbage_kept():
+    with garbage_left():
         source = read_script(path)
         conversions = convert_project(source, ConvertOptions(), imports)
         for entry in entries_of(conversions, [path]):

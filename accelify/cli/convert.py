@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from accelify.cli.inputs import STDIN, Inputs, Runtime, collect, garbage_kept, read_script
+from accelify.cli.inputs import STDIN, Inputs, Runtime, collect, garbage_left, read_script
 from accelify.cli.terminal import (
     BAD_INPUT,
     CONVERTED,
@@ -151,7 +151,7 @@ def _convert_all(inputs: Inputs, options: ConvertOptions) -> tuple[list[Conversi
     """
     inputs.imports.converting = {path.resolve() for path in inputs.scripts}
     gathered, unread = _convert_each(inputs, options)
-    while left := gathered.left_behind(inputs.imports.converting):
+    while left := gathered.left_as_they_are(inputs.imports.converting):
         # They call what they have called before: that has to go on to fit.
         inputs.imports.converting -= left
         gathered, unread = _convert_each(inputs, options)
@@ -172,7 +172,7 @@ def _convert_each(inputs: Inputs, options: ConvertOptions) -> tuple[GatheredConv
         if gathered.has(path):
             continue
         try:
-            with garbage_kept():
+            with garbage_left():
                 group = convert_project(read_script(path), options, inputs.imports)
         except SourceError as error:
             if path in inputs.named:
@@ -250,7 +250,7 @@ def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[
     found: dict[str, Validation] = {}
     entries = {one.source.path or STDIN: one for one in entries_of(conversions, scripts)}
     for path in track(entries, len(entries), "proving"):
-        with garbage_kept():
+        with garbage_left():
             found[str(path)] = prove(conversions, entries[path])
     return found
 
@@ -309,7 +309,7 @@ def _filter(
     from accelify.convert import convert_source
 
     try:
-        with garbage_kept():
+        with garbage_left():
             conversion = convert_source(read_script(STDIN), options)
         proofs = _proofs([conversion], [])
         write_all(_page(report, [conversion], verified))

@@ -131,7 +131,7 @@ def read_script(path: Path) -> Source:
 
 
 @contextmanager
-def garbage_kept() -> Iterator[None]:
+def garbage_left() -> Iterator[None]:
     """Leave garbage lie meanwhile: a script's model is all needed to its end, and looking for garbage in it again and
     again makes the time grow faster than the script."""
     gc.disable()

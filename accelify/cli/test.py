@@ -52,18 +52,20 @@ def test(
             raise typer.Exit(done.returncode)
         rows = json.loads(results.read_text())
     _print(rows)
-    held = done.returncode == 0 and all(row[1] for row in rows)
-    if not held and all(row[1] for row in rows):
+    contained = done.returncode == 0 and all(row[1] for row in rows)
+    if not contained and all(row[1] for row in rows):
         print(f"The processes ended with status {done.returncode} afterwards.")
-    raise typer.Exit(0 if held else NEEDS_A_PERSON)
+    raise typer.Exit(0 if contained else NEEDS_A_PERSON)
 
 
 def _print(rows: list[tuple[str, bool, str]]) -> None:
-    found: dict[str, tuple[bool | None, str]] = {name: (held, told) for name, held, told in rows}
+    found: dict[str, tuple[bool | None, str]] = {
+        name: (contained, stated) for name, contained, stated in rows
+    }
     if all(row[0] in _CHECKS for row in rows):
         found = {name: found.get(name, (None, "")) for name in _CHECKS}
     width = max(map(len, found))
-    for name, (held, told) in found.items():
-        mark, colour = _MARKS[held]
+    for name, (contained, stated) in found.items():
+        mark, colour = _MARKS[contained]
         shown = f"\033[{colour}m{mark:<9}\033[0m" if coloured(sys.stdout) else f"{mark:<9}"
-        print(f"{name:<{width}}  {shown}  {told}".rstrip())
+        print(f"{name:<{width}}  {shown}  {stated}".rstrip())

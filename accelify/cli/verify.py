@@ -162,8 +162,8 @@ def verify(
 
 def _only_after_dashes(script: Path | None, words: list[str]) -> None:
     """End the command where a word that looks like an option stands before `--`."""
-    behind = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
-    before = words[: len(words) - len(behind)] if behind else words
+    afterwards = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+    before = words[: len(words) - len(afterwards)] if afterwards else words
     for word in [str(script or ""), *before]:
         if word.startswith("-") and word != "-":
             named = "SCRIPT" if script is None or str(script).startswith("-") else str(script)

@@ -406,9 +406,9 @@ class Expressions:
                 found.refs,
                 found.type,
             )
-        held = parts(self.run, base)
-        if held is not None:
-            return held if isinstance(at, ast.Slice) else element(self.run, held, node, key.const)
+        contained = parts(self.run, base)
+        if contained is not None:
+            return contained if isinstance(at, ast.Slice) else element(self.run, contained, node, key.const)
         if base.type == "#shape":
             return self.size(node, base, key.const)
         # What is taken by the number of a row is one, and no part of a structure.

@@ -40,11 +40,11 @@ def parts(run: Run, value: Value) -> Value | None:
     """The container with the parts of a model that holds others, None for anything else."""
     for ref in value.of(Instance):
         if ref.type in _HOLDERS:
-            held = run.read(ref, OVER)
-            if held is not None:
-                for inner in held.of(Container):
+            contained = run.read(ref, OVER)
+            if contained is not None:
+                for inner in contained.of(Container):
                     mark(run, Value(refs=tuple(part for one in _values(inner) for part in one.refs)))
-                return held
+                return contained
     return None
 
 
@@ -63,11 +63,11 @@ def mark(run: Run, value: Value, *, trained: bool = False) -> None:
 
 def gone_through(engine: Interpreter, model: Instance, args: Sequence[Value], node: ast.AST) -> Value | None:
     """What a sequence of models gives, each of what the one before gave; None for another model."""
-    held = parts(engine.run, Value(refs=(model,))) if model.type == _SEQUENCE else None
-    if held is None or len(args) != 1:
+    contained = parts(engine.run, Value(refs=(model,))) if model.type == _SEQUENCE else None
+    if contained is None or len(args) != 1:
         return None
     value = args[0]
-    for part in elements(engine.run, held) or [element(engine.run, held, node)]:
+    for part in elements(engine.run, contained) or [element(engine.run, contained, node)]:
         found = (
             engine.calls.call(part.plain(), [value], {}, node)
             if part.refs
@@ -86,10 +86,10 @@ def method_of_parts(
     node: ast.AST,
 ) -> Value | None:
     """A call of a method of a model that holds others, as of a list or dictionary; None for another method."""
-    held = parts(engine.run, Value(refs=(model,)))
-    if held is None or not hasattr(dict if model.type.endswith("Dict") else list, name):
+    contained = parts(engine.run, Value(refs=(model,)))
+    if contained is None or not hasattr(dict if model.type.endswith("Dict") else list, name):
         return None
     found = None
-    for ref in held.of(Container):
-        found = container_method(engine, held, ref, name, args, keywords, node)
+    for ref in contained.of(Container):
+        found = container_method(engine, contained, ref, name, args, keywords, node)
     return found

@@ -245,13 +245,13 @@ class Statements:
     def _added_to_one(self, stmt: ast.AugAssign, target: ast.Subscript, scope: Ref) -> bool:
         """`d[k]["n"] += x` where it may be any of several: what each gets goes with what chooses it."""
         base = self.engine.evaluate(target.value, scope)
-        held = base.of(Container)
-        if not held or isinstance(target.slice, ast.Slice):
+        contained = base.of(Container)
+        if not contained or isinstance(target.slice, ast.Slice):
             return False
         key = self.engine.evaluate(target.slice, scope)
-        if len(held) == 1 and key.const is not UNSET:
+        if len(contained) == 1 and key.const is not UNSET:
             return False
-        slots = [slot for ref in held for slot in slots_of(self.run, ref, key.const)]
+        slots = [slot for ref in contained for slot in slots_of(self.run, ref, key.const)]
         values = [self.run.read(*slot) or Value(const=0, token=slot) for slot in slots]
         if any(value.refs for value in values):
             return False

@@ -144,7 +144,7 @@ def _option(work: Work, call: ast.Call, index: int, name: str) -> ast.expr | Non
             spread = made if made is not None and not _is_set(work, spread, name) else spread
         if isinstance(spread, ast.Dict):
             entries = zip(spread.keys, spread.values, strict=True)
-            given = next((held for key, held in entries if is_constant(key, name)), None)
+            given = next((contained for key, contained in entries if is_constant(key, name)), None)
         elif isinstance(spread, ast.Call) and dotted(spread.func) == "dict":
             given = next((kw.value for kw in spread.keywords if kw.arg == name), None)
         else:
@@ -239,7 +239,7 @@ def _scale_loss(work: Work, call: ast.Call) -> None:
 
 def _parameters(work: Work, optimizer: ast.expr, call: ast.Call) -> str:
     """How the parameters of an optimizer are written: those of its one model, else of its groups."""
-    models = {m for o in work.script.things(optimizer, "optimizer") for m in o.link("models")}
+    models = {m for o in work.script.entities(optimizer, "optimizer") for m in o.link("models")}
     names = {
         h.text(work.script.scope_of(call))
         for m in models

@@ -215,14 +215,14 @@ class _Lowering:
         """`world_size = torch.cuda.device_count()`, of which nobody reads any more, or which is the launcher's."""
         for stmt in self.tree.nodes(ast.Assign):
             target = stmt.targets[0]
-            held = dotted(target)
-            if held in self.counts and isinstance(stmt.value, ast.Call):
+            contained = dotted(target)
+            if contained in self.counts and isinstance(stmt.value, ast.Call):
                 if self.script.qualname(stmt.value.func) == "torch.cuda.device_count":
                     others = [
                         n
                         for n in self.tree.nodes(ast.Attribute, ast.Name)
                         if isinstance(n.ctx, ast.Load)
-                        and (dotted(n) or "").rsplit(".", 1)[-1] == held.rsplit(".", 1)[-1]
+                        and (dotted(n) or "").rsplit(".", 1)[-1] == contained.rsplit(".", 1)[-1]
                     ]
                     if self.work.left(others):
                         self.work.placeholder(stmt.value, ATTRIBUTES[WORLD])
@@ -487,7 +487,7 @@ class _Lowering:
         if self.work.problems:
             return
         sharded = set(self.work.sharded)
-        for loader in sorted(self.script.training_loaders, key=v.Thing.place):
+        for loader in sorted(self.script.training_loaders, key=v.Entity.place):
             site = loader.site
             if site not in sharded and isinstance(site, ast.AST) and hasattr(site, "lineno"):
                 self.work.problem(

@@ -49,7 +49,7 @@ class Samplers:
         return call_keyword(call, "sampler") is not None and self.script.is_a(call, v.LOADER)
 
     def _sampler_sites(self, node: ast.expr) -> set[ast.Call]:
-        return {t.site for t in self.script.things(node) if t.site in self.sites}
+        return {t.site for t in self.script.entities(node) if t.site in self.sites}
 
     def _is_sampler(self, node: ast.expr) -> bool:
         if self._sampler_sites(node):
@@ -133,17 +133,17 @@ class Samplers:
                     node, f"line {line} uses a DistributedSampler for something else than a loader"
                 )
                 return
-        kept = {site for n in left if isinstance(n, ast.expr) for site in self._sampler_sites(n)}
+        retained = {site for n in left if isinstance(n, ast.expr) for site in self._sampler_sites(n)}
         for site in self.sites:
             stmt = self.tree.parent(site)
             self.work.found(self.rule, site, "the loader draws by itself, and prepare shares its batches out")
-            if site in kept or not isinstance(stmt, ast.Assign):
+            if site in retained or not isinstance(stmt, ast.Assign):
                 self.work.replace(site, "None")
-        if kept:
+        if retained:
             return
         for stmt in self.tree.nodes(ast.Assign):
-            held = [dotted(t) for t in stmt.targets]
-            if len(held) == 1 and held[0] in names and self._only_sampler(stmt.value):
+            contained = [dotted(t) for t in stmt.targets]
+            if len(contained) == 1 and contained[0] in names and self._only_sampler(stmt.value):
                 self.work.delete(stmt)
 
     def _holders(self) -> set[str]:

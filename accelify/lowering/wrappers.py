@@ -11,7 +11,7 @@ from accelify.lowering.work import Work
 from accelify.transforms.base import Rule
 
 # Options of DistributedDataParallel: those that the Accelerator's wrapper keeps, and those that it settles itself.
-_KEPT = frozenset(
+_STORED = frozenset(
     "dim broadcast_buffers bucket_cap_mb find_unused_parameters check_reduction gradient_as_bucket_view "
     "static_graph".split()
 )
@@ -45,7 +45,7 @@ class Wrappers:
             return
         for keyword in call.keywords:
             name = keyword.arg or "**"
-            if name in _KEPT:
+            if name in _STORED:
                 self._option(name, keyword.value)
             elif name not in _SETTLED:
                 work.problem(

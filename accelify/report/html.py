@@ -177,12 +177,12 @@ def _sides(number: int, conversion: Conversion, hues: Mapping[str, int]) -> str:
     for finding in sorted(conversion.remaining):
         left.setdefault(finding.line, []).append(finding)
     page = _Page(number, hues, left)
-    behind = edited_lines(conversion)
+    afterwards = edited_lines(conversion)
     blocks = side_by_side(conversion)
     shown = []
     for place, block in enumerate(blocks):
         if block.changed:
-            shown.append(_edit(block, page, behind))
+            shown.append(_edit(block, page, afterwards))
         else:
             shown.append(_context(block.rows, page, first=place == 0, last=place == len(blocks) - 1))
     return f'<div class="sides">{"".join(shown)}</div>'
@@ -204,12 +204,12 @@ def _context(rows: Sequence[Row], page: _Page, *, first: bool, last: bool) -> st
     return "".join(parts)
 
 
-def _edit(block: Block, page: _Page, behind: Mapping[int, Sequence[Finding]]) -> str:
+def _edit(block: Block, page: _Page, afterwards: Mapping[int, Sequence[Finding]]) -> str:
     findings: Sequence[Finding] = block.findings
     if not findings:
         # The rest of a change whose finding stands at another block.
         lines = [row.old.number for row in block.rows if row.old is not None] or block.place
-        findings = list(dict.fromkeys(finding for line in lines for finding in behind.get(line, ())))
+        findings = list(dict.fromkeys(finding for line in lines for finding in afterwards.get(line, ())))
     codes = list(dict.fromkeys(finding.code for finding in findings))
     rules = " ".join(escape(code) for code in codes)
     hue = f' style="--h:{page.hues[codes[0]]}"' if codes else ""

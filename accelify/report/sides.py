@@ -53,13 +53,13 @@ def side_by_side(conversion: Conversion) -> list[Block]:
     changed = [number for number, block in enumerate(blocks) if block.changed]
     if not changed:
         return blocks
-    behind: dict[int, list[Finding]] = {number: [] for number in changed}
+    afterwards: dict[int, list[Finding]] = {number: [] for number in changed}
     spans = {number: _old_span(blocks, number) for number in changed}
     for finding in sorted(conversion.applied):
         nearest = min(changed, key=lambda number: _distance(finding, spans[number]))
-        behind[nearest].append(finding)
+        afterwards[nearest].append(finding)
     return [
-        Block(block.rows, True, tuple(behind[number]), spans[number]) if block.changed else block
+        Block(block.rows, True, tuple(afterwards[number]), spans[number]) if block.changed else block
         for number, block in enumerate(blocks)
     ]
 

@@ -18,7 +18,7 @@ from .backends.xla_plugin import XLAPlugin
 from .data.loaders import DataLoaderShard
 from .data.preparing import prepare_data_loader
 from .data.random_state import share_random_state
-from .optimizer import AcceleratedOptimizer, follow_parameters, kept_optimizers, trains_some, trains_the_same
+from .optimizer import AcceleratedOptimizer, follow_parameters, inner_optimizers, trains_some, trains_the_same
 from .plugins import (
     DataLoaderConfiguration,
     GradientAccumulationPlugin,
@@ -255,8 +255,8 @@ class Accelerator(TrainingStep, Saving, Tracking):
             return self.prepare_optimizer(item, place)
         if isinstance(item, AcceleratedScheduler) or is_scheduler(item):
             return self.prepare_scheduler(item)
-        for name, held in kept_optimizers(item, self._models, self.backend):
-            setattr(item, name, self.prepare_optimizer(held))
+        for name, contained in inner_optimizers(item, self._models, self.backend):
+            setattr(item, name, self.prepare_optimizer(contained))
         return item
 
     def _remembered(self, item: Any) -> Any:
@@ -351,14 +351,14 @@ class Accelerator(TrainingStep, Saving, Tracking):
 
     def _check_parameters(self, optimizer: torch.optim.Optimizer) -> None:
         own = {id(p) for m in self._models for p in m.parameters()}
-        held = self.backend.parameters_of(optimizer)
-        loose = [p for p in held if id(p) not in own]
+        contained = self.backend.parameters_of(optimizer)
+        loose = [p for p in contained if id(p) not in own]
         if own:
             models = [self.unwrap_model(m) for m in self._models]
-            trains_some(optimizer, len(held), len(loose), models, any(True for _ in self._optimizers))
+            trains_some(optimizer, len(contained), len(loose), models, any(True for _ in self._optimizers))
         if own and loose:
             self.backend.add_parameters(loose)
-        elif held and not own:
+        elif contained and not own:
             self._modelless.append(optimizer)
 
     def prepare_scheduler(self, scheduler: Any) -> AcceleratedScheduler:
@@ -368,8 +368,10 @@ class Accelerator(TrainingStep, Saving, Tracking):
         for known in self._schedulers:
             if known.scheduler is scheduler:
                 return known
-        held = getattr(scheduler, "optimizer", None)
-        own = [o for o in self._optimizers if held is o or held is o.optimizer] or list(self._optimizers)
+        contained = getattr(scheduler, "optimizer", None)
+        own = [o for o in self._optimizers if contained is o or contained is o.optimizer] or list(
+            self._optimizers
+        )
         prepared = AcceleratedScheduler(scheduler, own, self.step_scheduler_with_optimizer)
         self._schedulers.append(prepared)
         return prepared
@@ -391,8 +393,8 @@ class Accelerator(TrainingStep, Saving, Tracking):
 
     def free_memory(self, *objects: Any) -> list[Any]:
         """Forget everything prepared and free memory; returns None for each of `objects`."""
-        for held in (self._models, self._optimizers, self._modelless, self._schedulers):
-            held.clear()
+        for contained in (self._models, self._optimizers, self._modelless, self._schedulers):
+            contained.clear()
         self._loaders.clear()
         self._prepared.clear()
         self.gradient_state.window.__init__()  # type: ignore[misc]

@@ -88,7 +88,7 @@ def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
     """
     if _no_other_batches():
         return tensor
-    held = [max(n, 1) for n in sizes]
+    contained = [max(n, 1) for n in sizes]
 
     def one(t: torch.Tensor) -> torch.Tensor:
         shape = torch.tensor([t.ndim, t.shape[0] if t.ndim else 1])
@@ -97,16 +97,16 @@ def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
         if most == 0:
             parts = list(_all_gather(t.unsqueeze(0)))
             # Where no rank has more than one sample, a number is computed from it, or is the sample's, squeezed.
-            own = whole or max(held) == 1
+            own = whole or max(contained) == 1
             return torch.cat([p for p, n in zip(parts, sizes, strict=True) if n or not own])
-        squeezed = [n == 1 and ndim == most - 1 for n, (ndim, _) in zip(held, shapes, strict=True)]
+        squeezed = [n == 1 and ndim == most - 1 for n, (ndim, _) in zip(contained, shapes, strict=True)]
         if squeezed[PartialState().data_rank]:
             t = t.unsqueeze(0)
         lengths = [1 if gone else length for gone, (_, length) in zip(squeezed, shapes, strict=True)]
         parts = _all_gather_uneven(t, lengths)
         if whole:
             parts = [p for p, n in zip(parts, sizes, strict=True) if n]
-        elif lengths == held:
+        elif lengths == contained:
             parts = [p[:n] for p, n in zip(parts, sizes, strict=True)]
         return torch.cat(parts)
 
@@ -318,9 +318,9 @@ def pad_across_processes(tensor: Any, dim: int = 0, pad_index: int = 0, pad_firs
         own = torch.tensor([t.ndim, t.shape[dim] if has_it else 0])
         found = [(int(n), int(size)) for n, size in _all_gather(own, "pad_across_processes")]
         if len({n for n, _ in found}) > 1:
-            told = ", ".join(f"rank {rank}: {n}" for rank, (n, _) in enumerate(found))
+            stated = ", ".join(f"rank {rank}: {n}" for rank, (n, _) in enumerate(found))
             raise guard.RanksDisagreeError(
-                f"pad_across_processes: the ranks' tensors have different numbers of dimensions ({told})"
+                f"pad_across_processes: the ranks' tensors have different numbers of dimensions ({stated})"
             )
         if not has_it:
             return t

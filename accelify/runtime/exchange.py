@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import collectives
-from .data import own_numpy
+from .data import rank_numpy
 from .data.hand_made import own_share_of
 from .data.sharding import Shares
 from .nested import honor_type, is_array, leaves, map_leaves
@@ -48,7 +48,7 @@ class Exchange(ProcessControl):
         On the main process it is `numpy.random` itself, with the script's seed. `numpy.random` alone draws the same on
         every rank, so that what a script decides by it is decided alike.
         """
-        return own_numpy.own()
+        return rank_numpy.own()
 
     def shard_batch(self, *parts: Any) -> Any:
         """This process's share of a batch that the script made by hand, for training loops without a DataLoader.

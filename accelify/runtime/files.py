@@ -130,9 +130,9 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    kept = {name: t.detach().contiguous() for name, t in without_shared(tensors).items()}
+    retained = {name: t.detach().contiguous() for name, t in without_shared(tensors).items()}
     try:
-        save_file(kept, str(path), metadata={"format": "pt"})
+        save_file(retained, str(path), metadata={"format": "pt"})
     except SafetensorError as error:
         number = re.search(r"\(os error (\d+)\)", str(error))
         if number is None:
@@ -143,14 +143,14 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
 def without_shared(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Of names for the same tensor, such as tied weights, the first only."""
     seen: set[tuple[Any, ...]] = set()
-    kept: dict[str, torch.Tensor] = {}
+    retained: dict[str, torch.Tensor] = {}
     for name, tensor in tensors.items():
         place = (tensor.device, tensor.data_ptr(), tuple(tensor.shape), tensor.stride())
         if tensor.numel() and place in seen:
             continue
         seen.add(place)
-        kept[name] = tensor
-    return kept
+        retained[name] = tensor
+    return retained
 
 
 def size_in_bytes(size: int | str) -> int:

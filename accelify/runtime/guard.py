@@ -116,16 +116,16 @@ class Guard:
         Raises:
             RanksDisagreeError: they do not agree, or a rank is gone.
         """
-        told = f"{operation} of {', '.join(map(describe, what))}" if what else operation
-        self._agree(told, digest(told))
+        stated = f"{operation} of {', '.join(map(describe, what))}" if what else operation
+        self._agree(stated, digest(stated))
 
-    def _agree(self, told: str, digest: int) -> None:
+    def _agree(self, stated: str, digest: int) -> None:
         self.count += 1
         self.message.begin(self.count, digest)
-        self._exchange(self.message.all, self.message.mine, told)
+        self._exchange(self.message.all, self.message.mine, stated)
         self.passes = 0
         if not self.message.agrees():
-            self._raise_disagreement(told)
+            self._raise_disagreement(stated)
 
     def gather(self, operation: str, tensor: torch.Tensor) -> torch.Tensor:
         """`enter`, and every rank's tensor, in a first dimension of all ranks.
@@ -138,15 +138,15 @@ class Guard:
         self._agree(*signature_within(operation, tensor.dtype, tensor.shape))
         return self.message.parts(tensor)
 
-    def _raise_disagreement(self, told: str) -> None:
-        here = f"{told} at {script_line()}, its collective number {self.count}".encode()
+    def _raise_disagreement(self, stated: str) -> None:
+        here = f"{stated} at {script_line()}, its collective number {self.count}".encode()
         size = torch.tensor([len(here)])
         sizes = size.repeat(self.ranks)
-        self._exchange(sizes, size, told)
+        self._exchange(sizes, size, stated)
         longest = int(sizes.max())
         mine = torch.tensor(list(here.ljust(longest)), dtype=torch.uint8)
         texts = mine.repeat(self.ranks)
-        self._exchange(texts, mine, told)
+        self._exchange(texts, mine, stated)
         lines = [
             f"rank {r}: {bytes(t.tolist()).decode().rstrip()}"
             for r, t in enumerate(texts.view(self.ranks, -1))
@@ -158,14 +158,14 @@ class Guard:
             raise RanksDisagreeError(sentence)
         print(f"accelify: {sentence}", file=sys.stderr, flush=True)
 
-    def _exchange(self, outputs: torch.Tensor, mine: torch.Tensor, told: str) -> None:
+    def _exchange(self, outputs: torch.Tensor, mine: torch.Tensor, stated: str) -> None:
         try:
             # What all_gather_into_tensor calls, which takes longer than what is sent.
             work = self.group._allgather_base(outputs, mine)
         except RuntimeError as error:
-            raise self.explained(error, told) from error
+            raise self.explained(error, stated) from error
         begun = looked = time.monotonic()
-        said = False
+        reported = False
         while True:
             try:
                 work.wait(_A_MOMENT)
@@ -173,46 +173,46 @@ class Guard:
             except RuntimeError as error:
                 if "Timed out waiting" in str(error):
                     # Gloo itself has waited for the group's timeout: the other is late, which is not to be gone.
-                    raise RanksDisagreeError(self._too_long(told)) from error
+                    raise RanksDisagreeError(self._too_long(stated)) from error
                 if "timed out" not in str(error):
-                    raise self.explained(error, told) from error
+                    raise self.explained(error, stated) from error
             now = time.monotonic()
             if now - begun > self.timeout.total_seconds():
-                raise RanksDisagreeError(self._too_long(told))
+                raise RanksDisagreeError(self._too_long(stated))
             if now - looked < self._interval and self.ranks > _RANKS_A_SECOND:
                 continue
             looked = now
-            self._publish("waiting", told)
-            self._look_round(told)
-            if now - begun > _TELL and not said:
-                said = True
-                self._say_for_whom(told)
+            self._publish("waiting", stated)
+            self._look_round(stated)
+            if now - begun > _TELL and not reported:
+                reported = True
+                self._say_for_whom(stated)
 
-    def _look_round(self, told: str) -> None:
+    def _look_round(self, stated: str) -> None:
         """Raise where it is proved that another rank will not come."""
         for rank, state in self._others():
             before, self._seen[rank] = self._seen.get(rank), state
             if state["what"] in ("ended", "raised"):
-                raise RanksDisagreeError(self._sentence(told, rank, state))
+                raise RanksDisagreeError(self._sentence(stated, rank, state))
             if state["what"] != "running" or state["count"] != self.count - 1:
                 continue
             # Seen twice in one pass, it is still there.
             if before is None or {**before, "tick": 0} != {**state, "tick": 0} or before == state:
                 continue
-            if state["passes"] > self.passes or self._is_awaited(told, state):
+            if state["passes"] > self.passes or self._is_awaited(stated, state):
                 self._raise(
-                    f"ranks disagree on a collective: rank {self.rank}: {told} at {script_line()}; rank {rank}: "
-                    f"{state['told']}, which needs this rank, too"
+                    f"ranks disagree on a collective: rank {self.rank}: {stated} at {script_line()}; rank {rank}: "
+                    f"{state['stated']}, which needs this rank, too"
                 )
 
-    def _is_awaited(self, told: str, state: dict[str, Any]) -> bool:
+    def _is_awaited(self, stated: str, state: dict[str, Any]) -> bool:
         """Whether another rank averages in its reducer what this one averages outside of it."""
         names = state["reducers"] if state["passes"] == self.passes else ()
-        return any(told.startswith(f"{AVERAGE} of {name}") for name in names)
+        return any(stated.startswith(f"{AVERAGE} of {name}") for name in names)
 
-    def _too_long(self, told: str) -> str:
+    def _too_long(self, stated: str) -> str:
         return (
-            f"rank {self.rank} has waited in {told} at {script_line()} for {self._missing()} as long as the process "
+            f"rank {self.rank} has waited in {stated} at {script_line()} for {self._missing()} as long as the process "
             f"group's timeout of {self.timeout.total_seconds():.0f} s; where that can take longer, "
             "InitProcessGroupKwargs(timeout=...) sets another"
         )
@@ -223,16 +223,16 @@ class Guard:
         shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         return f"rank(s) {shown}"
 
-    def _say_for_whom(self, told: str) -> None:
+    def _say_for_whom(self, stated: str) -> None:
         print(
-            f"accelify: rank {self.rank} has waited {_TELL:.0f} s in {told} at {script_line()} for {self._missing()}",
+            f"accelify: rank {self.rank} has waited {_TELL:.0f} s in {stated} at {script_line()} for {self._missing()}",
             file=sys.stderr,
             flush=True,
         )
 
     # Passes that are averaged over ranks
 
-    def backward(self, told: str = BACKWARD, reducers: tuple[str, ...] | None = None) -> _Pass:
+    def backward(self, stated: str = BACKWARD, reducers: tuple[str, ...] | None = None) -> _Pass:
         """A pass that ends only together with the others', such as a backward that averages gradients: counted, but
         nothing is exchanged for it.
 
@@ -240,11 +240,11 @@ class Guard:
             told: what an error calls it.
             reducers: names of the models whose gradients are averaged in it; empty: it needs no other rank.
         """
-        return _Pass(self, told, reducers)
+        return _Pass(self, stated, reducers)
 
     def _watch(self) -> None:
         """Let the others see when this process is long in such a pass, and what it is."""
-        told_of: Any = None
+        stated_of: Any = None
         while not self._left.wait(self._interval / 2):
             running = self.running
             if running is None:
@@ -252,19 +252,19 @@ class Guard:
             lasts = time.monotonic() - running[0]
             if lasts < _PATIENCE:
                 continue
-            told = f"{running[2]} at {line_of(sys._current_frames().get(self._main))}"
+            stated = f"{running[2]} at {line_of(sys._current_frames().get(self._main))}"
             if self.running is not running:
                 continue
-            self._publish("running", told, running[1], running[3])
-            if lasts > _TELL and told_of is None:
-                told_of = running
-                self._say_where_all_are(told)
+            self._publish("running", stated, running[1], running[3])
+            if lasts > _TELL and stated_of is None:
+                stated_of = running
+                self._say_where_all_are(stated)
 
-    def _say_where_all_are(self, told: str) -> None:
+    def _say_where_all_are(self, stated: str) -> None:
         """Once: a pass may last long in a healthy job, and the state of the others decides whether it is one."""
-        others = [f"rank {r}: {s['what']} in {s['told']}" for r, s in self._others()][:10]
+        others = [f"rank {r}: {s['what']} in {s['stated']}" for r, s in self._others()][:10]
         print(
-            f"accelify: rank {self.rank} has been for {_TELL:.0f} s in {told}; it goes on waiting"
+            f"accelify: rank {self.rank} has been for {_TELL:.0f} s in {stated}; it goes on waiting"
             + (f" (last heard of {'; '.join(others)})" if others else ""),
             file=sys.stderr,
             flush=True,
@@ -272,9 +272,9 @@ class Guard:
 
     # What became of the others
 
-    def explained(self, error: Exception, told: str) -> RanksDisagreeError:
+    def explained(self, error: Exception, stated: str) -> RanksDisagreeError:
         """An error of the transport, described in terms of ranks."""
-        self._publish("left behind", told)
+        self._publish("left behind", stated)
         deadline = time.monotonic() + 3.0
         gone: list[int] = []
         first_seen: dict[int, dict[str, Any]] | None = None
@@ -283,7 +283,7 @@ class Guard:
             first_seen = states if first_seen is None else first_seen
             for rank, state in sorted(states.items()):
                 if state["what"] in ("raised", "ended"):
-                    return RanksDisagreeError(self._sentence(told, rank, state))
+                    return RanksDisagreeError(self._sentence(stated, rank, state))
             # One that reports again, or that has lost others as well, is alive.
             alive = {r for r, s in states.items() if s["what"] == "left behind" or s != first_seen.get(r)}
             gone = [r for r in range(self.ranks) if r != self.rank and r not in alive]
@@ -291,8 +291,8 @@ class Guard:
                 # It lives in the launcher, or else in rank 0.
                 if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
                     return RanksDisagreeError(
-                        f"the launcher is gone, which tells ranks of each other, while rank {self.rank} was in {told} "
-                        f"at {script_line()}"
+                        f"the launcher is gone, which tells ranks of each other, while rank {self.rank} was in "
+                        f"{stated} at {script_line()}"
                     )
                 gone = [0]
                 break
@@ -300,18 +300,18 @@ class Guard:
         first = str(error).splitlines()[0]
         if not gone:
             return RanksDisagreeError(
-                f"rank {self.rank} lost the others in {told} at {script_line()}: {first}"
+                f"rank {self.rank} lost the others in {stated} at {script_line()}: {first}"
             )
         who = f"rank {gone[0]} is" if len(gone) == 1 else f"ranks {', '.join(map(str, gone))} are"
         return RanksDisagreeError(
-            f"{who} gone (killed, or the machine is down) while rank {self.rank} was in {told} "
+            f"{who} gone (killed, or the machine is down) while rank {self.rank} was in {stated} "
             f"at {script_line()}: {first}"
         )
 
-    def _sentence(self, told: str, rank: int, state: dict[str, Any]) -> str:
+    def _sentence(self, stated: str, rank: int, state: dict[str, Any]) -> str:
         return (
-            f"rank {rank} {state['what']} {state['told']}, while rank {self.rank} was in {told} at {script_line()}, "
-            f"its collective number {self.count}"
+            f"rank {rank} {state['what']} {state['stated']}, while rank {self.rank} was in {stated} "
+            f"at {script_line()}, its collective number {self.count}"
         )
 
     def _others(self) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -333,13 +333,13 @@ class Guard:
         except Exception:
             pass
 
-    def _publish(self, what: str, told: str, passes: int = 0, reducers: tuple[str, ...] = ()) -> None:
+    def _publish(self, what: str, stated: str, passes: int = 0, reducers: tuple[str, ...] = ()) -> None:
         store = self.store
         if store is not None:
             with self._store_may_be_lost():
                 # No clock: those of machines differ, and jump.
                 self._ticks += 1
-                state = {"what": what, "told": told, "count": self.count, "tick": self._ticks}
+                state = {"what": what, "stated": stated, "count": self.count, "tick": self._ticks}
                 store.set(str(self.rank), json.dumps({**state, "passes": passes, "reducers": list(reducers)}))
 
     def _note_exception(
@@ -366,20 +366,20 @@ class Guard:
 class _Pass:
     """What `Guard.backward` returns. One of contextlib's would take longer than all else that is done for a step."""
 
-    __slots__ = ("guard", "reducers", "told")
+    __slots__ = ("guard", "reducers", "stated")
 
-    def __init__(self, guard: Guard, told: str, reducers: tuple[str, ...] | None) -> None:
-        self.guard, self.told, self.reducers = guard, told, reducers
+    def __init__(self, guard: Guard, stated: str, reducers: tuple[str, ...] | None) -> None:
+        self.guard, self.stated, self.reducers = guard, stated, reducers
 
     def __enter__(self) -> None:
         guard, reducers = self.guard, self.reducers
         guard.passes += reducers is None or len(reducers) > 0
-        guard.running = (time.monotonic(), guard.passes, self.told, reducers or ())
+        guard.running = (time.monotonic(), guard.passes, self.stated, reducers or ())
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self.guard.running = None
         if isinstance(error, RuntimeError) and any(word in str(error) for word in _PEER_WORDS):
-            raise self.guard.explained(error, self.told) from error
+            raise self.guard.explained(error, self.stated) from error
 
 
 _guards: list[Guard] = []
@@ -476,21 +476,21 @@ def collective(operation: str, *what: Any) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        told = explained(error, operation)
-        if told is error:
+        stated = explained(error, operation)
+        if stated is error:
             raise
-        raise told from error
+        raise stated from error
 
 
 def backward(
-    told: str = BACKWARD, reducers: tuple[str, ...] | None = None
+    stated: str = BACKWARD, reducers: tuple[str, ...] | None = None
 ) -> contextlib.AbstractContextManager[None]:
     """See `Guard.backward`."""
-    return _guards[0].backward(told, reducers) if _guards else contextlib.nullcontext()
+    return _guards[0].backward(stated, reducers) if _guards else contextlib.nullcontext()
 
 
-def explained(error: RuntimeError, told: str) -> RuntimeError:
+def explained(error: RuntimeError, stated: str) -> RuntimeError:
     """The error itself, or one that names the rank that is gone."""
     if _guards and any(word in str(error) for word in _PEER_WORDS):
-        return _guards[0].explained(error, told)
+        return _guards[0].explained(error, stated)
     return error

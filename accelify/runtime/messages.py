@@ -26,16 +26,16 @@ def _described(kind: torch.dtype, shape: torch.Size) -> str:
     return f"{str(kind).removeprefix('torch.')}{list(shape)}"
 
 
-def digest(told: str) -> int:
+def digest(stated: str) -> int:
     """What represents a collective's description in a message."""
-    return int.from_bytes(hashlib.blake2b(told.encode(), digest_size=8).digest(), "little", signed=True)
+    return int.from_bytes(hashlib.blake2b(stated.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 @functools.lru_cache(maxsize=256)
 def signature_within(operation: str, kind: torch.dtype, shape: torch.Size) -> tuple[str, int]:
     """Description and digest of a collective whose tensor travels in the message itself."""
-    told = f"{operation} of {_described(kind, shape)}"
-    return told, digest(f"{told} in this message")
+    stated = f"{operation} of {_described(kind, shape)}"
+    return stated, digest(f"{stated} in this message")
 
 
 class Message:

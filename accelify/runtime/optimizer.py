@@ -176,7 +176,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         return result
 
 
-def kept_optimizers(
+def inner_optimizers(
     item: Any, models: list[torch.nn.Module], engine: Backend
 ) -> Iterator[tuple[str, torch.optim.Optimizer]]:
     """The attributes of an object that steps and clears gradients as an optimizer, and the optimizers in them.
@@ -189,17 +189,17 @@ def kept_optimizers(
     if isinstance(item, type) or not (hasattr(item, "step") and hasattr(item, "zero_grad")):
         return
     own = {id(p) for model in models for p in model.parameters()}
-    for name, held in list(getattr(item, "__dict__", {}).items()):
-        if isinstance(held, torch.optim.Optimizer):
-            engine.adopt(held)
-            if not own.isdisjoint(map(id, engine.parameters_of(held))):
-                yield name, held
+    for name, contained in list(getattr(item, "__dict__", {}).items()):
+        if isinstance(contained, torch.optim.Optimizer):
+            engine.adopt(contained)
+            if not own.isdisjoint(map(id, engine.parameters_of(contained))):
+                yield name, contained
 
 
 def trains_the_same(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
     """Whether two optimizers hold the same parameters: the later takes the other's place, whose state would stay."""
-    held = [{id(p) for group in o.param_groups for p in group["params"]} for o in (one, other)]
-    return held[0] == held[1]
+    contained = [{id(p) for group in o.param_groups for p in group["params"]} for o in (one, other)]
+    return contained[0] == contained[1]
 
 
 def follow_parameters(optimizer: torch.optim.Optimizer) -> None:
@@ -221,7 +221,7 @@ def follow_parameters(optimizer: torch.optim.Optimizer) -> None:
 
 def trains_some(
     optimizer: torch.optim.Optimizer,
-    held: int,
+    contained: int,
     loose: int,
     models: list[torch.nn.Module],
     one_of_several: bool,
@@ -240,13 +240,13 @@ def trains_some(
     """
     names = ", ".join(type(model).__name__ for model in models)
     kind = type(optimizer).__name__
-    if not held and not one_of_several:
+    if not contained and not one_of_several:
         raise ValueError(
             f"the optimizer {kind} holds no parameters at all, so that nothing of {names} would be trained: where it "
             "is made of weights chosen by name, compare with the names that the model has now (without `module.`)"
         )
     # One alone can be a number that the script learns beside its models, such as a temperature.
-    if loose == held > 1:
+    if loose == contained > 1:
         raise ValueError(
             f"the optimizer {kind} holds none of the parameters of the prepared model {names}: "
             "make the optimizer from the model that you prepare"

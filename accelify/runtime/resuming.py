@@ -86,10 +86,10 @@ def _of_another_rank(state: dict[str, Any], rank: int) -> dict[str, Any]:
     """Rank 0's random state for another rank: what the script decides by is the same, the noise for samples differs."""
     if rank == 0:
         return state
-    kept = {name: value for name, value in state.items() if name not in ("cuda", "xla", "own_numpy")}
+    retained = {name: value for name, value in state.items() if name not in ("cuda", "xla", "own_numpy")}
     number = zlib.crc32(state["torch"].numpy().tobytes())
     generator = torch.Generator().manual_seed((number + rank * 0x9E3779B97F4A7C15) % 2**63)
-    return {**kept, "torch": generator.get_state()}
+    return {**retained, "torch": generator.get_state()}
 
 
 def _are_plain(gradients: Any) -> bool:

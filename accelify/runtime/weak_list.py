@@ -15,16 +15,16 @@ class WeakList(Generic[T]):
 
     def __init__(self) -> None:
         self._known: list[weakref.ref[T]] = []
-        self._kept: list[T] = []
+        self._stored: list[T] = []
 
     def append(self, item: T) -> None:
         """Put an object at the end."""
         self._known = [*(r for r in self._known if r() is not None), weakref.ref(item)]
-        self._kept.append(item)
+        self._stored.append(item)
 
     def release(self, condition: Callable[[T], bool]) -> None:
         """Leave objects that meet a condition to the script."""
-        self._kept = [item for item in self._kept if not condition(item)]
+        self._stored = [item for item in self._stored if not condition(item)]
 
     def __iter__(self) -> Iterator[T]:
         return iter([item for r in self._known if (item := r()) is not None])
@@ -37,4 +37,4 @@ class WeakList(Generic[T]):
     def clear(self) -> None:
         """Let all go."""
         self._known.clear()
-        self._kept.clear()
+        self._stored.clear()

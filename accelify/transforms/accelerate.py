@@ -19,7 +19,7 @@ from accelify.analysis import values as v
 from accelify.analysis.losses.reduction_kinds import SUM
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
@@ -91,15 +91,15 @@ def _launching(context: Context) -> Iterator[Change]:
 
 def _loaders(context: Context) -> Iterator[Change]:
     trained = context.script.training_loaders
-    for thing in sorted(context.plan.prepared, key=lambda t: getattr(t.site, "lineno", 0)):
-        call = thing.site
+    for entity in sorted(context.plan.prepared, key=lambda t: getattr(t.site, "lineno", 0)):
+        call = entity.site
         if (
-            thing.kind != v.LOADER
+            entity.kind != v.LOADER
             or not isinstance(call, ast.Call)
-            or thing.module not in context.script.modules
+            or entity.module not in context.script.modules
         ):
             continue
-        yield from _made_anew(context, thing, call)
+        yield from _made_anew(context, entity, call)
         if context.plan.batch_size == "total":
             size = call_argument(call, 1, "batch_size")
             text = f" ({context.tree.segment(size)})" if size is not None else ""
@@ -108,7 +108,7 @@ def _loaders(context: Context) -> Iterator[Change]:
                 call,
                 f"the number of processes has to divide the batch size{text}, or Accelerate raises",
             )
-        if thing not in trained:
+        if entity not in trained:
             continue  # gather_for_metrics cuts off what was padded, and metrics do not depend on the order
         drops = call_keyword(call, "drop_last")
         if drops is None or is_constant(drops, False):
@@ -132,17 +132,17 @@ def _loaders(context: Context) -> Iterator[Change]:
             )
 
 
-def _made_anew(context: Context, thing: Thing, call: ast.Call) -> Iterator[Change]:
-    if thing.cls is not None and (thing.cls.method("__iter__") or thing.cls.method("__len__")):
+def _made_anew(context: Context, entity: Entity, call: ast.Call) -> Iterator[Change]:
+    if entity.cls is not None and (entity.cls.method("__iter__") or entity.cls.method("__len__")):
         message = (
-            f"Accelerate makes a plain DataLoader of it: __iter__ and __len__ of `{thing.cls.name}` are lost"
+            f"Accelerate makes a plain DataLoader of it: __iter__ and __len__ of `{entity.cls.name}` are lost"
         )
         yield context.change(LOADER, call, message)
     if call_keyword(call, "batch_sampler") is not None:
         message = "Accelerate needs a `batch_size` of the batch sampler, or DataLoaderConfiguration(even_batches=False)"
         yield context.change(LOADER, call, message)
     dataset = call_argument(call, 0, "dataset")
-    for made in context.script.things(dataset, v.DATASET) if dataset is not None else ():
+    for made in context.script.entities(dataset, v.DATASET) if dataset is not None else ():
         if made.cls is not None and any(b.endswith("IterableDataset") for b in made.cls.external_bases()):
             message = "Accelerate iterates it on the main process alone and sends the others their batches"
             yield context.change(LOADER, call, message)
@@ -169,7 +169,7 @@ def _schedules(context: Context) -> Iterator[Change]:
         if (
             isinstance(func, ast.Attribute)
             and func.attr == "step"
-            and context.script.things(func.value, v.SCHEDULER) & context.plan.prepared
+            and context.script.entities(func.value, v.SCHEDULER) & context.plan.prepared
         ):
             yield context.change(
                 SCHEDULE,
@@ -180,7 +180,7 @@ def _schedules(context: Context) -> Iterator[Change]:
 
 
 def _windows(context: Context) -> Iterator[Change]:
-    window = context.plan.kept_window
+    window = context.plan.stored_window
     if window is not None:
         yield context.change(
             WINDOW,
@@ -220,7 +220,7 @@ def _methods(context: Context) -> Iterator[Change]:
         yield context.change(METHOD, backward.call, message, edits, core=True)
 
 
-def _runs_forward(context: Context, models: set[Thing], scope: Scope) -> bool:
+def _runs_forward(context: Context, models: set[Entity], scope: Scope) -> bool:
     """Whether a function runs the wrapped model itself, whose backward then reduces all gradients."""
     return any(
         context.script.models_of(
@@ -239,7 +239,7 @@ def _wrappers(context: Context) -> Iterator[Change]:
             continue
         inner = ""
         for kind, known in ((v.OPTIMIZER, _OPTIMIZER), (v.SCHEDULER, _SCHEDULER)):
-            if not script.things(node.value, kind) & context.plan.prepared:
+            if not script.entities(node.value, kind) & context.plan.prepared:
                 continue
             parent = tree.parent(node)
             # Its step gives nothing back.

@@ -24,7 +24,7 @@ from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.schedules.separate_runs import begins_run
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.values import Mapping, Thing
+from accelify.analysis.values import Entity, Mapping
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
@@ -77,7 +77,7 @@ def transform(context: Context) -> Iterator[Change]:
         )
         yield context.change(DROPPED, place, message)
     yield from _set_later(context)
-    yield from _kept_elsewhere(context)
+    yield from _stored_elsewhere(context)
     yield from _prepares(context)
     yield from _handed(context)
 
@@ -100,9 +100,9 @@ def _set_later(context: Context) -> Iterator[Change]:
             yield context.change(DROPPED, call, message)
 
 
-def _kept_elsewhere(context: Context) -> Iterator[Change]:
+def _stored_elsewhere(context: Context) -> Iterator[Change]:
     """Report the options that another module stores as its device: `set_device(args.device)` above `get_device()`."""
-    script, said = context.script, set[ast.Call]()
+    script, reported = context.script, set[ast.Call]()
     if "cpu" in context.plan.arguments:
         return
     for assignment in context.plan.devices.assignments:
@@ -111,9 +111,9 @@ def _kept_elsewhere(context: Context) -> Iterator[Change]:
             for setter, parameter in _setters(script, getter):
                 for call in script.callers(setter):
                     given = [a for a, name in handed_to(call, setter) if name == parameter]
-                    if call in said or not given or isinstance(given[0], ast.Constant):
+                    if call in reported or not given or isinstance(given[0], ast.Constant):
                         continue
-                    said.add(call)
+                    reported.add(call)
                     message = (
                         f"`{context.tree.segment(given[0])}` no longer chooses the device, which is the Accelerator's: "
                         "where it can be the CPU, give Accelerator(cpu=...) that, or launch with --cpu"
@@ -124,13 +124,13 @@ def _kept_elsewhere(context: Context) -> Iterator[Change]:
 def _setters(script: ScriptModel, getter: Scope) -> Iterator[tuple[Scope, str]]:
     """The functions that set the variable of a module which a function returns, each with the value that it sets."""
     module = script.interpreter.module_of(getter).scopes.module
-    kept = {
+    retained = {
         n.value.id for n in getter.nodes if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)
     } - getter.locals
-    for other in module.children.values() if kept else ():
-        for stmt in other.nodes if kept & other.globals else ():
+    for other in module.children.values() if retained else ():
+        for stmt in other.nodes if retained & other.globals else ():
             if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Name):
-                if any(isinstance(t, ast.Name) and t.id in kept for t in stmt.targets):
+                if any(isinstance(t, ast.Name) and t.id in retained for t in stmt.targets):
                     yield other, stmt.value.id
 
 
@@ -189,9 +189,11 @@ def _creation(context: Context) -> Change:
             *[f"{unit}{k}={v}," for k, v in context.plan.arguments.items()],
             ")",
         )
-    for told in context.plan.named_devices:
+    for stated in context.plan.named_devices:
         # For code that still reads it: tensors made in the loop, functions with a device parameter.
-        lines += (f"{told.text} = {device_for(context.script, told.text, name, told.others, told.option)}",)
+        lines += (
+            f"{stated.text} = {device_for(context.script, stated.text, name, stated.others, stated.option)}",
+        )
     if anchor.before is not None:
         edit: Edit = InsertBefore(place, lines, order=-50, above_comment=True)
     else:
@@ -212,8 +214,8 @@ def _prepares(context: Context) -> Iterator[Change]:
     for site in context.plan.sites:
         accelerator = context.accelerator(site.after)
         if accelerator is None:
-            kept = context.plan.anchor is not None and context.plan.anchor.attribute
-            accelerator = f"{site.scope.self_name() or 'self'}.accelerator" if kept else "accelerator"
+            retained = context.plan.anchor is not None and context.plan.anchor.attribute
+            accelerator = f"{site.scope.self_name() or 'self'}.accelerator" if retained else "accelerator"
         names = site.names()
         line = f"{', '.join(names)} = {accelerator}.prepare({', '.join(names)})"
         lines: tuple[str, ...] = (line,) if names else ()
@@ -235,7 +237,7 @@ def _prepares(context: Context) -> Iterator[Change]:
             f"{item.holder.text(site.scope)}: {item.kind}, {note}"
             for item in site.items
             # A set has no order, but the report has to be the same in every run.
-            for note in sorted({t.evidence[0] for t in item.things if t.evidence})
+            for note in sorted({t.evidence[0] for t in item.entities if t.evidence})
         )
         message = f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} not prepared for several processes"
         yield context.change(
@@ -253,7 +255,7 @@ def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> 
     one = short[:-1] if len(short) > 2 and short.endswith("s") and not short.endswith("ss") else item.kind
     if one in (accelerator, "name", short):
         one = "element"
-    shared = context.plan.placement.held.is_shared(item.holder)
+    shared = context.plan.placement.contained.is_shared(item.holder)
     if item.container == DICT:
         each = f"{{name: {accelerator}.prepare({one}) for name, {one} in {name}.items()}}"
         return [f"{name}.update({each})" if shared else f"{name} = {each}"]
@@ -271,7 +273,7 @@ def _keys_of_some(context: Context, item: Item) -> list[object]:
         if not isinstance(container, Mapping) or container.rest:
             return []
         for key, values in container.entries.items():
-            loaders = {w for w in values if isinstance(w, Thing) and w.kind == v.LOADER}
+            loaders = {w for w in values if isinstance(w, Entity) and w.kind == v.LOADER}
             if loaders & context.plan.prepared:
                 chosen[key] = None
             whole = whole or (bool(loaders) and not loaders & context.plan.prepared)

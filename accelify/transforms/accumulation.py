@@ -49,7 +49,7 @@ def transform(context: Context) -> Iterator[Change]:
         if division.statement is not None:
             edits.append(Delete(division.statement))
         else:
-            edits.append(verbs.replace(division.whole, division.kept))
+            edits.append(verbs.replace(division.whole, division.retained))
     for read in window.reads:
         edits.append(verbs.replace(read, f"({read.id} / {window.divisor})"))
     yield context.change(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.modules.module_variables import is_read_behind_only
+from accelify.analysis.modules.module_variables import is_read_only_after
 from accelify.analysis.scopes import handed_to
 from accelify.analysis.statements.handed_options import holders, is_read_between, reads
 from accelify.analysis.syntax import dotted
@@ -105,7 +105,7 @@ def agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
     place = anchor.before if anchor is not None else None
     if anchor is None or place is None or not isinstance(target, ast.Name):
         return []
-    if not is_read_behind_only(context.script, target, context.script.scope_of(place), anchor):
+    if not is_read_only_after(context.script, target, context.script.scope_of(place), anchor):
         return []
     lines = (f"global {target.id}", f"{target.id} = broadcast_object_list([{target.id}])[0]")
     return [InsertBefore(place, lines, order=-49), agreement_import(context, place)]

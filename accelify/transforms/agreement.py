@@ -90,9 +90,9 @@ class Agreement:
         """Whether a list or dictionary takes in what a process sees: by a method, by a key, or in a function."""
         for node in (n for loop in self.shared_loops() for stmt in loop.body for n in walk(stmt)):
             if isinstance(node, ast.Call):
-                held = [*node.args, *[kw.value for kw in node.keywords]]
+                contained = [*node.args, *[kw.value for kw in node.keywords]]
                 method = node.func.value if isinstance(node.func, ast.Attribute) else None
-                filled = [a for a in held if self.script.callees(node)]
+                filled = [a for a in contained if self.script.callees(node)]
                 if isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "extend", "update"):
                     filled = [*filled, *([method] if method is not None else [])]
             elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -113,7 +113,7 @@ class Agreement:
         if any(s in self.script.training_scopes for s in self.script.callees(call)):
             return True
         given = [*call.args, *[kw.value for kw in call.keywords]]
-        if not any(self.script.things(a, LOADER) for a in given):
+        if not any(self.script.entities(a, LOADER) for a in given):
             return True
         return any(self.plan.is_prepared(a, LOADER) for a in given)
 
@@ -149,7 +149,7 @@ class Agreement:
             # A loop over steps, each of which draws a batch.
             if draws(call):
                 loops = self.script.enclosing_loops(call)[:1]
-                loaders = {t for b in self.script.things(call, BATCH) for t in b.link("loader")}
+                loaders = {t for b in self.script.entities(call, BATCH) for t in b.link("loader")}
                 if loops and loops[0] not in found and self.plan.is_sharded(loaders):
                     if any(self.script.trains(s) for s in loops[0].body):
                         found.append(loops[0])

@@ -16,7 +16,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.losses.input_gradients import InputGradients
 from accelify.analysis.losses.reduction_kinds import MIXED, SUM
 from accelify.analysis.script import Backward
-from accelify.analysis.statements.given_none import are_none
+from accelify.analysis.statements.none_values import are_none
 from accelify.analysis.syntax import walk
 from accelify.analysis.values import Mapping, Sequence
 from accelify.findings import Safety, Severity
@@ -154,5 +154,6 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
 def _is_several(context: Context, losses: ast.expr) -> bool:
     """Whether losses are a list or a tuple, whose gradients are those of their sum."""
     return isinstance(losses, (ast.List, ast.Tuple)) or any(
-        isinstance(held, Sequence) and not isinstance(held, Mapping) for held in context.script.values(losses)
+        isinstance(contained, Sequence) and not isinstance(contained, Mapping)
+        for contained in context.script.values(losses)
     )

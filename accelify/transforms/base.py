@@ -15,23 +15,23 @@ from accelify.analysis.files.effects import SideEffects
 from accelify.analysis.metrics.collected import filling_loops
 from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.metrics.figures import BatchLoop, Figures, Place
-from accelify.analysis.metrics.own_share import OwnShare
+from accelify.analysis.metrics.process_share import OwnShare
+from accelify.analysis.planning.accelerator_attributes import AtHand
 from accelify.analysis.planning.anchors import NAME, node_of
-from accelify.analysis.planning.at_hand import AtHand
 from accelify.analysis.planning.meeting import meeting_scopes
 from accelify.analysis.planning.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.done import needed_beside
 from accelify.analysis.syntax import calls_in, walk
-from accelify.analysis.values import MODEL, Thing
+from accelify.analysis.values import MODEL, Entity
 from accelify.findings import Finding, Safety, Severity
 from accelify.transforms.agreement import Agreement
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
 if TYPE_CHECKING:
-    from accelify.transforms.mended_elsewhere import MendedElsewhere
+    from accelify.transforms.fixes_elsewhere import FixElsewhere
 
 Above: TypeAlias = Callable[[ast.stmt], bool]
 
@@ -82,7 +82,7 @@ class Context(Agreement):
         self.reduced: set[tuple[Scope, str]] = set()  # totals that are reduced after their loop
         # The same by name, with the loop after which it is reduced and how it is written there.
         self.settled: Settled = {}
-        self.said: set[ast.AST] = set()  # already reported or fixed: processes can differ in them
+        self.reported: set[ast.AST] = set()  # already reported or fixed: processes can differ in them
         self.averaged: list[ast.expr] = []  # numbers that are averaged over processes at this expression
         self.everywhere: set[ast.Call] = set()  # calls that open a log, or write, on every process
         # That make a folder in which each process puts the files of its samples at once.
@@ -90,7 +90,7 @@ class Context(Agreement):
         self.ungathered: list[EvaluationLoop] = []  # evaluation loops whose outputs cannot be gathered
         self.named: set[ast.AST] = set()  # whose figures are already reported as differing between processes
         self.trained_methods: list[ast.Attribute] = []  # for which Accelerate's wrapper knows only forward
-        self.mended_elsewhere: list[MendedElsewhere] = []  # in modules that are not converted otherwise
+        self.fixes_elsewhere: list[FixElsewhere] = []  # in modules that are not converted otherwise
         self.effects = SideEffects(script)
 
     def release(self) -> None:
@@ -195,15 +195,15 @@ class Context(Agreement):
             name = place.root.rsplit(".", 1)[-1]
             self.settled.setdefault(name, []).append((loop, frozenset({place.text.replace('"', "'")})))
 
-    def behind(self, loop: BatchLoop, lines: list[str]) -> Edit:
+    def afterwards(self, loop: BatchLoop, lines: list[str]) -> Edit:
         """The edit that adds lines after a loop: in its `else`, where that is what comes next."""
         if loop.orelse and not any(isinstance(n, ast.Break) for s in loop.body for n in walk(s)):
             return InsertBefore(loop.orelse[0], tuple(lines))
         return InsertAfter(loop, tuple(lines))
 
-    def is_said(self, node: ast.AST) -> bool:
+    def is_reported(self, node: ast.AST) -> bool:
         """Whether a node, or a part of it, is already reported or fixed as differing between processes."""
-        return any(n in self.said for n in walk(node))
+        return any(n in self.reported for n in walk(node))
 
     def is_named(self, node: ast.AST) -> bool:
         """Whether what a statement adds up is already reported as one process's, at the statement or at its loop."""
@@ -231,8 +231,10 @@ class Context(Agreement):
         if reach is None or not isinstance(holder, (ast.Name, ast.Attribute)):
             return None
         homes = {reach.root, *reach.threaded}
-        held = self.script.values(holder)
-        if held and all(isinstance(w, Thing) and w.cls is not None and w.cls.scope in homes for w in held):
+        contained = self.script.values(holder)
+        if contained and all(
+            isinstance(w, Entity) and w.cls is not None and w.cls.scope in homes for w in contained
+        ):
             return f"{self.tree.segment(holder)}.{NAME}"
         return None
 

@@ -15,7 +15,7 @@ from accelify.analysis import values as v
 from accelify.analysis.schedules.step_rounds import step_rounds, stepped_in
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_argument, dotted, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import LENGTH, counts_samples, is_batch_size, is_divided
@@ -106,7 +106,7 @@ def _is_set(scope: Scope, name: str) -> bool:
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in scope.nodes)
 
 
-def _loaders_around(context: Context, node: ast.expr) -> set[Thing]:
+def _loaders_around(context: Context, node: ast.expr) -> set[Entity]:
     """The loaders, sharded by then, over whose batches the loops around a node go, or those around its function."""
     script = context.script
     scope = script.scope_of(node)
@@ -114,21 +114,21 @@ def _loaders_around(context: Context, node: ast.expr) -> set[Thing]:
     for call in script.callers(scope) if scope.kind == "function" and not loops else ():
         loops.update(script.enclosing_loops(call))
     return {
-        thing
+        entity
         for loop, loaders in script.loader_loops
         if loop in loops and context.plan.is_sharded(loaders)
-        for thing in loaders
+        for entity in loaders
     }
 
 
-def _is_the_loaders(context: Context, number: ast.BinOp, loaders: set[Thing]) -> bool:
+def _is_the_loaders(context: Context, number: ast.BinOp, loaders: set[Entity]) -> bool:
     """Whether samples are divided by the batch size of a loader that reads them."""
     script = context.script
     measured = {
-        thing
+        entity
         for inner in walk(number.left)
         if isinstance(inner, (ast.Name, ast.Attribute))
-        for thing in script.things(inner, v.DATASET, v.LOADER)
+        for entity in script.entities(inner, v.DATASET, v.LOADER)
     }
     for loader in loaders:
         site = loader.site
@@ -137,9 +137,9 @@ def _is_the_loaders(context: Context, number: ast.BinOp, loaders: set[Thing]) ->
                 return True
             continue
         data, size = call_argument(site, 0, "dataset"), call_argument(site, 1, "batch_size")
-        held = script.things(data, v.DATASET) if data is not None else set()
+        contained = script.entities(data, v.DATASET) if data is not None else set()
         same = size is not None and ast.dump(size) == ast.dump(number.right)
-        if (same or is_batch_size(number.right)) and ({loader} | held) & measured:
+        if (same or is_batch_size(number.right)) and ({loader} | contained) & measured:
             return True
     return False
 
@@ -201,6 +201,6 @@ def _rounds_of_steps(context: Context) -> Iterator[Change]:
             "batches on each of N processes, there are N times the epochs; divide it by "
             "`accelerator.num_processes` where the epochs are to stay as they are"
         )
-        if rounds.loop in plan.of_told_steps and stepped_in(script, {rounds.loop}):
+        if rounds.loop in plan.of_fixed_steps and stepped_in(script, {rounds.loop}):
             message += ", and prepare the scheduler then, which steps as often as in the original now"
         yield context.change(LENGTH, division, message, severity=Severity.INFO)

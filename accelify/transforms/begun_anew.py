@@ -71,7 +71,7 @@ def _made_anew(
         if not isinstance(branch, ast.If) or stmt not in branch.body or tree.is_within(source, {branch}):
             continue
         if script.enclosing_loops(branch)[:1] == [loop] and script.scope_of(stmt) is script.scope_of(source):
-            if context.plan.is_sharded(script.things(value.args[0], v.LOADER)):
+            if context.plan.is_sharded(script.entities(value.args[0], v.LOADER)):
                 yield branch, value.args[0]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Set
 
 from accelify.analysis.losses.carried import Update, numbers_in, weights
 from accelify.analysis.losses.carried_statistics import keeps_statistic
-from accelify.analysis.losses.kept_in_losses import kept_in_losses
+from accelify.analysis.losses.criterion_state import criterion_states
 from accelify.analysis.metrics.figures import BatchLoop, Place
 from accelify.analysis.models.weight_writes import weight_write
 from accelify.analysis.scopes import Scope
@@ -42,12 +42,14 @@ def transform(context: Context) -> Iterator[Change]:
         for place, stmts in weights(context.script, loop).items():
             for stmt in stmts:
                 numbers = [
-                    n for n in numbers_in(context.script, loop, stmt.value, batch) if n not in context.said
+                    n
+                    for n in numbers_in(context.script, loop, stmt.value, batch)
+                    if n not in context.reported
                 ]
                 if not numbers:
                     # `k = min(max(k, 0), 1)` is made from its previous value only: its other assignments decide.
                     if _keeps_statistic(context, loop, stmt, batch - {place.text}):
-                        yield _kept(context, place, stmt)
+                        yield _stored(context, place, stmt)
                     continue
                 everywhere = all(figures.runs_everywhere(n, loop) for n in [stmt, *numbers])
                 yield _change(context, place, stmt, numbers if everywhere else [])
@@ -56,10 +58,10 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _in_losses(context: Context, loop: BatchLoop, batch: Set[str]) -> Iterator[Change]:
     """What the methods that a loss comes from store of each batch: once for each statement."""
-    for one in kept_in_losses(context.script, loop, batch, context.plan.prepared):
-        if one.update in context.said:
+    for one in criterion_states(context.script, loop, batch, context.plan.prepared):
+        if one.update in context.reported:
             continue
-        context.said.add(one.update)
+        context.reported.add(one.update)
         module = context.script.interpreter.module_of(one.method)
         own = module in context.script.modules
         file = module.path.name if module.path is not None else "another module"
@@ -84,7 +86,7 @@ def _keeps_statistic(context: Context, loop: BatchLoop, stmt: Update, batch: Set
     )
 
 
-def _kept(context: Context, place: Place, stmt: Update) -> Change:
+def _stored(context: Context, place: Place, stmt: Update) -> Change:
     """The finding for a value set from one process's part of a batch; what is computed from it is not reported."""
     given = [a for n in calls_in(stmt.value) for a in n.args]
     context.averaged += [stmt.value, *(given if isinstance(stmt, ast.Expr) else ())]
@@ -109,7 +111,7 @@ def _change(context: Context, place: Place, stmt: Update, numbers: list[ast.expr
             return context.todo(CARRIED, stmt, message, _MARK)
         edits.append(verbs.replace(inner, f"{accelerator}.reduce(", inner, ', reduction="mean")', order=10))
     context.averaged += numbers
-    context.said.update(numbers)
+    context.reported.update(numbers)
     if not edits:
         return context.todo(CARRIED, stmt, message, _MARK)
     return context.change(CARRIED, stmt, message, edits)

@@ -35,7 +35,7 @@ def _becomes_path(context: Context, texts: ClockTexts, stmt: Naming, depth: int)
     name = dotted(naming_target(stmt))
     if name is None:
         return False
-    if _is_kept_in_path(context, texts, naming_target(stmt)):
+    if _is_part_of_path(context, texts, naming_target(stmt)):
         return True
     owner = context.script.scope_of(stmt).resolve(name.split(".")[0])
     for node in [*context.tree.nodes(ast.Name), *context.tree.nodes(ast.Attribute)]:
@@ -56,7 +56,7 @@ def _becomes_path(context: Context, texts: ClockTexts, stmt: Naming, depth: int)
     return False
 
 
-def _is_kept_in_path(context: Context, texts: ClockTexts, target: ast.expr) -> bool:
+def _is_part_of_path(context: Context, texts: ClockTexts, target: ast.expr) -> bool:
     """Whether an attribute becomes part of a path where its object is passed on: `self.p.name`."""
     script = context.script
     if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
@@ -87,9 +87,9 @@ def is_path_in(context: Context, texts: ClockTexts, call: ast.Call, given: ast.e
 
 def hands_path_on(context: Context, texts: ClockTexts, call: ast.Call, name: ast.expr) -> bool:
     """Whether a call passes text with a name in it to a function that makes a path of it."""
-    held = {dotted(name) or ""}
+    contained = {dotted(name) or ""}
     return any(
-        texts.is_text(given, held) and is_path_in(context, texts, call, given)
+        texts.is_text(given, contained) and is_path_in(context, texts, call, given)
         for given in [*call.args, *[kw.value for kw in call.keywords]]
     )
 

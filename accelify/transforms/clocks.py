@@ -101,7 +101,7 @@ def transform(context: Context) -> Iterator[Change]:
                 yield change
         elif not texts.is_given(script.scope_of(stmt)) and reads_files(context):
             message = _message(texts, value, context.tree.segment(naming_target(stmt)))
-            yield context.change(CLOCK, stmt, f"{message}: behind the Accelerator, {ADVICE}")
+            yield context.change(CLOCK, stmt, f"{message}: after the Accelerator, {ADVICE}")
     yield from _handed_on(context, texts, agreed)
     yield from _named_elsewhere(context, texts)
     yield from _named_on_import(context, texts)
@@ -142,7 +142,7 @@ def _agree(
     """Make the name that a statement reads from the clock one for all."""
     tree, script = context.tree, context.script
     tests = [a.test for a in tree.ancestors(stmt) if isinstance(a, ast.If) and a is not script.main_guard]
-    early = not _is_behind_anchor(context, stmt)
+    early = not _is_after_anchor(context, stmt)
     message = _message(texts, value, name)
     if early or not all(script.is_uniform(test) for test in tests):
         if not reads_files(context) and not _is_opened_by_all(context, texts, stmt):
@@ -152,7 +152,7 @@ def _agree(
             target = naming_target(stmt)
             edits = agreed_later(context, stmt) or agreed_inside(context, target)
             edits = edits or agreed_for_module(context, target)
-        where = "" if edits else f": behind the Accelerator, {ADVICE}"
+        where = "" if edits else f": after the Accelerator, {ADVICE}"
         yield context.change(CLOCK, stmt, f"{message}{where}", edits)
         return
     making = [call for call in calls_in(value) if _makes_files(context, call)]
@@ -196,7 +196,7 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
                 CLOCK,
                 call,
                 f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by {by} ({where}), which every process "
-                f"would {'draw' if drawn else 'read'} for itself: behind this call, {ADVICE}",
+                f"would {'draw' if drawn else 'read'} for itself: after this call, {ADVICE}",
             )
             break
 
@@ -205,8 +205,8 @@ def _named_on_import(context: Context, texts: ClockTexts) -> Iterator[Change]:
     """Names that a module which is not converted makes when it is imported, of what every process opens or makes."""
     script, tree = context.script, context.tree
     for title, module in script.program.modules.items():
-        held = texts.named_in(module.scopes.module) if module not in script.modules else set()
-        names = _read_as(context, title, held) if held else {}
+        contained = texts.named_in(module.scopes.module) if module not in script.modules else set()
+        names = _read_as(context, title, contained) if contained else {}
         nodes = [n for n in tree.nodes(ast.Attribute, ast.Name) if names and dotted(n) in names]
         used = (n for n in nodes if isinstance(n.ctx, ast.Load) and _is_used_by_all(context, texts, n))
         node = tree.first(used)
@@ -216,13 +216,13 @@ def _named_on_import(context: Context, texts: ClockTexts) -> Iterator[Change]:
         made = next(n for n in module.scopes.module.of_type(ast.Name) if n.id == names[name])
         own = "an id that it draws itself" if texts.is_drawn(module.scopes.module.nodes) else "its own clock"
         message = (
-            f"every process would name `{name}` by {own}, on import ({_where(module, made)}): behind the Accelerator, "
+            f"every process would name `{name}` by {own}, on import ({_where(module, made)}): after the Accelerator, "
             f"and before this, {ADVICE}"
         )
         yield context.change(CLOCK, node, message)
 
 
-def _read_as(context: Context, title: str, held: set[str]) -> dict[str, str]:
+def _read_as(context: Context, title: str, contained: set[str]) -> dict[str, str]:
     """How the script reads variables of a module: `config.folder`, or the name that it imports one by."""
     found: dict[str, str] = {}
     for node in context.tree.nodes(ast.Import, ast.ImportFrom):
@@ -231,10 +231,10 @@ def _read_as(context: Context, title: str, held: set[str]) -> dict[str, str]:
         for alias in node.names:
             own = alias.asname or alias.name
             if (f"{base}.{alias.name}" if base else alias.name) == title:
-                found.update({f"{own}.{name}": name for name in held})
+                found.update({f"{own}.{name}": name for name in contained})
             elif base == title:
-                found.update({name: name for name in held} if own == "*" else {})
-                found.update({own: alias.name} if alias.name in held else {})
+                found.update({name: name for name in contained} if own == "*" else {})
+                found.update({own: alias.name} if alias.name in contained else {})
     return found
 
 
@@ -288,7 +288,7 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
                 isinstance(stmt, ast.Assign)
                 and stmt.value is call
                 and accelerator is not None
-                and _is_behind_anchor(context, stmt)
+                and _is_after_anchor(context, stmt)
                 and is_run_once(context, stmt)
                 and context.runs_everywhere(stmt)
                 and not context.needs_all(stmt)
@@ -302,7 +302,7 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
                 context.claim(call)
             if not edits and listing is None:
                 continue  # reported with the function that writes
-            advice = "" if edits else f": behind the Accelerator, {ADVICE}"
+            advice = "" if edits else f": after the Accelerator, {ADVICE}"
             yield context.change(CLOCK, call, f"{message}{advice}", edits)
             break
 
@@ -373,7 +373,7 @@ def _is_evaluated(context: Context, node: ast.AST) -> bool:
     return True
 
 
-def _is_behind_anchor(context: Context, node: ast.AST) -> bool:
+def _is_after_anchor(context: Context, node: ast.AST) -> bool:
     """Whether the Accelerator is made when a node runs that is run once."""
     script, anchor = context.script, context.plan.anchor
     assert anchor is not None
@@ -383,7 +383,7 @@ def _is_behind_anchor(context: Context, node: ast.AST) -> bool:
         return context.accelerator(node) is not None
     calls = script.callers(scope)
     if scope.kind == "function" and len(calls) == 1 and scope not in script.training_scopes:
-        return _is_behind_anchor(context, calls[0])
+        return _is_after_anchor(context, calls[0])
     return context.accelerator(node) is not None
 
 

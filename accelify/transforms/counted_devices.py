@@ -26,7 +26,7 @@ from accelify.analysis.schedules.learning_rate import is_learning_rate
 from accelify.analysis.schedules.schedule_lengths import Length
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
-from accelify.analysis.values import Imported, Thing
+from accelify.analysis.values import Entity, Imported
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Delete, Edit
@@ -47,17 +47,17 @@ def transform(context: Context) -> Iterator[Change]:
     named = list(_in_other_modules(context))
     yield from named
     made = [t for t in context.plan.prepared if t.kind == v.LOADER and isinstance(t.site, ast.Call)]
-    yield from _told(context, counts, made)
+    yield from _stated(context, counts, made)
     if not counts.are_asked:
         return
     done, trained = set[ast.AST](), list[Product]()
-    for thing in context.tree.in_order(made, attrgetter("site")):
-        assert isinstance(thing.site, ast.Call)
-        for size in counts.given(thing.site, 1, "batch_size"):
+    for entity in context.tree.in_order(made, attrgetter("site")):
+        assert isinstance(entity.site, ast.Call)
+        for size in counts.given(entity.site, 1, "batch_size"):
             for product in counts.products(size):
                 if product.node not in done and context.is_claimed(product.node):
                     continue
-                trained += [product] if thing in script.training_loaders else []
+                trained += [product] if entity in script.training_loaders else []
                 if product.node not in done:
                     done.add(product.node)
                     message = (
@@ -73,7 +73,7 @@ def transform(context: Context) -> Iterator[Change]:
         yield from _rates(context, counts, trained)
 
 
-def _told(context: Context, counts: DeviceCounts, loaders: list[Thing]) -> Iterator[Change]:
+def _stated(context: Context, counts: DeviceCounts, loaders: list[Entity]) -> Iterator[Change]:
     """Report the sizes that an option multiplies by the GPUs of DataParallel: it can stay, and has to be 1."""
     script = context.script
     if not script.calls_to(k.PARALLEL_WRAPPERS):
@@ -82,24 +82,24 @@ def _told(context: Context, counts: DeviceCounts, loaders: list[Thing]) -> Itera
     own = [t.site for t in loaders if t.module in script.modules and isinstance(t.site, ast.Call)]
     for made in context.tree.in_order(own):
         for size in counts.given(made, 1, "batch_size"):
-            told = counts.told(size)
-            if told is None or told[0] in done or context.is_claimed(told[0]):
+            stated = counts.stated(size)
+            if stated is None or stated[0] in done or context.is_claimed(stated[0]):
                 continue
-            done.add(told[0])
+            done.add(stated[0])
             message = (
-                f"the batch size is multiplied by `{told[1]}`, the GPUs of DataParallel, and each process takes all of "
-                f"it: let `{told[1]}` be 1"
+                f"the batch size is multiplied by `{stated[1]}`, the GPUs of DataParallel, and each process takes all "
+                f"of it: let `{stated[1]}` be 1"
             )
-            yield context.change(COUNTED, told[0], message)
+            yield context.change(COUNTED, stated[0], message)
 
 
 def _in_other_modules(context: Context) -> Iterator[Change]:
     """Report the sizes that count the GPUs in a module that is not converted, which makes a sharded loader."""
-    script, said = context.script, set[ast.AST]()
-    for thing in sorted(context.plan.prepared, key=Thing.place):
-        module, site = thing.module, thing.site
+    script, reported = context.script, set[ast.AST]()
+    for entity in sorted(context.plan.prepared, key=Entity.place):
+        module, site = entity.module, entity.site
         if (
-            thing.kind != v.LOADER
+            entity.kind != v.LOADER
             or module is None
             or module in script.modules
             or not isinstance(site, ast.Call)
@@ -111,8 +111,8 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
             continue
         place = f"{module.path.name if module.path is not None else module.name}, line {product.lineno}"
         for call in Length(site, module).places(script):
-            if call not in said:
-                said.add(call)
+            if call not in reported:
+                reported.add(call)
                 message = (
                     f"the batch size counts the GPUs of the machine ({place}), and each process takes all of it: "
                     "leave the factor out there"
@@ -140,8 +140,8 @@ def _products_there(script: ScriptModel, module: Module, size: ast.expr) -> Iter
             ]
             for factor in factors:
                 if isinstance(factor, ast.Call):
-                    held = script.interpreter.evaluate(module, scope, factor.func)
-                    if any(isinstance(w, Imported) and w.name in COUNTS for w in held):
+                    contained = script.interpreter.evaluate(module, scope, factor.func)
+                    if any(isinstance(w, Imported) and w.name in COUNTS for w in contained):
                         yield inner
 
 
@@ -183,7 +183,7 @@ def _rates(context: Context, counts: DeviceCounts, sizes: list[Product]) -> Iter
         sizes: the products that leave the batch sizes of the training data; none where those are only reported.
     """
     tree, gone = context.tree, {size.node for size in sizes}
-    kept = {size.read for size in sizes}
+    retained = {size.read for size in sizes}
     found: dict[ast.AST, Product] = {}
     for product in _products_of_rates(context, counts):
         if product.node not in gone:
@@ -206,7 +206,7 @@ def _rates(context: Context, counts: DeviceCounts, sizes: list[Product]) -> Iter
             "the learning rate counts the GPUs of the machine, as the batch size did; a step now takes a batch of each "
             "process"
         )
-        if accelerator is None or node in kept:
+        if accelerator is None or node in retained:
             message = f"{message}: count these here (`accelerator.num_processes`)"
             yield context.change(COUNTED, node, message)
             continue
@@ -225,10 +225,14 @@ def _rates(context: Context, counts: DeviceCounts, sizes: list[Product]) -> Iter
 def _products_of_rates(context: Context, counts: DeviceCounts) -> Iterator[Product]:
     """The products with a number of GPUs in the learning rates of optimizers, and in variables with such a name."""
     script = context.script
-    for thing in sorted(context.plan.prepared, key=Thing.place):
-        if thing.kind == v.OPTIMIZER and isinstance(thing.site, ast.Call) and thing.module in script.modules:
-            groups = [n for n in walk(thing.site) if isinstance(n, ast.Dict)]
-            rates = [*counts.given(thing.site, 1, "lr"), *(r for g in groups for r in entries(g, "lr"))]
+    for entity in sorted(context.plan.prepared, key=Entity.place):
+        if (
+            entity.kind == v.OPTIMIZER
+            and isinstance(entity.site, ast.Call)
+            and entity.module in script.modules
+        ):
+            groups = [n for n in walk(entity.site) if isinstance(n, ast.Dict)]
+            rates = [*counts.given(entity.site, 1, "lr"), *(r for g in groups for r in entries(g, "lr"))]
             for rate in rates:
                 yield from counts.products(rate)
     for stmt in context.tree.nodes(ast.Assign, ast.AugAssign):

@@ -26,11 +26,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.analysis.devices.class_devices import own_devices
 from accelify.analysis.devices.constants import DeviceConstant, constant_of
 from accelify.analysis.devices.device_names import names_cpu
 from accelify.analysis.devices.handed_numbers import handed_numbers
 from accelify.analysis.devices.on_import import placed_on_import, with_derived
-from accelify.analysis.devices.own_devices import own_devices
 from accelify.analysis.program import Module
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import DEVICE, Class
@@ -52,14 +52,14 @@ _WRITTEN = (ast.Call, ast.Constant, ast.JoinedStr, ast.BinOp)
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the changes to what is read of such devices, and what other modules do with them."""
-    told = {named.text for named in context.plan.named_devices}
+    stated = {named.text for named in context.plan.named_devices}
     for constant in context.plan.device_constants:
         if constant.is_cpu or any(context.is_claimed(value) for value in constant.values):
             continue
         by_text: dict[str, list[ast.Name | ast.Attribute]] = {}
         for read in constant.reads:
             text = dotted(read)
-            if text is not None and text not in told and not context.is_claimed(read):
+            if text is not None and text not in stated and not context.is_claimed(read):
                 by_text.setdefault(text, []).append(read)
         for text, reads in by_text.items():
             yield from _read(context, constant, text, reads)
@@ -73,9 +73,9 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _handed(context: Context) -> Iterator[Change]:
     """GPUs that are passed to other modules by number, which is the same for every process."""
-    told = {named.text for named in context.plan.named_devices}
+    stated = {named.text for named in context.plan.named_devices}
     for one in handed_numbers(context.script):
-        if context.is_claimed(one.argument) or dotted(one.argument) in told:
+        if context.is_claimed(one.argument) or dotted(one.argument) in stated:
             continue
         owner = one.callee.owner_class
         where = f"{_file(one.module)}, line {one.place.lineno}"
@@ -157,7 +157,7 @@ def _of_base_classes(context: Context) -> Iterator[Change]:
         stmt, scope = context.tree.parent(call), script.scope_of(call)
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "__init__":
             continue
-        cls = script.interpreter.things.get((scope.owner_class, "class"))
+        cls = script.interpreter.entities.get((scope.owner_class, "class"))
         if not isinstance(stmt, ast.Expr) or not isinstance(cls, Class):
             continue
         accelerator = context.accelerator(call)
@@ -182,7 +182,9 @@ def _among_others(context: Context) -> Iterator[Change]:
             continue
         targets = [e for t in stmt.targets if isinstance(t, ast.Tuple) for e in t.elts]
         for target in targets:
-            chosen = script.things(target, DEVICE) if isinstance(target, (ast.Name, ast.Attribute)) else set()
+            chosen = (
+                script.entities(target, DEVICE) if isinstance(target, (ast.Name, ast.Attribute)) else set()
+            )
             made = [t.site for t in chosen if isinstance(t.site, _WRITTEN)]
             if not made or len(made) < len(chosen) or all(names_cpu(site) for site in made):
                 continue
@@ -229,7 +231,7 @@ def _can_be_bound(context: Context, text: str, reads: list[ast.Name | ast.Attrib
     return all(
         script.module_of(read).scopes.module is anchor.root
         and not anchor.is_after(context.tree, read)
-        and reach.runs_behind_anchor(read)
+        and reach.runs_after_anchor(read)
         for read in reads
     )
 

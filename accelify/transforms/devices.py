@@ -223,9 +223,9 @@ def _left_to_defaults(context: Context) -> Iterator[Change]:
     """Calls that leave a device to a GPU which their function takes by default."""
     script, anchor = context.script, context.plan.anchor
     here = place_of(script, anchor) if anchor is not None else None
-    told = {named.text for named in context.plan.named_devices}
+    stated = {named.text for named in context.plan.named_devices}
     for call, callee, name, text in calls_without(script):
-        if context.is_claimed(call) or (callee is here and name in told):
+        if context.is_claimed(call) or (callee is here and name in stated):
             continue
         if script.interpreter.module_of(callee) in script.modules:
             if all(map(context.is_claimed, script.reads(name, callee))):
@@ -246,7 +246,7 @@ def _chosen_before(context: Context) -> Iterator[Change]:
     if anchor is None or place is None:
         return
     accelerator = f"{script.scope_of(place).self_name() or 'self'}.{NAME}" if anchor.attribute else NAME
-    done = {told.text for told in context.plan.named_devices}
+    done = {stated.text for stated in context.plan.named_devices}
     chosen: list[tuple[str, ast.stmt, ast.expr]] = []
     for assignment in context.plan.devices.assignments:
         statement, target = assignment.statement, assignment.target
@@ -274,25 +274,23 @@ def _chosen_before(context: Context) -> Iterator[Change]:
 def _bound_anew(context: Context) -> Iterator[Change]:
     """Options that come out of a checkpoint after the Accelerator, with the device of the process that saved them."""
     script, tree, anchor = context.script, context.tree, context.plan.anchor
-    for told in context.plan.named_devices if anchor is not None else ():
-        if told.text.split(".")[:-1] != [told.name]:
+    for stated in context.plan.named_devices if anchor is not None else ():
+        if stated.text.split(".")[:-1] != [stated.name]:
             continue
-        for bound in tree.writes(told.name):
+        for bound in tree.writes(stated.name):
             stmt = tree.statement(bound)
-            behind = anchor is not None and not anchor.is_after(tree, stmt)
-            if not behind or not isinstance(stmt, ast.Assign):
+            afterwards = anchor is not None and not anchor.is_after(tree, stmt)
+            if not afterwards or not isinstance(stmt, ast.Assign):
                 continue
             accelerator = context.accelerator(stmt)
-            if accelerator is None or script.scope_of(bound).resolve(told.name) is not told.owner:
+            if accelerator is None or script.scope_of(bound).resolve(stated.name) is not stated.owner:
                 continue
-            if told.owner is None:
+            if stated.owner is None:
                 continue
-            later = [n for n in script.reads(told.name, told.owner) if tree.is_after(n, stmt)]
-            if _are_read(context, later, told.text):
-                line = f"{told.text} = {device_for(script, told.text, accelerator, told.others, told.option)}"
-                message = (
-                    f"`{told.text}` would be that of the process which saved these options, on every process"
-                )
+            later = [n for n in script.reads(stated.name, stated.owner) if tree.is_after(n, stmt)]
+            if _are_read(context, later, stated.text):
+                line = f"{stated.text} = {device_for(script, stated.text, accelerator, stated.others, stated.option)}"
+                message = f"`{stated.text}` would be that of the process which saved these options, on every process"
                 yield context.change(CHOICE, stmt, message, [InsertAfter(stmt, (line,))], core=True)
 
 
@@ -311,8 +309,8 @@ def _handed_in(context: Context, scope: Scope) -> Iterator[tuple[str, ast.expr]]
             continue
         if not all(script.is_a(value, v.DEVICE) and not names_cpu(value) for value in values):
             continue
-        behind = [n for n in script.reads(name, scope) if not anchor.is_after(tree, n)]
-        if not all(map(context.is_claimed, behind)):
+        afterwards = [n for n in script.reads(name, scope) if not anchor.is_after(tree, n)]
+        if not all(map(context.is_claimed, afterwards)):
             yield name, values[0]
 
 
@@ -439,7 +437,7 @@ def _unreached(context: Context, value: ast.expr) -> Change:
     shown = short(context.tree.segment(value))
     message = (
         f"every process would use the GPU that `{shown}` names by its number, and the Accelerator cannot be had here: "
-        "make this behind it, or move it where it is used (x.to(accelerator.device))"
+        "make this after it, or move it where it is used (x.to(accelerator.device))"
     )
     return context.change(CHOICE, value, message)
 

@@ -20,10 +20,10 @@ from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
 
-from accelify.analysis.data.fetch_options import told_to_download
+from accelify.analysis.data.fetch_options import asks_to_download
 from accelify.analysis.data.fetches import asked_to_download, is_download, makes_ready
 from accelify.analysis.data.fetching_functions import Turns, makes_files, turns_of, writes_answer
-from accelify.analysis.files.asked_paths import behind_questions
+from accelify.analysis.files.asked_paths import after_tests
 from accelify.analysis.files.effect_sites import DOWNLOADS
 from accelify.analysis.files.renderings import fetches_repository
 from accelify.analysis.files.writing_calls import opens_for_writing
@@ -67,8 +67,8 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         accelerator = context.accelerator(stmt)
         if accelerator is None:
-            told = asked_to_download(fetch.call, context.script.qualname(fetch.call.func))
-            if told is not None and not isinstance(told, ast.Constant):
+            stated = asked_to_download(fetch.call, context.script.qualname(fetch.call.func))
+            if stated is not None and not isinstance(stated, ast.Constant):
                 continue  # the caller decides whether to download
             message = "every process would download this; fetch it before launching"
             yield context.change(DOWNLOAD, fetch.call, message)
@@ -103,15 +103,15 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
             if isinstance(made, ast.Assign) and _can_take_turns(context, made):
                 wanted.setdefault(made, _Fetch(call, does="process"))
                 continue
-        asked = told_to_download(tree, script.scope_of, call)
+        asked = asks_to_download(tree, script.scope_of, call)
         if not asked and not is_download(call, name) and not _fetches_elsewhere(context, call):
             continue
         stmt: ast.stmt = tree.statement(call)
         if isinstance(stmt, (ast.Assign, ast.Expr, ast.AnnAssign, ast.Return)) and not context.is_claimed(
             stmt
         ):
-            told = asked or call_keyword(call, "download") is not None or fetches_repository(call, name)
-            if told or isinstance(stmt, (ast.Assign, ast.Expr)):
+            stated = asked or call_keyword(call, "download") is not None or fetches_repository(call, name)
+            if stated or isinstance(stmt, (ast.Assign, ast.Expr)):
                 unpacks = isinstance(call.func, ast.Attribute) and call.func.attr in _UNPACKING
                 fetch = _Fetch(call, name in _EVERY_TIME or unpacks, not isinstance(stmt, ast.Expr))
                 _note(context, wanted, stmt, fetch)
@@ -127,10 +127,10 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
             _note(context, wanted, block, _Fetch(call, unpacks, used))
     answers = [tree.statement(call) for call in script.calls() if writes_answer(script, call)]
     for stmt in answers:
-        behind = behind_questions(tree, stmt)
-        if behind is not stmt and _can_take_turns(context, behind):
-            wanted.setdefault(behind, _Fetch(calls_in(stmt)[0]))
-            _leave(context, [behind])
+        afterwards = after_tests(tree, stmt)
+        if afterwards is not stmt and _can_take_turns(context, afterwards):
+            wanted.setdefault(afterwards, _Fetch(calls_in(stmt)[0]))
+            _leave(context, [afterwards])
     _by_functions(context, wanted, answers)
     return wanted
 

@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.files.asked_paths import behind_questions
+from accelify.analysis.files.asked_paths import after_tests
 from accelify.analysis.files.effect_sites import (
     ASKING,
     DOWNLOADS,
@@ -33,8 +33,8 @@ from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.log_files import BEGUN_LOGS, begins_log, by_default
 from accelify.analysis.files.reading_calls import READING
 from accelify.analysis.files.sample_files import writes_own
+from accelify.analysis.modules.main_blocks import calls_of_other_mains
 from accelify.analysis.modules.module_names import module_at
-from accelify.analysis.modules.own_main import calls_of_other_mains
 from accelify.analysis.modules.reached import is_never_run
 from accelify.analysis.scopes import handed_to, in_order
 from accelify.analysis.statements.done import calls_done, statement_for
@@ -246,21 +246,21 @@ def _guarded(
     if listed or any(_is_read_later(context, stmt, wanted[stmt][1]) for stmt in run):
         wait = (f"{accelerator}.wait_for_everyone()",)
         # A process that asks late reaches a wait after the question, but not one in the branch.
-        behind = behind_questions(tree, last)
-        if not context.runs_everywhere(behind):
+        afterwards = after_tests(tree, last)
+        if not context.runs_everywhere(afterwards):
             context.claim(*(wanted[stmt][0] for stmt in run))
             context.everywhere.update(wanted[stmt][0] for stmt in run)
             yield context.change(
                 ELSEWHERE, call, f"{_does(effects.sites)} on every process, and it may be read again"
             )
             return
-        if _reads_between(context, last, behind):
+        if _reads_between(context, last, afterwards):
             edits.append(InsertBefore(run[0] if last is run[-1] else last, wait, order=-5))
-            behind = last
-        if not _waits_next(context, behind):
-            edits.append(InsertAfter(behind, wait))
-            block = tree.block_of(behind)[2]
-            context.waiting.update(block[block.index(behind) + 1 :][:1])
+            afterwards = last
+        if not _waits_next(context, afterwards):
+            edits.append(InsertAfter(afterwards, wait))
+            block = tree.block_of(afterwards)[2]
+            context.waiting.update(block[block.index(afterwards) + 1 :][:1])
     for stmt in run:
         for model in _models(context, stmt):
             edits += handed_alone(context, model, accelerator)
@@ -313,11 +313,11 @@ def _waits_next(context: Context, stmt: ast.stmt) -> bool:
     return any(following in context.waiting for following in block[block.index(stmt) + 1 :][:1])
 
 
-def _reads_between(context: Context, last: ast.stmt, behind: ast.stmt) -> bool:
+def _reads_between(context: Context, last: ast.stmt, afterwards: ast.stmt) -> bool:
     """Whether the rest of a branch reads files: they all wait within it then, once each has asked."""
     return any(
         name.startswith(READING) or any(context.effects.of(s).reads for s in context.script.callees(call))
-        for call in calls_in(behind)
+        for call in calls_in(afterwards)
         if context.tree.is_after(call, last)
         for name in [context.script.qualname(call.func) or ""]
     )

@@ -59,11 +59,11 @@ class _Place(NamedTuple):
 
     stmt: ast.stmt
     accelerator: str | None
-    behind: bool = True
+    afterwards: bool = True
 
     def is_before(self, tree: Tree, node: ast.AST) -> bool:
         """Whether a node comes after the place."""
-        return tree.is_after(node, self.stmt) if self.behind else not tree.is_before(node, self.stmt)
+        return tree.is_after(node, self.stmt) if self.afterwards else not tree.is_before(node, self.stmt)
 
     def seeded(self, lines: tuple[str, ...], unless: str = "") -> Edit:
         """The edit that adds lines there, for several processes only where the Accelerator is available, and not where
@@ -72,7 +72,7 @@ class _Place(NamedTuple):
         tests += [f"not ({unless})"] if unless else []
         if tests:
             lines = (f"if {' and '.join(tests)}:", *(f"    {line}" for line in lines))
-        return InsertAfter(self.stmt, lines) if self.behind else InsertBefore(self.stmt, lines, -49)
+        return InsertAfter(self.stmt, lines) if self.afterwards else InsertBefore(self.stmt, lines, -49)
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -91,7 +91,7 @@ def transform(context: Context) -> Iterator[Change]:
         elif (place := _place(context, made)) is None:
             why = ": it is made where the Accelerator is not known yet, or several times"
         else:
-            sampled = any(_runs_behind(context, sample, place) for sample in samples)
+            sampled = any(_runs_after(context, sample, place) for sample in samples)
             lines = _lines(made, form, sampled, number)
             unless = _unless(context, asked, place)
             if unless is None:
@@ -269,7 +269,7 @@ def _samples(context: Context) -> list[ast.Attribute]:
     ]
 
 
-def _runs_behind(context: Context, node: ast.AST, place: _Place) -> bool:
+def _runs_after(context: Context, node: ast.AST, place: _Place) -> bool:
     """Whether a node can run after an environment was seeded: what comes before it in the same code has run."""
     tree = context.tree
     if context.script.scope_of(node) is not context.script.scope_of(place.stmt):
@@ -298,7 +298,7 @@ def _place(context: Context, made: _Made) -> _Place | None:
         if not anchor.is_after(tree, made.stmt):
             return _Place(made.stmt, context.accelerator(made.stmt))
         if any(made.stmt is s for s in anchor.block) and anchor.before is not None:
-            return _Place(place, context.accelerator(place), behind=False)
+            return _Place(place, context.accelerator(place), afterwards=False)
         return None
     accelerator = context.accelerator(made.stmt)
     if accelerator is not None:
@@ -307,8 +307,8 @@ def _place(context: Context, made: _Made) -> _Place | None:
     if maker is None:
         return None
     target = maker.targets[0] if isinstance(maker, ast.Assign) else maker.target
-    kept = f"{dotted(target)}.accelerator" if anchor.root.kind == "class" and dotted(target) else None
-    return _Place(maker, kept)
+    retained = f"{dotted(target)}.accelerator" if anchor.root.kind == "class" and dotted(target) else None
+    return _Place(maker, retained)
 
 
 def _making_accelerator(context: Context, made: _Made, home: Scope) -> ast.Assign | ast.AnnAssign | None:

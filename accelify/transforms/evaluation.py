@@ -21,7 +21,7 @@ from accelify.analysis.metrics.entry_counts import count_of
 from accelify.analysis.metrics.evaluation_loop import NO_MODEL, EvaluationLoop
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, text_of, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
@@ -111,7 +111,7 @@ def _in_other_modules(context: Context) -> Iterator[Change]:
     if plan.known.distributed:
         return
     for call in script.calls():
-        loaders = {t for a in plan.elsewhere.gone_through(call) for t in script.things(a, v.LOADER)}
+        loaders = {t for a in plan.elsewhere.gone_through(call) for t in script.entities(a, v.LOADER)}
         loaders &= plan.prepared
         if not loaders or call in plan.whole_calls or not plan.after_prepare(call, loaders):
             continue
@@ -161,11 +161,11 @@ def _leads_to_model(context: Context, given: ast.expr) -> bool:
     """Whether an argument is a prepared model, or an object that keeps one."""
     prepared = context.plan.prepared
     return context.plan.is_prepared(given, v.MODEL) or any(
-        isinstance(held, Thing) and held.kind == v.MODEL and held in prepared
-        for one in context.script.things(given, v.INSTANCE)
+        isinstance(contained, Entity) and contained.kind == v.MODEL and contained in prepared
+        for one in context.script.entities(given, v.INSTANCE)
         for cls in (one.cls.ancestry() if one.cls is not None else ())
         for values in cls.attributes.values()
-        for held in values
+        for contained in values
     )
 
 
@@ -211,7 +211,7 @@ def _measures(context: Context, call: ast.Call, callee: Scope) -> bool:
     results = [n for n in callee.of_type(ast.Return) if n.value is not None]
     if not results or any(getattr(n, "attr", "") == "train" for n in callee.nodes):
         return False
-    return any(context.script.things(a, v.LOADER) for a in context.plan.elsewhere.gone_through(call))
+    return any(context.script.entities(a, v.LOADER) for a in context.plan.elsewhere.gone_through(call))
 
 
 def left(context: Context) -> Iterator[Change]:

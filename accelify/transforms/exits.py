@@ -58,10 +58,10 @@ def _sizes(context: Context) -> Iterator[Change]:
     for test in [*context.tree.in_order(tests), *[t for t in around if t not in tests]]:
         sizes = [n for n in walk(test) if isinstance(n, ast.expr) and _is_batch_size(context, n)]
         loops = context.script.enclosing_loops(test)
-        if not (sizes or _compares_shapes(context, test)) or not loops or context.is_said(test):
+        if not (sizes or _compares_shapes(context, test)) or not loops or context.is_reported(test):
             continue
-        context.said.add(test)
-        loaders = {t for loop, held in context.script.loader_loops if loop in loops for t in held}
+        context.reported.add(test)
+        loaders = {t for loop, contained in context.script.loader_loops if loop in loops for t in contained}
         configured = {size for size in sizes if _is_against_whole_batch(context, size)}
         seen = {s for s in sizes if _makes_samples_seen(context, s) and not context.is_claimed(s)}
         shared = context.plan.batch_size == "total"
@@ -116,11 +116,11 @@ def _clocks(context: Context) -> Iterator[Change]:
             loops: list[ast.stmt] = [stmt] if any(script.trains(s) for s in stmt.body) else []
         else:
             loops = [loop for loop in script.enclosing_loops(stmt) if script.trains(loop)]
-        if not loops or context.is_said(stmt.test) or not asks_clock(script, stmt.test):
+        if not loops or context.is_reported(stmt.test) or not asks_clock(script, stmt.test):
             continue
         if isinstance(stmt, ast.If) and not (_leaves(context, stmt) or context.meets_others(stmt)):
             continue
-        context.said.add(stmt.test)
+        context.reported.add(stmt.test)
         text, accelerator = context.tree.segment(stmt.test), context.accelerator(stmt.test)
         message = f"`{text}` asks each process's own clock, and can be true on one only; the others then wait for ever"
         together = isinstance(stmt, ast.While) or figures.runs_everywhere(stmt, loops[0])
@@ -261,9 +261,9 @@ def _exits(context: Context) -> Iterator[Change]:
             test = _counted_by(context, decision)
             if test is not None and not _is_reached(context, decision, test):
                 continue
-        if test is None or test in done or test in context.said:
+        if test is None or test in done or test in context.reported:
             continue
-        context.said |= {decision, test}
+        context.reported |= {decision, test}
         edits = _once(context, test, context.agreed(test))
         # Where a counter is in between and cannot be made to agree, the test that leaves is the one to show.
         shown = test if edits else decision

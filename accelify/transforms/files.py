@@ -20,8 +20,8 @@ import contextlib
 from collections.abc import Iterator
 
 from accelify.analysis.files.asked_paths import (
+    after_tests,
     asked_paths,
-    behind_questions,
 )
 from accelify.analysis.files.effect_sites import ASKING, makes_folder_again
 from accelify.analysis.files.folders import folder_made, folders_asked_for, makes_folder
@@ -99,24 +99,24 @@ def transform(context: Context) -> Iterator[Change]:
             edits.append(InsertBefore(first, (f"{accelerator}.wait_for_everyone()",), order=-5))
         if read_back(context, run) or needs_at_once(context, run):
             # All of them go on to read what the main process is still writing.
-            behind = behind_questions(context.tree, last)
-            inside = behind is not last and read_back(context, run, behind)
-            if inside or not context.runs_everywhere(behind):
+            afterwards = after_tests(context.tree, last)
+            inside = afterwards is not last and read_back(context, run, afterwards)
+            if inside or not context.runs_everywhere(afterwards):
                 yield context.todo(
                     FILES, stmt, "every process would write this file, which is read again",
                     "the main process should write this, the others wait for it",
                 )  # fmt: skip
                 continue
-            if behind not in waited and not all_wait_next(context, behind):
-                edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
-            waited.add(behind)
+            if afterwards not in waited and not all_wait_next(context, afterwards):
+                edits.append(InsertAfter(afterwards, (f"{accelerator}.wait_for_everyone()",)))
+            waited.add(afterwards)
         elif (around := rearranged(context, run)) is not None and around not in waited:
             waited.add(around)
             edits.append(InsertAfter(around, (f"{accelerator}.wait_for_everyone()",)))
         elif (makes_data(context, run) or is_listed(context, run)) and context.runs_everywhere(
-            behind := behind_questions(context.tree, last)
+            afterwards := after_tests(context.tree, last)
         ):
-            edits.append(InsertAfter(behind, (f"{accelerator}.wait_for_everyone()",)))
+            edits.append(InsertAfter(afterwards, (f"{accelerator}.wait_for_everyone()",)))
         else:
             written = [path for one in run for path in written_paths(context, one)]
             place = read_in_functions(context, later, written, last)
@@ -296,7 +296,7 @@ def _in_turns(context: Context) -> Iterator[Change]:
     """`if not os.path.exists(path): write it` and a read: the main process writes, the others find the file."""
     tree = context.tree
     for stmt in writing_statements(context):
-        block = behind_questions(tree, stmt)
+        block = after_tests(tree, stmt)
         if block is stmt or context.is_guarded(stmt) or (accelerator := context.accelerator(stmt)) is None:
             continue
         if not read_back(context, [stmt], block) or not _can_take_turns(context, stmt, block):

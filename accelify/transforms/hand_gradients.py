@@ -45,7 +45,7 @@ from accelify.analysis.syntax import (
     walk,
     walk_scope,
 )
-from accelify.analysis.values import Function, Thing
+from accelify.analysis.values import Entity, Function
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
@@ -102,20 +102,20 @@ def transform(context: Context) -> Iterator[Change]:
         if context.script.is_a(func.value, v.PARAMETERS) and _is_not_linear(context, call.args[0]):
             message = "this hook changes one process's gradient before it is averaged over the processes"
             mark = (
-                "change the gradients behind backward, where they are averaged (accelerator.clip_grad_value_)"
+                "change the gradients after backward, where they are averaged (accelerator.clip_grad_value_)"
             )
             yield context.todo(HOOK, call, message, mark)
 
 
 def _elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
-    told: set[Scope] = set()
+    stated: set[Scope] = set()
     for call in calls:
         for callee in in_order(context.script.callees(call) & context.script.backward_elsewhere):
-            if callee in told or context.plan.on_main_only(call):
+            if callee in stated or context.plan.on_main_only(call):
                 continue
             if leaves_no_gradients(context.script, call, callee):
                 continue
-            told.add(callee)
+            stated.add(callee)
             module = context.script.interpreter.module_of(callee)
             file = module.path.name if module.path is not None else "another module"
             message = (
@@ -128,19 +128,19 @@ def _elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
 
 def _stepped_elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
     """An object of another module that contains weights and their optimizer: a loss with parameters, for example."""
-    script, told = context.script, set[Scope]()
+    script, stated = context.script, set[Scope]()
     others = [
         m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(".step()")
     ]
     for call in calls if others else ():
-        for callee in in_order(script.callees(call) - script.backward_elsewhere - told):
+        for callee in in_order(script.callees(call) - script.backward_elsewhere - stated):
             module = script.interpreter.module_of(callee)
             if module not in others or context.plan.on_main_only(call):
                 continue
             step, models = _own_step(context, module, callee)
             if step is None:
                 continue
-            told.add(callee)
+            stated.add(callee)
             file = module.path.name if module.path is not None else "another module"
             message = (
                 f"`{callee.name}` steps an optimizer (line {step.lineno} of {file}, which is not converted with this "
@@ -157,10 +157,14 @@ def _own_step(context: Context, module: Module, callee: Scope) -> tuple[ast.Call
             continue
         if node.func.attr != "step":
             continue
-        for held in context.script.interpreter.evaluate(module, callee, node.func.value):
-            if not isinstance(held, Thing) or held.kind != v.OPTIMIZER or held in context.plan.prepared:
+        for contained in context.script.interpreter.evaluate(module, callee, node.func.value):
+            if (
+                not isinstance(contained, Entity)
+                or contained.kind != v.OPTIMIZER
+                or contained in context.plan.prepared
+            ):
                 continue
-            models = {m for m in held.link("models") if m.kind == v.MODEL}
+            models = {m for m in contained.link("models") if m.kind == v.MODEL}
             around = {one for m in models for one in (m, *context.script.owners_of(m))}
             if models and not around & context.plan.prepared:
                 names = sorted({m.cls.name for m in models if m.cls is not None})
@@ -169,15 +173,15 @@ def _own_step(context: Context, module: Module, callee: Scope) -> tuple[ast.Call
 
 
 def _assigned_elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
-    interpreter, told = context.script.interpreter, set[Scope]()
+    interpreter, stated = context.script.interpreter, set[Scope]()
     for call in calls:
         for callee in in_order(context.script.callees(call)):
             module = interpreter.module_of(callee)
             if module in context.script.modules or not module.tree.mentions("autograd.grad"):
                 continue
-            if callee in told or not _writes_gradient(callee):
+            if callee in stated or not _writes_gradient(callee):
                 continue
-            told.add(callee)
+            stated.add(callee)
             file = module.path.name if module.path is not None else "another module"
             message = f"`{callee.name}` in {file} sets gradients, which are one process's own there"
             yield context.change(BY_HAND, call, message)
@@ -245,7 +249,7 @@ def _learned_through(context: Context, calls: list[ast.Call]) -> Iterator[Change
         if _goes_by_a_batch(context, loops, call):
             message = (
                 "this gradient of parameters goes by one process's share of the batch, and what is learned through it "
-                "is averaged only behind it: N processes learn by the mean of N such steps, not by one on the batches "
+                "is averaged only after it: N processes learn by the mean of N such steps, not by one on the batches "
                 "of all"
             )
             yield context.change(BY_HAND, call, message, severity=Severity.INFO)
@@ -278,7 +282,7 @@ def _shifted(context: Context) -> Iterator[Change]:
     for stmt, amount in shifted_weights(context.script, context.plan.prepared):
         message = (
             f"the weights are shifted by `{amount}`, which is made of one process's own gradients: each process works "
-            "on at other weights, and an average behind that comes too late"
+            "on at other weights, and an average after that comes too late"
         )
         mark = 'average the gradients over the processes first: accelerator.reduce(..., reduction="mean")'
         yield context.todo(BY_HAND, stmt, message, mark)
@@ -322,12 +326,12 @@ def _of_inputs(context: Context) -> Iterator[Change]:
 
 def _numbers(context: Context, gradients: InputGradients) -> Iterator[Change]:
     """Numbers that are computed from such a gradient and weigh a loss: they part between processes."""
-    told: set[str] = set()
+    stated: set[str] = set()
     for backward in context.script.backwards:
         for number in gradient_numbers(context.script, gradients, backward):
-            if number.name in told:
+            if number.name in stated:
                 continue
-            told.add(number.name)
+            stated.add(number.name)
             message = (
                 f"`{number.name}` weighs a loss and is worked out of `{number.given}.grad`, the gradient of one "
                 "process's samples: each process weighs by another number than the whole batch would give"

@@ -17,17 +17,17 @@ from accelify.analysis import values as v
 from accelify.analysis.data.loaders import collating
 from accelify.analysis.devices.read_on_host import (
     HOST_TYPES,
-    can_be_mended,
+    can_be_fixed,
     is_collated_by_torch,
     reads_on_host,
 )
 from accelify.analysis.devices.tensor_makers import ARRAY, DEVICE, HOST
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import call_argument, dotted, names_in, text_of, walk
-from accelify.analysis.values import Sequence, Thing
+from accelify.analysis.values import Entity, Sequence
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.mended_elsewhere import MendedElsewhere
+from accelify.transforms.fixes_elsewhere import FixElsewhere
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
 
@@ -78,12 +78,12 @@ def _conversions(context: Context) -> Iterator[Change]:
 
 def _is_on_cpu(context: Context, node: ast.AST) -> bool:
     """Whether a node is in the branch of a test that is taken where the Accelerator is set to use the CPU."""
-    told = context.plan.arguments.get("cpu")
+    stated = context.plan.arguments.get("cpu")
     child = node
-    for branch in context.tree.ancestors(node) if told is not None else ():
+    for branch in context.tree.ancestors(node) if stated is not None else ():
         if isinstance(branch, ast.If) and child in branch.orelse:
-            wish = context.plan.devices.told(branch.test)
-            if wish is not None and negated(wish) == told:
+            wish = context.plan.devices.stated(branch.test)
+            if wish is not None and negated(wish) == stated:
                 return True
         if isinstance(branch, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return False
@@ -173,22 +173,20 @@ def _elsewhere(context: Context) -> Iterator[Change]:
 
     Where it may be an array for other callers, it is a finding that names the place.
     """
-    said: set[ast.Call] = set()
+    reported: set[ast.Call] = set()
     for read in reads_on_host(context.script, *context.locations):
-        if context.is_claimed(read.call) or read.call in said:
+        if context.is_claimed(read.call) or read.call in reported:
             continue
-        if can_be_mended(read):
+        if can_be_fixed(read):
             edit = verbs.replace(read.tensor, read.tensor, ".cpu()")
             message = "NumPy cannot read a tensor that lies on the device"
-            context.mended_elsewhere.append(
-                MendedElsewhere(read.module, read.tensor, edit, HOST_COPY, message)
-            )
+            context.fixes_elsewhere.append(FixElsewhere(read.module, read.tensor, edit, HOST_COPY, message))
             continue
-        said.add(read.call)
+        reported.add(read.call)
         place = f"{(read.module.tree.path or '').replace(chr(92), '/').rpartition('/')[2]}, line {read.tensor.lineno}"
         message = (
             f"`{read.callee.name}` reads a tensor on the host that lies on the device now ({place}): "
-            "put `.cpu()` behind it there"
+            "put `.cpu()` after it there"
         )
         yield context.change(HOST_COPY, read.call, message)
 
@@ -202,7 +200,7 @@ def _is_list(context: Context, node: ast.expr) -> bool:
     targets = [t for t in walk(loop.target) if isinstance(t, ast.Tuple)]
     parts = [e for t in targets for e in t.elts if not isinstance(e, ast.Tuple)]
     index = next((i for t in targets for i, e in enumerate(t.elts) if getattr(e, "id", "") == node.id), None)
-    loaders = {t for part in parts for b in context.script.things(part, v.BATCH) for t in b.link("loader")}
+    loaders = {t for part in parts for b in context.script.entities(part, v.BATCH) for t in b.link("loader")}
     bodies = [body for loader in loaders for body in collating(context.script, loader)]
     found = [
         result.elts[index]
@@ -247,15 +245,19 @@ def _needs_copy(context: Context, node: ast.expr) -> bool:
 
 def _is_on_device(context: Context, node: ast.expr) -> bool:
     """Whether a tensor comes out of a prepared loader or a prepared model."""
-    queue = list(context.script.things(node, v.BATCH, v.OUTPUT, v.TENSOR))
-    seen: set[Thing] = set(queue)
+    queue = list(context.script.entities(node, v.BATCH, v.OUTPUT, v.TENSOR))
+    seen: set[Entity] = set(queue)
     while queue:
-        thing = queue.pop()
-        if thing.kind == v.BATCH and thing.link("loader") and thing.link("loader") <= context.plan.prepared:
+        entity = queue.pop()
+        if (
+            entity.kind == v.BATCH
+            and entity.link("loader")
+            and entity.link("loader") <= context.plan.prepared
+        ):
             return True
-        if thing.kind == v.OUTPUT and thing.link("model") & context.plan.prepared:
+        if entity.kind == v.OUTPUT and entity.link("model") & context.plan.prepared:
             return True
-        inner = {t for t in thing.link("sources") if t.kind in (v.BATCH, v.OUTPUT, v.TENSOR)}
+        inner = {t for t in entity.link("sources") if t.kind in (v.BATCH, v.OUTPUT, v.TENSOR)}
         queue += inner - seen
         seen |= inner
     return False

@@ -16,7 +16,7 @@ from accelify.analysis.devices.tensor_makers import DEVICE, HOST
 from accelify.analysis.syntax import Tree
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.mended_elsewhere import MendedElsewhere
+from accelify.transforms.fixes_elsewhere import FixElsewhere
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
 
@@ -66,7 +66,7 @@ def _elsewhere(context: Context) -> None:
         edit = _with_the_devices(module.tree, call, partial(context.effects.qualname, module, scope))
         if edit is not None:
             message = f"`{module.tree.segment(call.args[0])}` is on the device, where its type is another one"
-            context.mended_elsewhere.append(MendedElsewhere(module, call, edit, HOST_TYPE, message))
+            context.fixes_elsewhere.append(FixElsewhere(module, call, edit, HOST_TYPE, message))
 
 
 def _with_the_devices(tree: Tree, call: ast.Call, qualname: Callable[[ast.expr], str | None]) -> Edit | None:

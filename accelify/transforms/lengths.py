@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.schedules import step_rounds
+from accelify.analysis.schedules.configured_totals import configured_totals
 from accelify.analysis.schedules.learning_rate import handed_to_a_rate, is_learning_rate
 from accelify.analysis.schedules.schedule_lengths import lengths_of
 from accelify.analysis.schedules.step_rates import step_rates
 from accelify.analysis.schedules.steps import ends_by_steps
-from accelify.analysis.schedules.told_totals import told_totals
 from accelify.analysis.statements.unread import is_unread
 from accelify.analysis.syntax import dotted, text_of, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -42,17 +42,17 @@ def transform(context: Context) -> Iterator[Change]:
         return
     script = context.script
     scheduled: set[ast.Call] | None = None
-    said: set[ast.Call] = set()
-    for place, message in _told_or_measured(context):
-        if place not in said:
-            said.add(place)
+    reported: set[ast.Call] = set()
+    for place, message in _stated_or_measured(context):
+        if place not in reported:
+            reported.add(place)
             yield context.change(LENGTH, place, message)
     for call in script.calls():
-        if call in said:
+        if call in reported:
             continue
         if not (isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1):
             continue
-        loaders = script.things(call.args[0], v.LOADER)
+        loaders = script.entities(call.args[0], v.LOADER)
         if not loaders or not loaders <= context.plan.prepared:
             continue
         if context.plan.after_prepare(call, loaders) or context.plan.runs_prepared(call, loaders):
@@ -66,31 +66,31 @@ def transform(context: Context) -> Iterator[Change]:
         yield context.change(
             LENGTH,
             call,
-            f"`{context.tree.segment(call)}` is taken before prepare: behind it, each of N processes has 1/N of that",
+            f"`{context.tree.segment(call)}` is taken before prepare: after it, each of N processes has 1/N of that",
         )
     yield from _hand_made_schedules(context)
 
 
-def _told_or_measured(context: Context) -> Iterator[tuple[ast.Call, str]]:
+def _stated_or_measured(context: Context) -> Iterator[tuple[ast.Call, str]]:
     """Lengths taken before prepare that can be replaced by a known number of steps that ends the training."""
     script, plan = context.script, context.plan
-    for total in told_totals(script) if not plan.known.distributed else ():
+    for total in configured_totals(script) if not plan.known.distributed else ():
         loaders = total.length.loaders(script)
         if not loaders or not loaders <= plan.prepared:
             continue
-        told = short(text_of(total.told))
+        stated = short(text_of(total.stated))
         for place in total.length.places(script):
             if plan.runs_prepared(place, loaders):
                 continue
             wrong = (
-                f"with `{told}` it is N times too fast and ends after 1/N of the run"
+                f"with `{stated}` it is N times too fast and ends after 1/N of the run"
                 if total.scheduler in plan.prepared
                 else "with the length it is N times too slow"
             )
             yield (
                 place,
-                f"a schedule is made for the told `{told}` in one branch, and from `{context.tree.segment(place)}`, "
-                f"taken before prepare, in the other: {wrong}; taken behind prepare, both are right",
+                f"a schedule is made for the told `{stated}` in one branch, and from `{context.tree.segment(place)}`, "
+                f"taken before prepare, in the other: {wrong}; taken after prepare, both are right",
             )
 
 
@@ -185,11 +185,11 @@ def _scheduled(context: Context) -> set[ast.Call]:
     return {length.call for scheduler in schedulers for length in lengths_of(context.script, scheduler)}
 
 
-def _schedulers_of(context: Context, call: ast.Call) -> set[Thing]:
+def _schedulers_of(context: Context, call: ast.Call) -> set[Entity]:
     """The schedulers that a call makes, alone or with other objects."""
     values = context.script.values(call)
     inner = {w for value in values if isinstance(value, v.Sequence) for w in value.any()}
-    return {w for w in values | inner if isinstance(w, Thing) and w.kind == v.SCHEDULER}
+    return {w for w in values | inner if isinstance(w, Entity) and w.kind == v.SCHEDULER}
 
 
 def _feeds_scheduler(context: Context, call: ast.Call, scheduled: set[ast.Call]) -> bool:

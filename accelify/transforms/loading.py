@@ -24,11 +24,11 @@ from accelify.analysis.files.loaded import comes_from, loads_of_states
 from accelify.analysis.files.reading_calls import READING
 from accelify.analysis.files.saved_objects import saved_to
 from accelify.analysis.files.writing_calls import WRITING, opens_for_writing
-from accelify.analysis.schedules.training_before import trains_only_behind
+from accelify.analysis.schedules.training_before import trains_only_after
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.statements.done import statement_for
 from accelify.analysis.syntax import call_argument, call_keyword, calls_in, target_names
-from accelify.analysis.values import Method, Thing
+from accelify.analysis.values import Entity, Method
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
@@ -62,7 +62,7 @@ _LISTING = _READS - {"torch.load"}
 _OTHER = "?"
 _WRITING_WORDS = (b"save", b"dump", b"open(", b".to_", b"write")
 _NAMES_FILE = re.compile(r"\.\w{2,5}$")
-_KEPT = frozenset({FILES, PICTURES})
+_STORED = frozenset({FILES, PICTURES})
 _CHECKPOINTS = frozenset({"torch.save", "torch.jit.save", "pickle.dump", "dill.dump", "joblib.dump"})
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -190,7 +190,7 @@ def _waits(context: Context) -> Iterator[Change]:
         scope
         for c in loads
         if (scope := script.scope_of(c)) is not script.scopes.module
-        if scope not in script.training_scopes or trains_only_behind(script, c)
+        if scope not in script.training_scopes or trains_only_after(script, c)
     }
     done: set[ast.stmt] = set()
     for call in tree.in_order(script.calls()):
@@ -203,13 +203,13 @@ def _waits(context: Context) -> Iterator[Change]:
             plain = not paths
         if not plain and not paths:
             continue
-        place = _behind_writing(context, tree.statement(call), paths, done, script.callees(call))
+        place = _after_writing(context, tree.statement(call), paths, done, script.callees(call))
         if place is None:
             continue
         accelerator = context.accelerator(place)
         if accelerator is None or not context.runs_everywhere(place):
             if name == "torch.load" or script.callees(call) & loading or _loads_elsewhere(context, call):
-                yield from _behind_saves(context, call, place, done)
+                yield from _after_saves(context, call, place, done)
             continue
         done.add(place)
         context.waiting.add(place)
@@ -217,7 +217,7 @@ def _waits(context: Context) -> Iterator[Change]:
         yield context.change(LOAD, call, "the file may still be being written by the main process", [edit])
 
 
-def _behind_saves(context: Context, call: ast.Call, place: ast.stmt, done: set[ast.stmt]) -> Iterator[Change]:
+def _after_saves(context: Context, call: ast.Call, place: ast.stmt, done: set[ast.stmt]) -> Iterator[Change]:
     """A load where no wait can be added: the wait goes after the save, or the load is reported.
 
     Args:
@@ -270,7 +270,7 @@ def _is_before_training(context: Context, call: ast.Call) -> bool:
     around = [call, *(script.callers(scope) if scope.kind == "function" else ())]
     if any(script.enclosing_loops(one) for one in around):
         return False
-    return trains_only_behind(script, call)
+    return trains_only_after(script, call)
 
 
 def _loads_elsewhere(context: Context, call: ast.Call) -> bool:
@@ -286,7 +286,7 @@ def _loads_elsewhere(context: Context, call: ast.Call) -> bool:
     return False
 
 
-def _behind_writing(
+def _after_writing(
     context: Context, stmt: ast.stmt, paths: frozenset[str], done: set[ast.stmt], readers: Set[Scope]
 ) -> ast.stmt | None:
     """The statement around a read, or itself, before which its block writes what nobody has waited for yet."""
@@ -311,7 +311,7 @@ def _writes(context: Context, stmt: ast.stmt, paths: frozenset[str], readers: Se
     effects = context.effects.of_nodes(stmt)
     if not paths:
         return any(site.name in _CHECKPOINTS for site in effects.sites)
-    if not effects.kinds() & _KEPT:
+    if not effects.kinds() & _STORED:
         return False
     named = any(text.startswith(_OTHER) for text in paths)
     return any(
@@ -373,8 +373,8 @@ def _given(context: Context, call: ast.Call) -> frozenset[str]:
     given = [*call.args, *[kw.value for kw in call.keywords]]
     found = {path_text(context.script, a) for a in given if _may_be_path(context, a)}
     for callee in context.script.callees(call) - context.script.training_scopes:
-        told = {name for _, name in handed_to(call, callee)}
-        defaults = {name: value for name, value in defaults_of(callee).items() if name not in told}
+        stated = {name for _, name in handed_to(call, callee)}
+        defaults = {name: value for name, value in defaults_of(callee).items() if name not in stated}
         found |= {text for value in defaults.values() if (text := _file_name(value))}
         found.update(_named_inside(context, callee))
     return frozenset(found - {""})
@@ -403,6 +403,6 @@ def _may_be_path(context: Context, node: ast.expr) -> bool:
         return isinstance(node.value, str)
     if isinstance(node, ast.Name) and k.OPTIONS_NAME.search(node.id):
         return False
-    held = context.script.values(node)
-    plain = all(isinstance(w, Method) or (isinstance(w, Thing) and w.kind == v.UNKNOWN) for w in held)
+    contained = context.script.values(node)
+    plain = all(isinstance(w, Method) or (isinstance(w, Entity) and w.kind == v.UNKNOWN) for w in contained)
     return plain and isinstance(node, (ast.Name, ast.Attribute, ast.BinOp, ast.Call, ast.JoinedStr))

@@ -23,7 +23,7 @@ from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.modules.come_to import come_to
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
-from accelify.analysis.statements.given_none import is_ruled_out
+from accelify.analysis.statements.none_values import is_ruled_out
 from accelify.analysis.syntax import (
     call_argument,
     call_keyword,
@@ -65,10 +65,10 @@ def transform(context: Context) -> Iterator[Change]:
         }  # fmt: skip
         for node in scope.nodes:
             if isinstance(node, ast.Call) and _loads_anywhere(context, module, scope, node, call):
-                told = _told_where(node, scope)
-                callers = context.script.callers(scope) if told else []
+                stated = _device_parameter(node, scope)
+                callers = context.script.callers(scope) if stated else []
                 for caller in callers:
-                    yield from _told(context, caller, scope, str(told), f"{file}, line {node.lineno}")
+                    yield from _stated(context, caller, scope, str(stated), f"{file}, line {node.lineno}")
                 if not callers:
                     loads.setdefault(call, []).append(f"{file}, line {node.lineno}")
             elif (
@@ -104,13 +104,13 @@ def _by_number(context: Context) -> Iterator[tuple[ast.Call, str]]:
     }
     if not apart:
         return
-    named = {told.text.rpartition(".")[2] for told in context.plan.named_devices}
-    said = {one.place for one in handed_numbers(context.script)}
+    named = {stated.text.rpartition(".")[2] for stated in context.plan.named_devices}
+    reported = {one.place for one in handed_numbers(context.script)}
     for call, module, scope in come_to(context.script, b"device", b".cuda(", b".to("):
         if module not in apart or context.plan.on_main_only(call) or context.is_guarded(call):
             continue
         for node in scope.calls:
-            given = numbers.of(node) if node not in said else None
+            given = numbers.of(node) if node not in reported else None
             if given is None or getattr(given, "attr", "") in named:
                 continue
             library = (context.effects.qualname(module, scope, node.func) or "torch").partition(".")[0]
@@ -127,7 +127,7 @@ def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Ca
     if not (dotted(load.func) or "").endswith("load") or len(load.args) != 1:
         return False
     placing = [kw for kw in load.keywords if kw.arg in ("map_location", None)]
-    if placing and _told_where(load, scope) is None:
+    if placing and _device_parameter(load, scope) is None:
         return False
     if context.effects.qualname(module, scope, load.func) != "torch.load":
         return False
@@ -146,7 +146,7 @@ def _loads_anywhere(context: Context, module: Module, scope: Scope, load: ast.Ca
     return False
 
 
-def _told_where(load: ast.Call, scope: Scope) -> str | None:
+def _device_parameter(load: ast.Call, scope: Scope) -> str | None:
     """The parameter that sets a load's device, where it is None unless a call passes it."""
     given = call_keyword(load, "map_location")
     if not isinstance(given, ast.Name) or is_stored(scope, given.id):
@@ -154,7 +154,7 @@ def _told_where(load: ast.Call, scope: Scope) -> str | None:
     return next((a.arg for a, d in scope.defaults() if a.arg == given.id and is_constant(d, None)), None)
 
 
-def _told(context: Context, call: ast.Call, callee: Scope, parameter: str, place: str) -> Iterator[Change]:
+def _stated(context: Context, call: ast.Call, callee: Scope, parameter: str, place: str) -> Iterator[Change]:
     """The device for a call that does not set where a function loads a checkpoint."""
     starred = hides_arguments(call)
     if starred or context.plan.on_main_only(call) or context.is_guarded(call) or context.is_claimed(call):

@@ -64,8 +64,8 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _following(context)
     nodes = list(context.tree.nodes(ast.BinOp, ast.Compare, ast.Call, ast.Subscript, ast.AugAssign))
     loops = [evaluation.loop for evaluation in context.plan.evaluations if evaluation.collects]
-    kept = {one.statement: one for one in collecting(context.script, loops)}
-    nodes += [stmt for stmt in kept if isinstance(stmt, ast.Expr)]
+    retained = {one.statement: one for one in collecting(context.script, loops)}
+    nodes += [stmt for stmt in retained if isinstance(stmt, ast.Expr)]
     tree = context.tree
     taken_to_cpu = _taken_to_cpu(context)
     # What is settled inside an expression decides about the expression around it.
@@ -73,8 +73,8 @@ def transform(context: Context) -> Iterator[Change]:
         if isinstance(node, ast.Subscript):
             yield from _index(context, node)
             continue
-        if node in kept:
-            yield from _collected(context, kept[node])
+        if node in retained:
+            yield from _collected(context, retained[node])
             continue
         if isinstance(node, ast.AugAssign):
             yield from _added(context, node)
@@ -260,9 +260,9 @@ def _runs_a_placed_model(context: Context, call: ast.Call) -> bool:
     return not is_in_model(script, script.scope_of(call))
 
 
-def _taken_to_cpu(context: Context) -> set[v.Thing]:
+def _taken_to_cpu(context: Context) -> set[v.Entity]:
     """The models that the script moves to the CPU for good: their inputs are on the CPU from then on, too."""
-    found: set[v.Thing] = set()
+    found: set[v.Entity] = set()
     for call in context.script.calls():
         func, stmt = call.func, context.tree.parent(call)
         if not isinstance(func, ast.Attribute) or func.attr not in ("cpu", "to"):
@@ -279,7 +279,7 @@ def _taken_to_cpu(context: Context) -> set[v.Thing]:
     return found
 
 
-def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Thing]) -> Iterator[Change]:
+def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Entity]) -> Iterator[Change]:
     """Model inputs on the host, where the model was on the host itself: nothing else in the script moves them."""
     before, after = context.locations
     given = call.args

@@ -16,8 +16,8 @@ from accelify.analysis.devices.made_elsewhere import MadeElsewhere, made_elsewhe
 from accelify.analysis.devices.tensor_makers import DEVICE, DRAWING, HOST, HOST_MAKERS
 from accelify.analysis.syntax import text_of
 from accelify.transforms.base import Change, Context, short
+from accelify.transforms.fixes_elsewhere import FixElsewhere
 from accelify.transforms.meetings import MEETING
-from accelify.transforms.mended_elsewhere import MendedElsewhere
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
 
@@ -30,20 +30,20 @@ def transform(context: Context) -> Iterator[Change]:
         one for one in made_elsewhere(context.script, *context.locations) if not context.is_claimed(one.call)
     ]
     left = {one.maker for one in found if one.beside is None or _made_beside(one) is None}
-    said: set[ast.Call] = set()
+    reported: set[ast.Call] = set()
     for one in found:
         edit = _made_beside(one)
         if one.maker in left or edit is None:
-            if one.call not in said:
-                yield context.change(MEETING, one.call, _said(one))
-            said.add(one.call)
+            if one.call not in reported:
+                yield context.change(MEETING, one.call, _reported(one))
+            reported.add(one.call)
             continue
         message = (
             f"`{short(one.module.tree.segment(one.maker))}` is made on the host, where the batch no longer is"
         )
-        context.mended_elsewhere.append(MendedElsewhere(one.module, one.maker, edit, MEETING, message))
+        context.fixes_elsewhere.append(FixElsewhere(one.module, one.maker, edit, MEETING, message))
     for one in found:
-        if one.gives_it_back and one.call not in said:
+        if one.gives_it_back and one.call not in reported:
             context.locations[0].settle(one.call, HOST)
             context.locations[1].settle(one.call, DEVICE)
 
@@ -63,7 +63,7 @@ def _made_beside(one: MadeElsewhere) -> Edit | None:
         return None
 
 
-def _said(one: MadeElsewhere) -> str:
+def _reported(one: MadeElsewhere) -> str:
     tree = one.module.tree
     place = f"{(tree.path or '').replace(chr(92), '/').rpartition('/')[2]}, line {one.maker.lineno}"
     return (

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from accelify.analysis.files.loaded import comes_from, with_callers
 from accelify.analysis.models.merged_weights import merged_weights, taken_out_at
-from accelify.analysis.models.parallel_wraps import is_behind, wrapped_models
+from accelify.analysis.models.parallel_wraps import is_afterwards, wrapped_models
 from accelify.analysis.models.weight_names import PREFIX
 from accelify.analysis.schedules.training_before import trained_before
 from accelify.transforms.base import Change, Context
@@ -36,7 +36,7 @@ def transform(context: Context) -> Iterator[Change]:
     for one in found if given else ():
         wraps = [wrap for model in script.models_of(one.model) for wrap in wrapped.get(model, ())]
         others = [other for other in one.others if comes_from(script, other, given)]
-        if not others or not any(is_behind(script, one.call, wrap) for wrap in wraps):
+        if not others or not any(is_afterwards(script, one.call, wrap) for wrap in wraps):
             continue
         if trained_before(script, one.call) or any(map(_minds, script.scope_of(one.call).nodes)):
             continue

@@ -11,7 +11,7 @@ from accelify.analysis.devices.tensor_makers import HOST
 from accelify.analysis.models.early_use import is_needed_before_prepare
 from accelify.analysis.models.filled_from_host import filled_from_host
 from accelify.analysis.models.grown import grown_models
-from accelify.analysis.models.shared_factories import is_told_device
+from accelify.analysis.models.shared_factories import is_device_parameter
 from accelify.analysis.syntax import (
     call_argument,
     calls_in,
@@ -38,8 +38,8 @@ class Fates:
         self.context = context
         self.script = context.script
         self.tree = context.tree
-        self._needed_early: dict[v.Thing, bool] = {}
-        self._loaders: dict[ast.stmt, set[v.Thing]] = dict(self.script.loader_loops)
+        self._needed_early: dict[v.Entity, bool] = {}
+        self._loaders: dict[ast.stmt, set[v.Entity]] = dict(self.script.loader_loops)
         self._scripts = any(module.tree.mentions("jit") for module in self.script.modules)
 
     def of(self, call: ast.Call) -> str | None:
@@ -73,7 +73,7 @@ class Fates:
             ):
                 return None  # x.to(y.device) is right on every process
             pure = not call_argument(call, 1, "dtype")
-            if pure and is_told_device(self.script, device) and self._is_model(func.value):
+            if pure and is_device_parameter(self.script, device) and self._is_model(func.value):
                 return None  # other scripts call the function, too, and prepare nothing
         if pure and self._is_placed(func.value) and not self._comes_back(call):
             return REMOVE
@@ -110,14 +110,14 @@ class Fates:
         return self.context.plan.after_prepare(call) and bool(models & self._taken_to_cpu)
 
     @functools.cached_property
-    def _taken_to_cpu(self) -> set[v.Thing]:
+    def _taken_to_cpu(self) -> set[v.Entity]:
         found = filled_from_host(self.script) | grown_models(self.script)
         for call in self.script.calls():
             func = call.func
             if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):
                 device = call_argument(call, 0, "device")
                 if func.attr == "cpu" or (device is not None and self._is_cpu(device)):
-                    found |= self.script.things(func.value, v.MODEL)
+                    found |= self.script.entities(func.value, v.MODEL)
         return found
 
     def _is_the_other_way(self, call: ast.Call) -> bool:
@@ -140,37 +140,37 @@ class Fates:
         return self.script.is_a(node, v.UNKNOWN, v.INSTANCE)
 
     def _is_model(self, node: ast.expr) -> bool:
-        things = self._at_hand(node)
-        return bool(things) and all(thing.kind == v.MODEL for thing in things)
+        entities = self._at_hand(node)
+        return bool(entities) and all(entity.kind == v.MODEL for entity in entities)
 
     def _is_placed(self, node: ast.expr) -> bool:
         """Whether prepare puts the value of an expression on the right device."""
-        things = self._at_hand(node)
-        if not things or HOST in self.context.locations[1].of(node):
+        entities = self._at_hand(node)
+        if not entities or HOST in self.context.locations[1].of(node):
             return False
-        for thing in things:
-            if thing.kind == v.BATCH:
-                loaders, plan = thing.link("loader"), self.context.plan
+        for entity in entities:
+            if entity.kind == v.BATCH:
+                loaders, plan = entity.link("loader"), self.context.plan
                 if not loaders or not loaders <= plan.prepared or loaders & plan.doubtful.keys():
                     return False
-            elif thing.kind == v.MODEL:
-                if isinstance(thing.site, ast.ClassDef):
+            elif entity.kind == v.MODEL:
+                if isinstance(entity.site, ast.ClassDef):
                     return False
-                if thing not in self.context.plan.prepared or self._is_anothers(node, thing):
+                if entity not in self.context.plan.prepared or self._is_anothers(node, entity):
                     return False
-                if self._is_needed_early(thing):
+                if self._is_needed_early(entity):
                     return False
             else:
                 return False
         return True
 
-    def _is_needed_early(self, model: v.Thing) -> bool:
+    def _is_needed_early(self, model: v.Entity) -> bool:
         if model not in self._needed_early:
             sites = self.context.plan.sites
             self._needed_early[model] = is_needed_before_prepare(self.script, sites, model)
         return self._needed_early[model]
 
-    def _is_anothers(self, node: ast.expr, model: v.Thing) -> bool:
+    def _is_anothers(self, node: ast.expr, model: v.Entity) -> bool:
         """Whether a factory makes a model here under another name than the one that is prepared."""
         if self.context.plan.placement.is_only_evaluated(node):
             return True
@@ -187,13 +187,13 @@ class Fates:
         ]
         return isinstance(stmt, ast.Assign) and bool(made) and stmt not in made
 
-    def _at_hand(self, node: ast.expr) -> set[v.Thing]:
+    def _at_hand(self, node: ast.expr) -> set[v.Entity]:
         """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound again."""
         if not isinstance(node, ast.Name):
-            return self.script.things(node)
+            return self.script.entities(node)
         for loop in self.script.enclosing_loops(node):
             if not isinstance(loop, (ast.For, ast.AsyncFor)):
-                return self.script.things(node)
+                return self.script.entities(node)
             stmt = self.tree.statement(node)
             stores = [
                 n
@@ -205,7 +205,7 @@ class Fates:
                 return {self.script.interpreter.batch(loader) for loader in loaders}
             if stores:
                 break
-        return self.script.things(node)
+        return self.script.entities(node)
 
     def _takes_of_batch(self, loop: ast.For | ast.AsyncFor, store: ast.Name) -> bool:
         """Whether a name is bound by a loop, or by the statement that takes the parts of its batch: `x, y = batch`."""

@@ -168,8 +168,8 @@ class _Moves:
                 left = left.value  # models["encoder"].to(device)
             return calls if dotted(left) is not None else None
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.IfExp) and calls:
-            kept = [self._left_of(stmt.value.body), self._left_of(stmt.value.orelse)]
-            return calls if self._only_asks(stmt.value.test) and None not in kept else None
+            retained = [self._left_of(stmt.value.body), self._left_of(stmt.value.orelse)]
+            return calls if self._only_asks(stmt.value.test) and None not in retained else None
         if isinstance(stmt, (ast.If, ast.For)) and not stmt.orelse:
             if isinstance(stmt, ast.If) and not self._only_asks(stmt.test):
                 return None
@@ -297,14 +297,14 @@ class _Moves:
             assert isinstance(call, ast.Call)
             if fate == REWRITE and accelerator is None:
                 return None
-            kept = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0]
+            retained = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0]
             if not isinstance(call.func, ast.Attribute) or call.func.attr not in _MOVES:
                 # Variable(x): its argument stays, where it needs no parentheses.
-                kept = call.args[0]
-                if not isinstance(kept, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+                retained = call.args[0]
+                if not isinstance(retained, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
                     return None
             new = (f".to({accelerator}.device)",) if fate == REWRITE else ()
-            edits.append(verbs.replace(call, kept, *new))
+            edits.append(verbs.replace(call, retained, *new))
         return verbs.written(self.tree, node, edits) if edits else self.tree.segment(node)
 
     def _comprehensions(self, handled: set[ast.Call]) -> Iterator[Change]:
@@ -350,10 +350,10 @@ class _Moves:
                 continue
             edits: list[Edit] | None = self._without([t in [g for g, _ in gone] for t in target.elts], stmt)
             if len(left) == 1:
-                kept, given = left[0]
+                retained, given = left[0]
                 if given.lineno != given.end_lineno:
                     continue
-                edits = [verbs.replace(stmt.targets[0], kept), verbs.replace(stmt.value, given)]
+                edits = [verbs.replace(stmt.targets[0], retained), verbs.replace(stmt.value, given)]
             if edits is None:
                 continue
             handled.update(calls)

@@ -41,17 +41,17 @@ def transform(context: Context) -> Iterator[Change]:
         return
     scalars = ScalarLosses(context.script)
     others: list[tuple[ast.Subscript, ast.expr]] = []
-    mended = False
-    for node, held in _reads(context.tree.nodes(ast.Subscript)):
-        if not scalars.has(held):
-            others.append((node, held))
+    fixed = False
+    for node, contained in _reads(context.tree.nodes(ast.Subscript)):
+        if not scalars.has(contained):
+            others.append((node, contained))
             continue
-        edit = verbs.replace(node, held, ".item()", yielding=True)
+        edit = verbs.replace(node, contained, ".item()", yielding=True)
         message = f"`{tree.segment(node)}` ends with an IndexError since torch 0.5: a loss has no elements"
-        mended = True
+        fixed = True
         yield context.change(OLD_ITEM, node, message, [edit])
     # A script that reads losses as torch 0.3 had them reads all its numbers so.
-    if mended:
+    if fixed:
         yield from _left(context, scalars, others)
 
 
@@ -60,13 +60,13 @@ def _left(
 ) -> Iterator[Change]:
     """Name what else may be one number, once in each function."""
     known: dict[tuple[object, str], list[ast.Subscript]] = {}
-    for node, held in others:
-        if _may_be_number(context, scalars, node, held):
+    for node, contained in others:
+        if _may_be_number(context, scalars, node, contained):
             known.setdefault((context.script.scope_of(node), text_of(node)), []).append(node)
     for (_, text), nodes in known.items():
         lines = ", ".join(str(context.tree.line_of(n)) for n in nodes[1:])
         also = f" (also in line{'s' if len(nodes) > 2 else ''} {lines})" if lines else ""
-        number = text_of(_held(nodes[0].value))
+        number = text_of(_contained(nodes[0].value))
         message = (
             f"`{text}` ends with an IndexError since torch 0.5 if `{number}` is one number, as named; "
             f"write `{number}.item()` then{also}"
@@ -77,9 +77,9 @@ def _left(
 def _elsewhere(context: Context) -> Iterator[Change]:
     """Report the losses that functions of modules which are not converted read so, at the call that reaches them."""
     for call, module, scope in come_to(context.script, b".data["):
-        found = [node for node, held in _reads(scope.nodes) if _is_named_loss(held)]
+        found = [node for node, contained in _reads(scope.nodes) if _is_named_loss(contained)]
         if found and module.path is not None:
-            text, number = text_of(found[0]), text_of(_held(found[0].value))
+            text, number = text_of(found[0]), text_of(_contained(found[0].value))
             message = (
                 f"`{scope.name.rpartition('.')[2]}` reads `{text}` ({module.path.name}, line {found[0].lineno}), which "
                 f"ends with an IndexError since torch 0.5 if `{number}` is one number, as named; write "
@@ -88,20 +88,20 @@ def _elsewhere(context: Context) -> Iterator[Change]:
             yield context.change(OLD_ITEM, call, message, severity=Severity.WARNING)
 
 
-def _is_named_loss(held: ast.expr) -> bool:
-    return str(getattr(held, "attr", getattr(held, "id", ""))).lower().endswith("loss")
+def _is_named_loss(contained: ast.expr) -> bool:
+    return str(getattr(contained, "attr", getattr(contained, "id", ""))).lower().endswith("loss")
 
 
 def _reads(nodes: Iterable[Node]) -> Iterator[tuple[ast.Subscript, ast.expr]]:
     """Each `x.data[0]` or `x.data.cpu().numpy()[0]` that is read, with its `x`."""
     for node in nodes:
         if isinstance(node, ast.Subscript) and is_constant(node.slice, 0) and isinstance(node.ctx, ast.Load):
-            held = _held(node.value)
-            if held is not node.value:
-                yield node, held
+            contained = _contained(node.value)
+            if contained is not node.value:
+                yield node, contained
 
 
-def _held(node: ast.expr) -> ast.expr:
+def _contained(node: ast.expr) -> ast.expr:
     """The tensor whose value is taken to the host step by step."""
     while True:
         if isinstance(node, ast.Attribute) and node.attr == "data":
@@ -114,11 +114,11 @@ def _held(node: ast.expr) -> ast.expr:
             return node
 
 
-def _may_be_number(context: Context, scalars: ScalarLosses, node: ast.Subscript, held: ast.expr) -> bool:
+def _may_be_number(context: Context, scalars: ScalarLosses, node: ast.Subscript, contained: ast.expr) -> bool:
     """Whether what is read is named like one number, used as one, and not seen to be several."""
-    last = getattr(held, "attr", getattr(held, "id", ""))
+    last = getattr(contained, "attr", getattr(contained, "id", ""))
     several = last.endswith("s") and not last.endswith("loss")
     if several or not _NUMBER.search(last):
         return False
     used = context.tree.parent(node)
-    return not isinstance(used, (ast.Attribute, ast.Subscript)) and not scalars.has_many(held)
+    return not isinstance(used, (ast.Attribute, ast.Subscript)) and not scalars.has_many(contained)

@@ -27,8 +27,10 @@ def only_wraps(context: Context, stmt: ast.stmt, calls: list[ast.Call]) -> bool:
         inner = call_argument(call, 0, "module") if call is not None else None
         if call is None or inner is None or not _only_moved(context, made, call):
             return False
-        held = _unmoved(context, inner)
-        if not isinstance(held, (ast.Name, ast.Attribute, ast.Subscript)) or text_of(one) != text_of(held):
+        contained = _unmoved(context, inner)
+        if not isinstance(contained, (ast.Name, ast.Attribute, ast.Subscript)) or text_of(one) != text_of(
+            contained
+        ):
             return False
     return True
 

@@ -39,9 +39,7 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         message = f"every process would name `{option}` by its own clock"
         edits = _agreed(context, option)
-        where = (
-            "" if edits else f" ({short(context.tree.segment(default))}): behind the Accelerator, {ADVICE}"
-        )
+        where = "" if edits else f" ({short(context.tree.segment(default))}): after the Accelerator, {ADVICE}"
         yield context.change(CLOCK, call, f"{message}{where}", edits)
 
 

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis.devices.run_elsewhere import runs_on_host
 from accelify.analysis.files.loaded import comes_from, loads_elsewhere, with_callers
-from accelify.analysis.models.parallel_wraps import is_behind, is_unread_and_stays, wrapping_calls
+from accelify.analysis.models.parallel_wraps import is_afterwards, is_unread_and_stays, wrapping_calls
 from accelify.analysis.models.saved_weights import saved_paths, saved_whole, saves_weights
 from accelify.analysis.models.stray_unwrapping import stray_unwrapping
 from accelify.analysis.models.unwrapped_elsewhere import unwrapped_elsewhere
@@ -40,7 +40,7 @@ from accelify.analysis.models.wrapping_scripts import (
 from accelify.analysis.schedules.training_before import trained_before
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.only_wrapping import only_wraps, without_statement
@@ -56,8 +56,8 @@ _STEPS = frozenset({"replicate", "scatter", "parallel_apply", "gather"})
 
 def transform(context: Context) -> Iterator[Change]:
     """Yield the removal of DataParallel wrappers."""
-    parts: set[Thing] = set()
-    wrapped: dict[Thing, list[ast.Call]] = {}
+    parts: set[Entity] = set()
+    wrapped: dict[Entity, list[ast.Call]] = {}
     calls = wrapping_calls(context.script)
     only_wrapping = {
         stmt for call in calls if only_wraps(context, stmt := context.tree.statement(call), calls)
@@ -68,10 +68,10 @@ def transform(context: Context) -> Iterator[Change]:
         if inner is None:
             continue
         stmt = context.tree.statement(call)
-        for thing in context.script.things(call):
-            wrapped.setdefault(thing, []).append(call)
+        for entity in context.script.entities(call):
+            wrapped.setdefault(entity, []).append(call)
         if not context.plan.is_prepared(call):
-            parts |= context.script.things(call)
+            parts |= context.script.entities(call)
         edits: list[Edit]
         if stmt in only_wrapping:
             if stmt in gone:
@@ -101,8 +101,8 @@ def _unread(context: Context) -> Iterator[Change]:
     """A DataParallel of a library, or of a module that is not read, with more options: it stays, and is reported."""
     for call in context.script.calls_named(lambda name: name.endswith(".DataParallel")):
         if any(
-            thing.site is call and is_unread_and_stays(context.script, thing)
-            for thing in context.script.things(call)
+            entity.site is call and is_unread_and_stays(context.script, entity)
+            for entity in context.script.entities(call)
         ):
             message = (
                 f"`{context.tree.segment(call.func)}`, which is not read, stays around the model, and would spread it "
@@ -139,7 +139,7 @@ def _made_elsewhere(context: Context) -> Iterator[Change]:
         yield context.todo(PARALLEL, one.call, message, note)
 
 
-def _unwrapped_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
+def _unwrapped_elsewhere(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:
     """`.module` in other modules, which does not exist on one process: replaced by the script's flag, or reported."""
     done: set[ast.Call] = set()
     for one in unwrapped_elsewhere(context.script, set(wrapped)):
@@ -164,7 +164,7 @@ def _unwrapped_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]])
         yield context.change(PARALLEL, one.call, message, edits, core=True)
 
 
-def _stray(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
+def _stray(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:
     """`.module` of something that cannot be followed, once for each function: it may be one of these models."""
     if not wrapped:
         return
@@ -197,7 +197,7 @@ def left(context: Context) -> Iterator[Change]:
     """Yield a finding for what DataParallel had moved to the GPU and no edit moves, in other modules for example."""
     script = context.script
     wraps = wrapping_calls(script)
-    models = {thing for call in wraps for thing in script.things(call)} & context.plan.prepared
+    models = {entity for call in wraps for entity in script.entities(call)} & context.plan.prepared
     if not models:
         return
     known: set[ast.Call] = set()
@@ -237,7 +237,7 @@ def _model_and_device(run: ast.Call) -> tuple[str, str]:
     return model, f"next({model}.parameters()).device"
 
 
-def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
+def _weights(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:
     """Files that the script saved before have `module.` in front of the names of a wrapped model's weights."""
     script, tree = context.script, context.tree
     calls = list(script.calls()) if wrapped and tree.mentions("load_state_dict") else []
@@ -259,9 +259,12 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
         state = call_argument(call, 0, "state_dict")
         models = script.models_of(call.func.value)
         wraps = [wrap for model in models for wrap in wrapped.get(model, ())]
-        whole = any(is_behind(context.script, call, wrap) for wrap in wraps)
+        whole = any(is_afterwards(context.script, call, wrap) for wrap in wraps)
         inner = {
-            name for t in models for name, wrap in parts.get(t, ()) if is_behind(context.script, call, wrap)
+            name
+            for t in models
+            for name, wrap in parts.get(t, ())
+            if is_afterwards(context.script, call, wrap)
         }
         if state is None or not (whole or inner):
             continue
@@ -279,10 +282,10 @@ def _weights(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator
 
 
 def _wrapped_parts(
-    context: Context, wrapped: dict[Thing, list[ast.Call]]
-) -> dict[Thing, list[tuple[str, ast.Call]]]:
+    context: Context, wrapped: dict[Entity, list[ast.Call]]
+) -> dict[Entity, list[tuple[str, ast.Call]]]:
     """The parts of models that are wrapped by themselves, by name: `model.features = DataParallel(model.features)`."""
-    found: dict[Thing, list[tuple[str, ast.Call]]] = {}
+    found: dict[Entity, list[tuple[str, ast.Call]]] = {}
     for call in (call for calls in wrapped.values() for call in calls):
         stmt = context.tree.statement(call)
         target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
@@ -292,12 +295,12 @@ def _wrapped_parts(
     return found
 
 
-def _weights_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -> Iterator[Change]:
+def _weights_elsewhere(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:
     """Report the functions of other modules that load such files into the model, which has no `module.` any more."""
     for one in weights_elsewhere(context.script, wrapped.keys()):
         wraps = [wrap for model in context.script.models_of(one.model) for wrap in wrapped.get(model, ())]
-        behind = any(is_behind(context.script, one.call, wrap) for wrap in wraps)
-        if not behind or trained_before(context.script, one.call):
+        afterwards = any(is_afterwards(context.script, one.call, wrap) for wrap in wraps)
+        if not afterwards or trained_before(context.script, one.call):
             continue
         file = one.module.path.name if one.module.path is not None else "another module"
         where = f"{file}, line {one.site.lineno}"
@@ -309,7 +312,7 @@ def _weights_elsewhere(context: Context, wrapped: dict[Thing, list[ast.Call]]) -
         yield context.todo(PARALLEL, one.call, message, mark)
 
 
-def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
+def _saved_for_others(context: Context, wrapped: set[Entity]) -> Iterator[Change]:
     """Report the scripts in this folder that expect files of a DataParallel: for its weights, or for itself."""
     script = context.script
     call = next((c for c in script.calls() if wrapped and saves_weights(context.effects, c, wrapped)), None)
@@ -332,19 +335,19 @@ def _saved_for_others(context: Context, wrapped: set[Thing]) -> Iterator[Change]
                 f"weights are saved without `module.` before their names from now on, and {why} in {places}"
             )
             yield context.change(PARALLEL, call, message, severity=Severity.WARNING)
-    kept = (
+    retained = (
         {c: keys for c in script.calls() if (keys := saved_whole(context.effects, c, wrapped))}
         if wrapped
         else {}
     )
-    keys = {key for one in kept.values() for key in one}
+    keys = {key for one in retained.values() for key in one}
     reading = [f"{name}:{line}" for name, line in taking_out_of_wrappers(script, keys)] if keys else []
     if reading:
         message = (
             "the model is saved without the DataParallel around it from now on, and is taken out of one where it is "
             f"loaded: read no `.module` off it in {', '.join(reading)}"
         )
-        yield context.change(PARALLEL, next(iter(kept)), message, severity=Severity.WARNING)
+        yield context.change(PARALLEL, next(iter(retained)), message, severity=Severity.WARNING)
     yield from _read_again(context, keys)
 
 
@@ -361,14 +364,14 @@ def _read_again(context: Context, keys: set[str | None]) -> Iterator[Change]:
             yield context.change(PARALLEL, node, "the model was saved without its DataParallel", [gone])
 
 
-def _asked_for(context: Context, wrapped: set[Thing]) -> Iterator[Change]:
+def _asked_for(context: Context, wrapped: set[Entity]) -> Iterator[Change]:
     """Functions that require a DataParallel: code that only changes how it copies its model is removed with it."""
     script, tree = context.script, context.tree
     for call in script.calls() if wrapped else ():
         for callee in script.callees(call):
             asking = _asks_for_wrapper(context, callee)
             given = call_argument(call, callee.positional().index(asking), asking) if asking else None
-            if asking is None or given is None or not script.things(given) & wrapped:
+            if asking is None or given is None or not script.entities(given) & wrapped:
                 continue
             stmt = tree.parent(call)
             if isinstance(stmt, ast.Expr) and _only_patches(callee, asking):
@@ -413,13 +416,13 @@ def _only_patches(callee: Scope, name: str) -> bool:
     return True
 
 
-def _inner_modules(context: Context, parts: set[Thing]) -> Iterator[Change]:
+def _inner_modules(context: Context, parts: set[Entity]) -> Iterator[Change]:
     """`.module` of what was wrapped and is not prepared, which has none any more."""
     for node in context.tree.nodes(ast.Attribute) if parts else ():
         if node.attr != "module":
             continue
-        held = context.script.things(node.value)
-        if held and held <= parts:
+        contained = context.script.entities(node.value)
+        if contained and contained <= parts:
             gone = verbs.replace(node, node.value)
             message = "`.module` is there only while it is wrapped"
             yield context.change(PARALLEL, node, message, [gone], core=True)

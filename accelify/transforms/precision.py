@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.schedules.regions import kept_region
+from accelify.analysis.schedules.regions import stored_region
 from accelify.analysis.syntax import calls_in
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -45,12 +45,12 @@ AUTOCAST = Rule(
 def transform(context: Context) -> Iterator[Change]:
     """Yield the changes to autocast and GradScaler."""
     if not context.script.understands_precision:
-        yield from _kept(context)
+        yield from _stored(context)
         return
     for call in context.script.calls_to(k.AUTOCAST_CLASSES):
-        kept = kept_region(context.script, call)
-        if kept:
-            yield from _opened(context, call, *kept)
+        retained = stored_region(context.script, call)
+        if retained:
+            yield from _opened(context, call, *retained)
         elif isinstance(context.tree.parent(call), ast.withitem):
             accelerator = context.accelerator(call)
             if accelerator is not None:
@@ -77,7 +77,7 @@ def _opened(
     yield Change(change.finding, change.edits, True, problem)
 
 
-def _kept(context: Context) -> Iterator[Change]:
+def _stored(context: Context) -> Iterator[Change]:
     """Casts and scalers that stay in the script work as before, if the Accelerator does not add its own."""
     for call in context.script.calls_to(k.SCALER_CLASSES):
         message = "the script keeps its own mixed precision: leave the Accelerator's at `no`"
@@ -87,7 +87,7 @@ def _kept(context: Context) -> Iterator[Change]:
 def _scalers(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     scaled = {b.call for b in script.backwards if b.scaler is not None}
-    kept = stepped = False
+    retained = stepped = False
     for call in script.calls():
         func = call.func
         if not isinstance(func, ast.Attribute) or not script.is_a(func.value, v.SCALER):
@@ -119,7 +119,7 @@ def _scalers(context: Context) -> Iterator[Change]:
             )
             continue
         else:
-            kept = True
+            retained = True
             continue
         context.claim(call)
         yield context.change(SCALER, call, f"`{func.attr}` is done by the Accelerator", edits, core=True)
@@ -130,7 +130,7 @@ def _scalers(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call)
         if not isinstance(stmt, ast.Assign) or accelerator is None:
             continue
-        if kept or _read_elsewhere(context, stmt):
+        if retained or _read_elsewhere(context, stmt):
             own = f"{accelerator}.scaler"
             if context.for_accelerate:
                 # It is None in full precision, where the script's methods still have to work.
@@ -154,7 +154,7 @@ def _schedules_that_wait(context: Context) -> Iterator[Change]:
         func = call.func
         if not (isinstance(func, ast.Attribute) and func.attr == "step"):
             continue
-        if script.things(func.value, v.SCHEDULER) & context.plan.prepared:
+        if script.entities(func.value, v.SCHEDULER) & context.plan.prepared:
             tests = [a.test for a in tree.ancestors(call) if isinstance(a, ast.If)]
             if not any(tree.is_within(node, tests) for node in asking):
                 message = (

@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis.files.effect_sites import PRINTERS
 from accelify.analysis.files.log_files import begins_log
+from accelify.analysis.modules.main_blocks import calls_of_other_mains
 from accelify.analysis.modules.module_names import module_at
-from accelify.analysis.modules.own_main import calls_of_other_mains
 from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.done import needed_beside, statement_for
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.early import lines_at, runs_first, scopes_above
@@ -50,7 +50,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _log_files(context)
     yield from _beside_bars(context)
     tree = context.tree
-    told: set[Scope] = set()
+    stated: set[Scope] = set()
     beyond: list[ast.Call] = []
     above, own_mains = scopes_above(context), calls_of_other_mains(context.script.modules[1:])
     for call in context.script.calls():
@@ -69,12 +69,12 @@ def transform(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call) if cheap or (near and home.kind == "function") else None
         accelerator = accelerator or context.at_hand.expression(call)
         if accelerator is None:
-            if near and not cheap and home not in told:
-                told.add(home)
+            if near and not cheap and home not in stated:
+                stated.add(home)
                 yield context.change(
                     PRINT, call, f"every process prints this: `{home.name}` has no way to the Accelerator"
                 )
-            elif home.kind != "module" and home not in told and context.script.scope_of(call) not in above:
+            elif home.kind != "module" and home not in stated and context.script.scope_of(call) not in above:
                 beyond += [call] if is_run_by_all(context, call, own_mains) else []
             continue
         func = call.func
@@ -173,8 +173,8 @@ def _is_of_console(context: Context, func: ast.expr) -> bool:
         or not context.tree.mentions("Console")
     ):
         return False
-    held = context.script.values(func.value)
-    return any(isinstance(one, Thing) and one.qualname == "rich.console.Console" for one in held)
+    contained = context.script.values(func.value)
+    return any(isinstance(one, Entity) and one.qualname == "rich.console.Console" for one in contained)
 
 
 def _is_bar(context: Context, node: ast.expr) -> bool:
@@ -234,7 +234,7 @@ def _logging(context: Context) -> Iterator[Change]:
     yield context.change(LOGGING, calls[0], "every process would log the same lines", edits)
     for call in calls:
         if (later := context.at_hand.made_later(call)) is not None and not context.plan.on_main_only(call):
-            message = f"every process logs this: the Accelerator is made behind it, with `{later}`"
+            message = f"every process logs this: the Accelerator is made after it, with `{later}`"
             yield context.change(LOGGING, call, message)
             return
     above = scopes_above(context)
@@ -319,4 +319,4 @@ def _is_log_method(context: Context, func: ast.expr) -> bool:
         return False
     if (context.script.qualname(func) or "").startswith(_LOGGING):
         return True
-    return any(t.qualname == "logging.getLogger" for t in context.script.things(func.value))
+    return any(t.qualname == "logging.getLogger" for t in context.script.entities(func.value))

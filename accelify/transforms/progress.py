@@ -53,9 +53,9 @@ def transform(context: Context) -> Iterator[Change]:
         if not _is_near(context, call):
             continue
         options = next((kw.value for kw in call.keywords if kw.arg is None), None)
-        told = call_keyword(call, "disable")
+        stated = call_keyword(call, "disable")
         accelerator = context.accelerator(call)
-        if accelerator is None or (told is not None and _is_off_elsewhere(context, told)):
+        if accelerator is None or (stated is not None and _is_off_elsewhere(context, stated)):
             continue
         read, place = _count_read(context, call), call_keyword(call, "file")
         if (
@@ -70,22 +70,22 @@ def transform(context: Context) -> Iterator[Change]:
             message = f"every process draws this bar: it has to count on all of them, as `{text}` is read"
             yield context.change(PROGRESS, call, message)
             continue
-        if options is not None and told is None:
+        if options is not None and stated is None:
             known = _written_options(context, options)
             if known is None:
                 text = context.tree.segment(options)
                 message = f"every process draws this bar: `**{text}` may hold `disable`, and is not seen here"
                 yield context.change(PROGRESS, call, message)
                 continue
-            told = known.get("disable")
-            if told is not None and (told in shared or _is_off_elsewhere(context, told)):
+            stated = known.get("disable")
+            if stated is not None and (stated in shared or _is_off_elsewhere(context, stated)):
                 continue
-            shared |= {told} if told is not None else set()
+            shared |= {stated} if stated is not None else set()
         try:
             edits = (
                 _silenced(context, call, accelerator)
                 if read is not None
-                else _disabled(context, call, told, accelerator)
+                else _disabled(context, call, stated, accelerator)
             )
         except verbs.EditError:
             continue
@@ -146,9 +146,9 @@ def _is_near(context: Context, call: ast.Call) -> bool:
     )
 
 
-def _is_off_elsewhere(context: Context, told: ast.expr) -> bool:
+def _is_off_elsewhere(context: Context, stated: ast.expr) -> bool:
     """Whether a bar is shown by one process already, or by none: `disable=rank != 0`, `disable=True`."""
-    return is_constant(told, True) or bool(_BY_RANK.search(context.tree.segment(told)))
+    return is_constant(stated, True) or bool(_BY_RANK.search(context.tree.segment(stated)))
 
 
 def _written_options(context: Context, options: ast.expr) -> dict[str, ast.expr] | None:
@@ -188,16 +188,16 @@ def _is_for_bar(context: Context, name: ast.Name) -> bool:
     return isinstance(call, ast.Call) and k.is_progress(context.script.qualname(call.func))
 
 
-def _disabled(context: Context, call: ast.Call, told: ast.expr | None, accelerator: str) -> list[Edit]:
+def _disabled(context: Context, call: ast.Call, stated: ast.expr | None, accelerator: str) -> list[Edit]:
     """The edits that turn a bar off on the other processes; on the first it is `told` what it was."""
     tree, off = context.tree, f"not {accelerator}.{_SILENT}"
-    if told is None:
+    if stated is None:
         return [verbs.AddArgument(call, f"disable={off}")]
-    if is_constant(told, False):
-        return [verbs.replace(told, off)]
-    text = tree.segment(told)
-    loose = isinstance(told, (ast.IfExp, ast.Lambda, ast.NamedExpr))
-    return [verbs.replace(told, f"{off} or ({text})" if loose else f"{off} or {text}")]
+    if is_constant(stated, False):
+        return [verbs.replace(stated, off)]
+    text = tree.segment(stated)
+    loose = isinstance(stated, (ast.IfExp, ast.Lambda, ast.NamedExpr))
+    return [verbs.replace(stated, f"{off} or ({text})" if loose else f"{off} or {text}")]
 
 
 def _silenced(context: Context, call: ast.Call, accelerator: str) -> list[Edit]:

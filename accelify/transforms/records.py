@@ -27,7 +27,7 @@ from accelify.analysis.metrics.figures import (
     Figures,
     Place,
     head_of,
-    is_behind,
+    is_afterwards,
     is_fresh,
     place_of,
     plain,
@@ -75,10 +75,10 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
     kinds: dict[Place, set[str]] = {}
     records: dict[Place, list[ast.AST]] = {}
     for node in (n for stmt in loop.body for n in walk(stmt)):
-        kept, value = _recorded(node)
-        if kept is None or value is None or not names_in(value) & batch:
+        retained, value = _recorded(node)
+        if retained is None or value is None or not names_in(value) & batch:
             continue
-        place = place_of(context.script, kept)
+        place = place_of(context.script, retained)
         if place is not None and not place.whole:
             kind = _kind_of_record(context, figures, value, node)
             everywhere = figures.runs_everywhere(node, loop)
@@ -87,7 +87,7 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
     numbers: dict[str, list[Place]] = {"mean": [], "sum": []}
     objects, unclear = [], []
     for place, found in kinds.items():
-        if not figures.is_read_behind(loop, place):
+        if not figures.is_read_after(loop, place):
             continue
         fresh = figures.made_before(loop, place)
         begun = fresh is not None and _begins_empty(fresh)
@@ -152,7 +152,7 @@ def _is_divided_by(context: Context, loop: BatchLoop, place: Place, others: list
         divided, by = (
             (node.target, node.value) if isinstance(node, ast.AugAssign) else (node.left, node.right)
         )
-        if is_behind(context.tree, node, loop):
+        if is_afterwards(context.tree, node, loop):
             if _holds(context, divided, {place.text}) and _holds(context, by, texts):
                 return True
     return False
@@ -303,7 +303,7 @@ def _gathered(
         lines.append(f"{_target(context, loop, place)} = gather_object({place.text})")
     if objects or (recorded and context.for_accelerate):
         edits.append(_import(context, loop))
-    edits.append(context.behind(loop, lines))
+    edits.append(context.afterwards(loop, lines))
     context.settle(loop, [*recorded, *objects])
     text = ", ".join(f"`{p.text}`" for p in [*recorded, *objects])
     return context.change(
@@ -335,23 +335,23 @@ def _keyed(context: Context, loop: BatchLoop) -> Iterator[Change]:
     batch = figures.of_the_batch(loop)
     found: dict[Place, set[bool]] = {}
     for node in (n for stmt in loop.body for n in walk(stmt)):
-        for kept, by_sample in _filled(context, node, batch):
-            place = place_of(context.script, kept)
+        for retained, by_sample in _filled(context, node, batch):
+            place = place_of(context.script, retained)
             fresh = figures.made_before(loop, place) if place is not None and not place.whole else None
             if place is None or not isinstance(fresh, (ast.Assign, ast.AnnAssign)):
                 continue
-            if _is_empty_dictionary(fresh.value) and figures.is_read_behind(loop, place):
+            if _is_empty_dictionary(fresh.value) and figures.is_read_after(loop, place):
                 found.setdefault(place, set()).add(by_sample)
-    kept_by_sample = [place for place, kinds in found.items() if kinds == {True}]
-    if kept_by_sample:
+    stored_by_sample = [place for place, kinds in found.items() if kinds == {True}]
+    if stored_by_sample:
         unit, lines = context.tree.indent_unit(), []
         scope = context.script.scope_of(loop)
         part = next(n for n in ("part", "own_part", "part_") if scope.resolve(n) is None)
-        for place in kept_by_sample:
+        for place in stored_by_sample:
             lines += [f"for {part} in gather_object([{place.text}]):", f"{unit}{place.text}.update({part})"]
-        context.settle(loop, kept_by_sample)
-        text = ", ".join(f"`{p.text}`" for p in kept_by_sample)
-        edits = [_import(context, loop), context.behind(loop, lines)]
+        context.settle(loop, stored_by_sample)
+        text = ", ".join(f"`{p.text}`" for p in stored_by_sample)
+        edits = [_import(context, loop), context.afterwards(loop, lines)]
         yield context.change(
             RECORDS, head_of(loop), f"{text} would cover one process's share of the data", edits
         )
@@ -387,9 +387,9 @@ def _filled(context: Context, node: ast.AST, batch: Set[str]) -> Iterator[tuple[
                     yield argument, anew and all(names_in(s.slice) for s in stores)
 
 
-def _sets_anew(stmt: ast.stmt, kept: ast.expr) -> bool:
+def _sets_anew(stmt: ast.stmt, retained: ast.expr) -> bool:
     """Whether an entry is set to something that does not count on from what was there."""
-    return isinstance(stmt, ast.Assign) and not names_in(kept) & names_in(stmt.value)
+    return isinstance(stmt, ast.Assign) and not names_in(retained) & names_in(stmt.value)
 
 
 def _is_empty_dictionary(value: ast.expr | None) -> bool:
@@ -412,7 +412,7 @@ def _meters(context: Context, loop: BatchLoop) -> Iterator[Change]:
         place, meter = place_of(context.script, call.func.value), meter_of(context.script, call.func.value)
         if place is None or meter is None or meter.update != call.func.attr or place.whole:
             continue
-        if place.text in found or place.text in lasting or not figures.is_read_behind(loop, place):
+        if place.text in found or place.text in lasting or not figures.is_read_after(loop, place):
             continue
         if figures.starts_over(loop, place) or _is_reset(context, loop, place):
             found[place.text] = meter
@@ -422,7 +422,7 @@ def _meters(context: Context, loop: BatchLoop) -> Iterator[Change]:
             context.named.add(context.tree.statement(call))
     if found:
         lines = _lines(context, loop, found)
-        edits: list[Edit] = [context.behind(loop, lines)]
+        edits: list[Edit] = [context.afterwards(loop, lines)]
         if context.for_accelerate:
             edits.insert(0, _import(context, loop))
         text = ", ".join(f"`{name}`" for name in found)
@@ -455,14 +455,14 @@ def _lines(context: Context, loop: BatchLoop, found: dict[str, Meter]) -> list[s
     lines: list[str] = []
     for meter in dict.fromkeys(found.values()):
         names = [text for text, own in found.items() if own == meter]
-        held = names[0] if len(names) == 1 else name
-        both = f"{held}.{meter.total}, {held}.{meter.count}"
+        contained = names[0] if len(names) == 1 else name
+        both = f"{contained}.{meter.total}, {contained}.{meter.count}"
         value = f'{accelerator}.reduce(({both}), reduction="sum")'
         if context.for_accelerate:
             value = f"map(sum, zip(*gather_object([({both})])))"
         own = [f"{both} = {value}"]
         if meter.average is not None:
-            own.append(f"{held}.{meter.average} = {meter.averaged(held)}")
+            own.append(f"{contained}.{meter.average} = {meter.averaged(contained)}")
         if len(names) > 1:
             own = [f"for {name} in ({', '.join(names)}):", *[unit + line for line in own]]
         lines += own

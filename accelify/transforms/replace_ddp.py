@@ -121,8 +121,8 @@ def _lengths(context: Context) -> Iterator[Change]:
             continue
         argument = call.args[0]
         sampler = isinstance(argument, ast.Attribute) and argument.attr == "sampler"
-        held = argument.value if sampler and isinstance(argument, ast.Attribute) else argument
-        loaders = script.things(held, v.LOADER) & plan.prepared
+        contained = argument.value if sampler and isinstance(argument, ast.Attribute) else argument
+        loaders = script.entities(contained, v.LOADER) & plan.prepared
         if not loaders or not (sampler or not plan.after_prepare(call)):
             continue
         if sampler and any(_compares_with_data(a) for a in context.tree.ancestors(call)):

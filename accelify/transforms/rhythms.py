@@ -56,11 +56,11 @@ def _whole_divisions(context: Context, divisor: ast.expr, far: int = 0) -> Itera
         if rounds and len(divisor.args) == 1 and isinstance(divisor.args[0], ast.BinOp):
             yield divisor
     elif isinstance(divisor, (ast.Name, ast.Attribute)) and far < _FARTHEST:
-        for value in _held(context, divisor):
+        for value in _contained(context, divisor):
             yield from _whole_divisions(context, value, far + 1)
 
 
-def _held(context: Context, read: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
+def _contained(context: Context, read: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
     script, name = context.script, dotted(read) or ""
     for value, module in given_to(script, script.module_of(read), read):
         if module in script.modules and isinstance(value, ast.expr):

@@ -66,7 +66,7 @@ def transform(context: Context) -> Iterator[Change]:
         loader = _made_outside(context, source, loop)
         if loader is None:
             continue
-        around = _loops_behind(context, source, loop)
+        around = _loops_after(context, source, loop)
         counts = [n for n in map(_number, [loop, *around]) if n is not None]
         if around and not any(is_the_loaders_own(context, loader, n) for n in counts):
             # The inner loop (accumulation) takes its batches as before, and the outer one ends too early.
@@ -85,7 +85,7 @@ def transform(context: Context) -> Iterator[Change]:
         done.add(loop)
         text = context.tree.segment(loader)
         message = f"on N processes `{text}` has 1/N of its batches for each, and this loop asks for as many as before"
-        if not all(has_length(context.script, one) for one in context.script.things(loader, v.LOADER)):
+        if not all(has_length(context.script, one) for one in context.script.entities(loader, v.LOADER)):
             yield context.todo(
                 ROUNDS, loop, f"{message}: where its stream ends, it ends too soon",
                 "take 1/N of these, where the stream ends",
@@ -271,7 +271,7 @@ def _made_outside(
         if any(ancestor is loop for ancestor in context.tree.ancestors(stmt)):
             return None
         given = value.args[0]
-        loaders = context.script.things(given, v.LOADER)
+        loaders = context.script.entities(given, v.LOADER)
         if not loaders or not loaders <= context.plan.prepared or not context.plan.is_sharded(loaders):
             return None
         if not isinstance(given, (ast.Name, ast.Attribute)):
@@ -280,7 +280,7 @@ def _made_outside(
     return found
 
 
-def _loops_behind(context: Context, source: ast.Name | ast.Attribute, loop: Loop) -> list[Loop]:
+def _loops_after(context: Context, source: ast.Name | ast.Attribute, loop: Loop) -> list[Loop]:
     """The loops around a loop in whose rounds the same iterator continues, inner ones first."""
     scope, name = context.script.scope_of(source), dotted(source) or ""
     made = [stmt for stmt in context.tree.assigns(name) if context.script.scope_of(stmt) is scope]
@@ -321,9 +321,9 @@ def _starts_late(loop: ast.For) -> bool:
 def is_the_loaders_own(context: Context, loader: ast.expr, number: ast.expr) -> bool:
     """Whether a number is computed from the length that the loader has on one process."""
     script, plan = context.script, context.plan
-    loaders = script.things(loader, v.LOADER)
+    loaders = script.entities(loader, v.LOADER)
     prepared = loaders & plan.prepared
-    read = [number, *_kept_by_class(context, number)]
+    read = [number, *_stored_by_class(context, number)]
     return any(
         length.loaders(script) & loaders
         and any(plan.after_prepare(place, prepared) for place in length.places(script))
@@ -331,7 +331,7 @@ def is_the_loaders_own(context: Context, loader: ast.expr, number: ast.expr) -> 
     )
 
 
-def _kept_by_class(context: Context, number: ast.expr) -> list[ast.expr]:
+def _stored_by_class(context: Context, number: ast.expr) -> list[ast.expr]:
     """What the methods of a class assign to the attributes of `self` that a number in another of them reads."""
     scope = context.script.scope_of(number)
     own = f"{scope.self_name()}."

@@ -58,7 +58,7 @@ def _whole(context: Context, count: SampleCount) -> Change:
         product = verbs.replace(added, added, f" * {accelerator}.num_processes")
         return context.change(ROUNDS, added, message, [product], safety=Safety.REVIEW)
     # Of a last batch that is smaller the processes have different parts. Added up, they agree at the test.
-    context.said |= {
+    context.reported |= {
         compare for limit in count.limits if isinstance(compare := tree.parent(limit), ast.Compare)
     }
     edits: list[Edit] = [

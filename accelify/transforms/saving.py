@@ -185,9 +185,9 @@ def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Ed
         made = [w for w in assigned if context.tree.is_before(w, call)]
         for value in made:
             edits += _contained_models(context, value, accelerator)
-        kept = [w for w in made if not _is_loaded(context, w)]
-        if len(kept) == 1 and _parts(kept[0]) is not None:
-            saved = kept[0]
+        retained = [w for w in made if not _is_loaded(context, w)]
+        if len(retained) == 1 and _parts(retained[0]) is not None:
+            saved = retained[0]
     parts = _parts(saved)
     values = [saved] if parts is None else parts
     for value in values:
@@ -219,14 +219,14 @@ def _holds_wrapper(context: Context, call: ast.Call) -> bool:
         if isinstance(value, ast.Call) and context.script.qualname(value.func) == "copy.deepcopy":
             if any(context.plan.is_prepared(a, v.MODEL) and not context.is_claimed(a) for a in value.args):
                 return context.plan.after_prepare(value)
-    held = context.script.values(saved) if saved is not None else set()
-    queue = [w for w in held if isinstance(w, (v.Mapping, v.Sequence))]
+    contained = context.script.values(saved) if saved is not None else set()
+    queue = [w for w in contained if isinstance(w, (v.Mapping, v.Sequence))]
     seen: set[v.Value] = set()
     while queue:
         one = queue.pop()
         seen.add(one)
         inside = one.get(None) if isinstance(one, v.Mapping) else one.any()
-        if any(isinstance(w, v.Thing) and w.kind == v.MODEL and w in context.plan.prepared for w in inside):
+        if any(isinstance(w, v.Entity) and w.kind == v.MODEL and w in context.plan.prepared for w in inside):
             return context.plan.after_prepare(call)
         queue += [w for w in inside if isinstance(w, (v.Mapping, v.Sequence)) and w not in seen]
     return False

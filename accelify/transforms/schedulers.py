@@ -16,9 +16,9 @@ from accelify.analysis import values as v
 from accelify.analysis.losses.step_coefficients import model_coefficients, step_coefficients
 from accelify.analysis.metrics.counts import made_once
 from accelify.analysis.models.forward_counts import forward_counts
+from accelify.analysis.schedules.scheduler_counts import begun_at_steps, scheduler_counts
 from accelify.analysis.schedules.step_rates import StepRate, step_rates
 from accelify.analysis.schedules.steps import ends_by_steps
-from accelify.analysis.schedules.told_steps import begun_at_steps, told_steps
 from accelify.analysis.syntax import names_in
 from accelify.analysis.values import Class
 from accelify.findings import Safety, Severity
@@ -59,11 +59,11 @@ def transform(context: Context) -> Iterator[Change]:
             and context.plan.batch_size != "total"
             and context.plan.steps_per_batch(call)
             and not ends_by_steps(script, call)
-            and not context.plan.of_told_steps.intersection(script.enclosing_loops(call))
-            and not _is_told_the_epoch(context, call)
+            and not context.plan.of_fixed_steps.intersection(script.enclosing_loops(call))
+            and not _gets_the_epoch(context, call)
         ):
             own.add(call)
-            if _is_told_own_steps(context, func.value):
+            if _counts_local_steps(context, func.value):
                 continue
             yield context.todo(
                 CUSTOM,
@@ -75,13 +75,13 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         plateau = [
             t
-            for t in script.things(func.value, v.SCHEDULER)
+            for t in script.entities(func.value, v.SCHEDULER)
             if (t.qualname or "").endswith("ReduceLROnPlateau")
         ]
         if plateau and not script.is_uniform(call.args[0]) and not _is_alike(context, call.args[0]):
             text = context.tree.segment(call.args[0])
             message = f"`{text}` can differ between processes, and so their learning rates"
-            context.said.add(call)
+            context.reported.add(call)
             edits = context.agreed(call.args[0])
             if edits:
                 yield context.change(PLATEAU, call, message, edits, safety=Safety.REVIEW)
@@ -96,7 +96,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _own_rates(context, own)
 
 
-def _is_told_the_epoch(context: Context, call: ast.Call) -> bool:
+def _gets_the_epoch(context: Context, call: ast.Call) -> bool:
     """Whether a step gets nothing but the number of a loop around that over the batches: `step(epoch - 1)`."""
     around = [loop for loop in context.script.enclosing_loops(call)[1:] if isinstance(loop, ast.For)]
     numbers = {loop.target.id for loop in around if isinstance(loop.target, ast.Name)}
@@ -104,9 +104,9 @@ def _is_told_the_epoch(context: Context, call: ast.Call) -> bool:
     return bool(names & numbers) and names <= numbers | {"max", "min", "int"}
 
 
-def _is_told_own_steps(context: Context, scheduler: ast.expr) -> bool:
+def _counts_local_steps(context: Context, scheduler: ast.expr) -> bool:
     """Whether what steps is made from the length of a loader that is one process's by then, as its steps are."""
-    made = context.script.things(scheduler, v.INSTANCE)
+    made = context.script.entities(scheduler, v.INSTANCE)
     return bool(made) and all(any(context.plan.own_lengths(one)) for one in made)
 
 
@@ -116,7 +116,7 @@ def _is_alike(context: Context, value: ast.expr) -> bool:
     if context.gathered(value):
         return True
     script, followed = context.script, context.followed
-    if followed is None or followed.held_by(value) is not None:
+    if followed is None or followed.share_in(value) is not None:
         return False
     if all(evaluation.problem is None for evaluation in context.plan.evaluations):
         return False
@@ -148,17 +148,17 @@ def _own_rates(context: Context, named: set[ast.Call]) -> Iterator[Change]:
     for loop, loaders in script.loader_loops:
         if not plan.is_sharded(loaders) or not any(script.trains(s) for s in loop.body):
             continue
-        if loop in plan.of_told_steps or ends_by_steps(script, loop.body[0]):
+        if loop in plan.of_fixed_steps or ends_by_steps(script, loop.body[0]):
             continue
-        for told in told_steps(script, loop, of_torch):
-            if told.place in done:
+        for stated in scheduler_counts(script, loop, of_torch):
+            if stated.place in done:
                 continue
-            done.add(told.place)
+            done.add(stated.place)
             yield context.todo(
                 CUSTOM,
-                told.place,
-                f"the schedule goes by `{told.counter}`, which counts this process's own batches: of N processes each "
-                "takes 1/N of those of an epoch, and the schedule stays behind",
+                stated.place,
+                f"the schedule goes by `{stated.counter}`, which counts this process's own batches: of N processes "
+                "each takes 1/N of those of an epoch, and the schedule stays behind",
                 "count the batches of all processes; where no run is resumed, the number can be left out instead",
             )
         for made in begun_at_steps(script, loop, schedulers):

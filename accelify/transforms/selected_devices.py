@@ -39,8 +39,13 @@ def selections(context: Context) -> Iterator[Change]:
                 [Delete(stmt)],
                 core=True,
             )
-        held = isinstance(stmt, ast.withitem) and not selects
-        if held and len(call.args) == 1 and _is_told(context, call.args[0]) and not context.is_claimed(call):
+        contained = isinstance(stmt, ast.withitem) and not selects
+        if (
+            contained
+            and len(call.args) == 1
+            and _is_stated(context, call.args[0])
+            and not context.is_claimed(call)
+        ):
             message = "every process would work on the same GPU in here; the Accelerator has selected its own"
             edit = verbs.replace(call.args[0], "-1")
             yield context.change(SELECT, call, message, [edit], core=True)
@@ -67,15 +72,15 @@ def selections(context: Context) -> Iterator[Change]:
                     "CUDA_VISIBLE_DEVICES is set in the script, so that all processes see only those GPUs"
                 )
                 mark = "all processes share the GPUs named here; choose them when launching"
-                if _is_behind_accelerator(context, stmt):
+                if _is_after_accelerator(context, stmt):
                     message = (
-                        "CUDA_VISIBLE_DEVICES is set behind the Accelerator, where it has no effect any more"
+                        "CUDA_VISIBLE_DEVICES is set after the Accelerator, where it has no effect any more"
                     )
-                    mark = "this has no effect behind the Accelerator; choose the GPUs when launching"
+                    mark = "this has no effect after the Accelerator; choose the GPUs when launching"
                 yield context.todo(SELECT, stmt, message, mark)
 
 
-def _is_behind_accelerator(context: Context, stmt: ast.stmt) -> bool:
+def _is_after_accelerator(context: Context, stmt: ast.stmt) -> bool:
     """Whether a statement runs only when the Accelerator is made."""
     script, anchor, reach = context.script, context.plan.anchor, context.plan.reach
     if anchor is None or reach is None:
@@ -84,7 +89,7 @@ def _is_behind_accelerator(context: Context, stmt: ast.stmt) -> bool:
     if scope is place_of(script, anchor):
         return not anchor.is_after(context.tree, stmt)
     if script.module_of(stmt).scopes.module is anchor.root:
-        return bool(script.callers(scope)) and reach.runs_behind_anchor(stmt)
+        return bool(script.callers(scope)) and reach.runs_after_anchor(stmt)
     # A function that every caller can pass the Accelerator to runs when it is made.
     return scope.kind == "function" and context.accelerator(stmt) is not None
 
@@ -121,12 +126,12 @@ def _selected_by_functions(context: Context) -> Iterator[Change]:
             SELECT,
             call,
             f"`{callee.name}` selects a GPU with torch.cuda.set_device ({file}, line {line}), the same one on every "
-            "process, behind the Accelerator, which had selected its own",
+            "process, after the Accelerator, which had selected its own",
             "this selects one GPU for all processes; take torch.cuda.set_device out there",
         )
 
 
-def _is_told(context: Context, device: ast.expr, far: int = 3) -> bool:
+def _is_stated(context: Context, device: ast.expr, far: int = 3) -> bool:
     """Whether a GPU is one that the script names, or that its options do: none that a tensor is on."""
     if isinstance(device, ast.Constant):
         return isinstance(device.value, (int, str))
@@ -135,12 +140,12 @@ def _is_told(context: Context, device: ast.expr, far: int = 3) -> bool:
             return not context.script.is_a(device, v.DEVICE)
     if isinstance(device, ast.Subscript) and isinstance(device.slice, ast.Constant):
         listed = (dotted(device.value) or "").rsplit(".", 1)[-1]
-        told = isinstance(device.slice.value, int) and k.GPU_LIST_NAME.search(listed)
-        return bool(told) and not context.script.is_a(device, v.DEVICE)
+        stated = isinstance(device.slice.value, int) and k.GPU_LIST_NAME.search(listed)
+        return bool(stated) and not context.script.is_a(device, v.DEVICE)
     if far == 0 or not isinstance(device, (ast.Name, ast.Attribute)):
         return False
     given = list(sources(context.script, device))
-    return bool(given) and all(_is_told(context, one, far - 1) for one in given)
+    return bool(given) and all(_is_stated(context, one, far - 1) for one in given)
 
 
 def _tries_out(context: Context, loop: ast.For, devices: ast.List | ast.Tuple) -> bool:

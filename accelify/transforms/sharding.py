@@ -11,10 +11,10 @@ from accelify.analysis.data.followed import runs_in
 from accelify.analysis.data.handed_on import only_from_lists
 from accelify.analysis.data.loaders import drops_last, is_shardable, trains_on_whole_batches
 from accelify.analysis.metrics.counts import first_of_shape
-from accelify.analysis.models.kept_sizes import state_of_kept_size
+from accelify.analysis.models.stored_batch_sizes import state_of_stored_size
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, calls_in, dotted, target_names, text_of, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.transforms.rounds import epochs_of_whole_batches
@@ -48,7 +48,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _unsharded(context)
     if context.plan.shares_training_data:
         yield from _shapes(context)
-        yield from _kept_sizes(context)
+        yield from _stored_sizes(context)
 
 
 def _fixed_batch_size(context: Context) -> Iterator[Change]:
@@ -149,7 +149,7 @@ def _handed_to_a_library(context: Context) -> tuple[str, str] | None:
         if name not in ("run", "fit", "train") or own:
             continue
         for argument in [*call.args, *[kw.value for kw in call.keywords]]:
-            loaders = context.script.things(argument, v.LOADER)
+            loaders = context.script.entities(argument, v.LOADER)
             if isinstance(argument, (ast.Name, ast.Attribute)) and any(map(is_shardable, loaders)):
                 return context.tree.segment(argument), short(context.tree.segment(call.func))
     return None
@@ -208,14 +208,14 @@ def _shapes(context: Context) -> Iterator[Change]:
             break
 
 
-def _kept_sizes(context: Context) -> Iterator[Change]:
+def _stored_sizes(context: Context) -> Iterator[Change]:
     """A state of a model that has the configured size fits no part of a batch that is split between processes."""
     if context.plan.batch_size != "total":
         return
     models = [
-        t for t in sorted(context.plan.prepared, key=Thing.place) if t.kind == v.MODEL and t.cls is not None
+        t for t in sorted(context.plan.prepared, key=Entity.place) if t.kind == v.MODEL and t.cls is not None
     ]
-    found = state_of_kept_size(c for t in models if t.cls is not None for c in t.cls.ancestry())
+    found = state_of_stored_size(c for t in models if t.cls is not None for c in t.cls.ancestry())
     if found is None:
         return
     cls, call, size = found
@@ -262,7 +262,10 @@ def _takes_whole_batches(context: Context, loops: Collection[ast.AST]) -> bool:
     if context.plan.batch_size == "total" or context.plan.hand_cut is not None:
         return False
     loaders = {
-        t for loop, held in context.script.loader_loops if loop in loops for t in held & context.plan.prepared
+        t
+        for loop, contained in context.script.loader_loops
+        if loop in loops
+        for t in contained & context.plan.prepared
     }
     return bool(loaders) and all(drops_last(context.script, t) for t in loaders)
 

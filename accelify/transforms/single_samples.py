@@ -69,8 +69,8 @@ def _parts(context: Context, loop: ast.For) -> set[str]:
             if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
                 value = value.value
             if isinstance(target, ast.Name):
-                kept = isinstance(value, ast.Name) and value.id in parts
-                (parts.add if kept else parts.discard)(target.id)
+                retained = isinstance(value, ast.Name) and value.id in parts
+                (parts.add if retained else parts.discard)(target.id)
     return parts
 
 

@@ -79,15 +79,15 @@ def _shared_loops(context: Context) -> Iterator[Loop]:
     for loop, loaders in script.loader_loops:
         if plan.is_sharded(loaders) and script.trains(loop):
             yield loop
-    told: set[Loop] = set()
+    stated: set[Loop] = set()
     for call in script.calls():
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         around = script.enclosing_loops(call)[:1] if last in ("next", "__next__") else []
         for drawing in around:
-            if drawing in told or not script.trains(drawing):
+            if drawing in stated or not script.trains(drawing):
                 continue
-            if plan.is_sharded({t for batch in script.things(call, v.BATCH) for t in batch.link("loader")}):
-                told.add(drawing)
+            if plan.is_sharded({t for batch in script.entities(call, v.BATCH) for t in batch.link("loader")}):
+                stated.add(drawing)
                 yield drawing
 
 

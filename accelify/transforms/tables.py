@@ -41,7 +41,7 @@ def transform(context: Context) -> Iterator[Change]:
         lines, edits = _lines(context, accelerator, found), list[Edit]()
         if context.for_accelerate:
             edits.append(context.import_for(loop, "from accelerate.utils import gather_object"))
-        edits.append(context.behind(loop, lines))
+        edits.append(context.afterwards(loop, lines))
         context.settle(loop, found.places)
         names = ", ".join(f"`{place.text}`" for place in found.places)
         yield context.change(
@@ -73,7 +73,7 @@ class _Found:
             if place is None or place.whole or not names_in(node) & batch:
                 continue
             if isinstance(node, ast.Assign):
-                if self.figures.is_read_behind(loop, place):
+                if self.figures.is_read_after(loop, place):
                     self.places[place] = dotted(node.value.func) or ""  # type: ignore[attr-defined]
             else:
                 tables[place] = tables.get(place, True) and self._is_table(place, node)
@@ -92,7 +92,7 @@ class _Found:
         ):
             texts = [text_of(t) for t in made.targets[0].elts]
             value = value.elts[texts.index(place.text)] if place.text in texts else None
-        if value is None or not self.figures.is_read_behind(self.loop, place):
+        if value is None or not self.figures.is_read_after(self.loop, place):
             return False
         if _is_list_of_numbers(value):
             self.lists.add(place)

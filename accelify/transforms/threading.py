@@ -101,8 +101,8 @@ def _needed(context: Context, written: list[Edit], places: _Places) -> set[Scope
     ):
         queue = classes[:]
     else:
-        kept = {scope: _kept_for(context, scope) for scope in classes}
-        queue = [scope for scope in classes if any(_has_in_objects(c, places) for c in kept[scope])]
+        retained = {scope: _stored_for(context, scope) for scope in classes}
+        queue = [scope for scope in classes if any(_has_in_objects(c, places) for c in retained[scope])]
     queue += [scope for scope in reach.threaded if scope.kind != "class" and places[scope.node]]
     needed = set(queue)
     while queue:
@@ -126,9 +126,9 @@ def _has_in_objects(cls: Scope, places: _Places) -> bool:
     return places[cls.node] > sum(places[s.node] for s in bare)
 
 
-def _kept_for(context: Context, scope: Scope) -> list[Scope]:
+def _stored_for(context: Context, scope: Scope) -> list[Scope]:
     """The classes whose methods find the Accelerator that a class keeps: it, and those that derive from it."""
-    classes = [c for c in context.script.interpreter.things.values() if isinstance(c, Class)]
+    classes = [c for c in context.script.interpreter.entities.values() if isinstance(c, Class)]
     return [scope, *(c.scope for c in classes if any(base.scope is scope for base in c.ancestry()))]
 
 
@@ -166,8 +166,8 @@ def _first(function: Scope) -> ast.stmt:
     """The first statement of a function after its docstring."""
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
     body = function.node.body
-    told = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and len(body) > 1
-    return body[1] if told else body[0]
+    stated = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and len(body) > 1
+    return body[1] if stated else body[0]
 
 
 def _begins_module(context: Context, scope: Scope, first: ast.stmt) -> bool:
@@ -192,11 +192,11 @@ def _scope_edits(context: Context, scope: Scope, places: _Places) -> list[Edit]:
     edits: list[Edit] = _made_where_left_out(context, function) if optional else []
     if scope.kind == "class":
         first = _first(function)
-        kept = isinstance(first, ast.Expr) and _hands_to_base(context, first.value, places)
-        if not kept:
+        retained = isinstance(first, ast.Expr) and _hands_to_base(context, first.value, places)
+        if not retained:
             lines = (f"{function.self_name()}.{NAME} = {NAME}",)
-            behind = _begins_module(context, scope, first)
-            edits.append((InsertAfter if behind else InsertBefore)(first, lines, order=-60))
+            afterwards = _begins_module(context, scope, first)
+            edits.append((InsertAfter if afterwards else InsertBefore)(first, lines, order=-60))
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
     edits.append(_parameter(function, optional))
     for call in context.script.callers(function):

@@ -23,7 +23,15 @@ from accelify.analysis import values as v
 from accelify.analysis.metrics.additions import addition, keeps_mean
 from accelify.analysis.metrics.averages import divisors
 from accelify.analysis.metrics.counts import counts_all, counts_own, size_of, steps_of
-from accelify.analysis.metrics.figures import LEFT, BatchLoop, Place, head_of, is_behind, is_table, place_of
+from accelify.analysis.metrics.figures import (
+    LEFT,
+    BatchLoop,
+    Place,
+    head_of,
+    is_afterwards,
+    is_table,
+    place_of,
+)
 from accelify.analysis.metrics.set_divisors import SetDivisors
 from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.metrics.undivided import shown_undivided
@@ -83,7 +91,7 @@ def transform(context: Context) -> Iterator[Change]:
         for home in dict.fromkeys([loop, *homes.values()]):
             here = {place: kind for place, kind in totals.items() if homes[place] is home}
             if here:
-                edits.append(context.behind(home, _reductions(context, accelerator, here, tensors)))
+                edits.append(context.afterwards(home, _reductions(context, accelerator, here, tensors)))
                 context.settle(home, here)
         yield context.change(
             TOTALS,
@@ -149,7 +157,7 @@ class _Totals:
             if self.splits_batches and self.figures.share_of_set_size(value) == LEFT:
                 kind = None
             if kind is None:
-                own = names_in(value) & batch and self.figures.is_read_behind(self.loop, place)
+                own = names_in(value) & batch and self.figures.is_read_after(self.loop, place)
                 if own and not _is_collected(value) and not is_table(self.script, value):
                     self.unclear.setdefault(place, node)
                 continue
@@ -162,7 +170,7 @@ class _Totals:
             for place, kind in found.items()
             # Averages of what is the same everywhere already change nothing, sums do.
             if (kind == "mean" or self.home(place) is not None)
-            and self.figures.is_read_behind(self.loop, place)
+            and self.figures.is_read_after(self.loop, place)
         }
         for counter in [p for p in found if self._only_counts(p)]:
             divided = self._divided_by(counter, found)
@@ -251,7 +259,7 @@ class _Totals:
         """Whether a variable is read after the loop in other places than so many divisions."""
         scope = self.script.scope_of(self.loop).resolve(place.root)
         reads = self.script.reads(place.root, scope) if scope is not None else []
-        own = [n for n in reads if is_behind(self.tree, n, self.loop)]
+        own = [n for n in reads if is_afterwards(self.tree, n, self.loop)]
         for read in own:
             stmt = self.tree.statement(read)
             if isinstance(stmt, ast.Assign) and place.root in {text_of(t) for t in stmt.targets}:
@@ -315,7 +323,9 @@ class _Totals:
         stores = [
             n
             for n in self.tree.nodes(ast.Name)
-            if n.id == counter.root and isinstance(n.ctx, ast.Store) and is_behind(self.tree, n, self.loop)
+            if n.id == counter.root
+            and isinstance(n.ctx, ast.Store)
+            and is_afterwards(self.tree, n, self.loop)
             if self.script.scope_of(n) is scope
         ]
         # From there on it counts something else.
@@ -323,7 +333,7 @@ class _Totals:
         divided: set[str] = set()
         known = {p.text for p in found}
         for node in (*self.tree.nodes(ast.BinOp), *self.tree.nodes(ast.AugAssign)):
-            if not isinstance(node.op, ast.Div) or not is_behind(self.tree, node, self.loop):
+            if not isinstance(node.op, ast.Div) or not is_afterwards(self.tree, node, self.loop):
                 continue
             if until is not None and not self.tree.is_before(node, until):
                 continue

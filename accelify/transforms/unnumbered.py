@@ -7,7 +7,7 @@ import ast
 from accelify.analysis.program import Module
 from accelify.analysis.syntax import walk
 from accelify.transforms.base import Context, Rule
-from accelify.transforms.mended_elsewhere import MendedElsewhere
+from accelify.transforms.fixes_elsewhere import FixElsewhere
 from accelify.writer import edits as verbs
 
 FIRST = "cuda:0"
@@ -19,7 +19,7 @@ def unnumbered(context: Context, module: Module, text: ast.expr, rule: Rule) -> 
     if module in context.script.modules or not can_go(context, module, text):
         return False
     edit = verbs.replace(text, without_number(module.tree.segment(text)))
-    context.mended_elsewhere.append(MendedElsewhere(module, text, edit, rule, MESSAGE))
+    context.fixes_elsewhere.append(FixElsewhere(module, text, edit, rule, MESSAGE))
     return True
 
 

@@ -25,12 +25,12 @@ UNREAD = Rule(
 def transform(context: Context) -> Iterator[Change]:
     """Yield a finding for each such module, where the script imports it."""
     unread = context.script.program.unread
-    said = set()
+    reported = set()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     for name, (path, line) in unread.items():
-        if path in said:
+        if path in reported:
             continue
-        said.add(path)
+        reported.add(path)
         where = f"{path.name}, line {line}," if line else path.name
         yield context.change(
             UNREAD,

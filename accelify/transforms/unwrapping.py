@@ -61,7 +61,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _bare_uses(context)
     yield from _copied(context)
     yield from _asked_elsewhere(context)
-    yield from _behind_a_move(context)
+    yield from _after_a_move(context)
     yield from _of_copies(context)
     tree = context.tree
     for node in tree.nodes(ast.Attribute):
@@ -140,7 +140,7 @@ def _of_copies(context: Context) -> Iterator[Change]:
             yield context.change(UNWRAP, node, _LOWER.format(tree.segment(node)), [edit])
 
 
-def _behind_a_move(context: Context) -> Iterator[Change]:
+def _after_a_move(context: Context) -> Iterator[Change]:
     """`model.cpu().module`: what moves a model or sets its mode returns it as it is, wrapped or not."""
     tree = context.tree
     for node in tree.nodes(ast.Attribute) if tree.mentions(").module") else ():
@@ -281,7 +281,7 @@ def _is_before_prepare(context: Context, node: ast.AST, base: ast.expr) -> bool:
     own = [
         site
         for site in context.plan.sites
-        if site.scope is scope and any(models & item.things for item in site.items)
+        if site.scope is scope and any(models & item.entities for item in site.items)
     ]
     return (
         bool(own)

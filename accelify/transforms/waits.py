@@ -32,18 +32,18 @@ def read_in_functions(
     script, tree = context.script, context.tree
     if not written:
         return None
-    behind = outermost_question(script, last)
-    if script.enclosing_loops(behind) or not context.runs_everywhere(behind):
+    afterwards = outermost_question(script, last)
+    if script.enclosing_loops(afterwards) or not context.runs_everywhere(afterwards):
         return None
-    block = tree.block_of(behind)[2]
-    following = block[block.index(behind) + 1 :][:1]
-    asked = isinstance(behind, ast.If) and bool(asked_paths(behind.test))
-    if context.waiting.intersection(following) or not later.is_read(behind, written, untold=asked):
+    block = tree.block_of(afterwards)[2]
+    following = block[block.index(afterwards) + 1 :][:1]
+    asked = isinstance(afterwards, ast.If) and bool(asked_paths(afterwards.test))
+    if context.waiting.intersection(following) or not later.is_read(afterwards, written, untold=asked):
         return None
-    if context.accelerator(behind) is None:
+    if context.accelerator(afterwards) is None:
         return None
     context.waiting.update(following)
-    return behind
+    return afterwards
 
 
 def made_one_by_one(context: Context, run: list[ast.stmt], files: list[ast.expr]) -> ast.stmt | None:
@@ -57,17 +57,17 @@ def made_one_by_one(context: Context, run: list[ast.stmt], files: list[ast.expr]
         files: the paths of what they write, but for pictures.
     """
     script = context.script
-    behind = outermost_question(script, run[-1])
+    afterwards = outermost_question(script, run[-1])
     calls = [call for call in calls_done(run) if is_image_writer(script.qualname(call.func) or "")]
-    if context.plan.after_prepare(behind):
+    if context.plan.after_prepare(afterwards):
         return None  # the loaders are there: what a model has made of the data
-    if script.enclosing_loops(behind) or not (files or calls or _saves_pictures(context, run)):
+    if script.enclosing_loops(afterwards) or not (files or calls or _saves_pictures(context, run)):
         return None
-    if not _in_plain_loop(script, run[-1]) or not _trains_behind(script, behind, frozenset()):
+    if not _in_plain_loop(script, run[-1]) or not _trains_after(script, afterwards, frozenset()):
         return None
-    if all_wait_next(context, behind) or not context.runs_everywhere(behind):
+    if all_wait_next(context, afterwards) or not context.runs_everywhere(afterwards):
         return None
-    return behind if context.accelerator(behind) is not None else None
+    return afterwards if context.accelerator(afterwards) is not None else None
 
 
 def is_image_writer(name: str) -> bool:
@@ -90,14 +90,14 @@ def _in_plain_loop(script: ScriptModel, stmt: ast.stmt) -> bool:
     return bool(calls) and all(script.enclosing_loops(c) and not script.trains_around(c) for c in calls)
 
 
-def _trains_behind(script: ScriptModel, stmt: ast.stmt, seen: frozenset[Scope]) -> bool:
+def _trains_after(script: ScriptModel, stmt: ast.stmt, seen: frozenset[Scope]) -> bool:
     """Whether a model is trained after a statement, in its function or in one that calls it."""
     scope = script.scope_of(stmt)
     later = (n for n in scope.nodes if isinstance(n, ast.stmt) and script.tree.is_after(n, stmt))
     if any(map(script.trains, later)):
         return True
     calls = script.callers(scope) if scope.kind == "function" and scope not in seen else []
-    return any(_trains_behind(script, script.tree.statement(c), seen | {scope}) for c in calls)
+    return any(_trains_after(script, script.tree.statement(c), seen | {scope}) for c in calls)
 
 
 def all_wait_next(context: Context, stmt: ast.stmt) -> bool:

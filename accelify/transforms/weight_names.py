@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.models.parallel_wraps import is_behind, is_for_several, wrapped_models
+from accelify.analysis.models.parallel_wraps import is_afterwards, is_for_several, wrapped_models
 from accelify.analysis.models.weight_names import (
     PAIRS,
     PREFIX,
@@ -62,13 +62,13 @@ class _Names:
 
     def wraps_of(self, model: ast.expr, at: ast.expr) -> list[ast.Call]:
         """The wrappers in which a model was where its names are read; none where it may be in none."""
-        held = self.context.script.models_of(model)
-        if not held or not held <= self.wrapped.keys():
+        contained = self.context.script.models_of(model)
+        if not contained or not contained <= self.wrapped.keys():
             return []
         if isinstance(model, ast.Attribute) and model.attr == "module":
             return []
-        wraps = [wrap for one in held for wrap in self.wrapped[one]]
-        return [wrap for wrap in wraps if is_behind(self.context.script, at, wrap)]
+        wraps = [wrap for one in contained for wrap in self.wrapped[one]]
+        return [wrap for wrap in wraps if is_afterwards(self.context.script, at, wrap)]
 
     def read_here(self) -> Iterator[Change]:
         """`net.named_parameters()` of the script, whose names get their prefix."""
@@ -83,7 +83,7 @@ class _Names:
                 function = reader.name.rpartition(".")[2]
                 mark = f"`{function}` reads names with `module.` before them"
                 yield context.todo(PARALLEL, source, f"{_LOST}: `{function}` reads them with it", mark)
-            if reading is None or not (reading.told or self._are_sure(wraps)):
+            if reading is None or not (reading.stated or self._are_sure(wraps)):
                 continue
             after = context.plan.after_prepare(source, context.script.models_of(source.func.value))
             # Torch's wrapper adds a prefix; unwrapped, or in accelify's, the names have none.
@@ -146,7 +146,7 @@ class _Names:
             if module in script.modules:
                 continue  # which get the prefix there
             reading = reading_of(script, source, scope, module.tree.parent)
-            if reading is not None and (reading.told or sure):
+            if reading is not None and (reading.stated or sure):
                 file = module.path.name if module.path is not None else "another module"
                 return scope.name, f"{file}, line {source.lineno}"
         return None

@@ -17,7 +17,7 @@ from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.writer_folders import needs_folder_of
 from accelify.analysis.statements.done import calls_done, needed_beside, statement_for
 from accelify.analysis.syntax import Tree, dotted, target_names
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
@@ -36,63 +36,65 @@ def transform(context: Context) -> Iterator[Change]:
 
 def _objects(context: Context) -> Iterator[Change]:
     script = context.script
-    groups: list[tuple[list[ast.Call], set[Thing]]] = []
+    groups: list[tuple[list[ast.Call], set[Entity]]] = []
     for call in script.calls():
         if script.qualname(call.func) in k.WRITER_CLASSES:
-            held = {t for t in script.things(call, v.WRITER) if t.qualname in k.WRITER_CLASSES}
+            contained = {t for t in script.entities(call, v.WRITER) if t.qualname in k.WRITER_CLASSES}
         elif isinstance(context.tree.parent(call), (ast.Assign, ast.AnnAssign)):
-            held = _made_elsewhere(context, call)
+            contained = _made_elsewhere(context, call)
         else:
             continue
-        if held:
-            groups.append(([call], held))
+        if contained:
+            groups.append(([call], contained))
     # Writers that are used in the same place are there on the same processes.
     for call in script.calls():
         if isinstance(call.func, ast.Attribute):
-            used = script.things(call.func.value)
+            used = script.entities(call.func.value)
             together = [group for group in groups if group[1] & used]
             for other in together[1:]:
                 together[0][0].extend(other[0])
                 together[0][1].update(other[1])
                 groups.remove(other)
-    for made, held in groups:
-        yield from _group(context, made, held)
+    for made, contained in groups:
+        yield from _group(context, made, contained)
 
 
-def _made_elsewhere(context: Context, call: ast.Call) -> set[Thing]:
+def _made_elsewhere(context: Context, call: ast.Call) -> set[Entity]:
     """The writers, or objects of the project that keep a file open, which a call of another module's function gives."""
     script = context.script
-    found = {t for t in script.things(call, v.WRITER) if t.cls is not None and t.site is call}
+    found = {t for t in script.entities(call, v.WRITER) if t.cls is not None and t.site is call}
     callees = script.callees(call)
     if not callees or any(script.interpreter.module_of(c) in script.modules for c in callees):
         return found
     return found | {
         t
-        for t in script.things(call)
+        for t in script.entities(call)
         if (t.kind == v.WRITER and t.qualname in k.WRITER_CLASSES)
         or (t.kind == v.INSTANCE and t.cls is not None and context.effects.keeps_log(t.cls))
     }
 
 
-def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator[Change]:
+def _group(context: Context, made: list[ast.Call], contained: set[Entity]) -> Iterator[Change]:
     """Writers that are there on the main process only, where every use of them is seen and needs no other process."""
     tree, script = context.tree, context.script
     uses = [
-        c for c in script.calls() if isinstance(c.func, ast.Attribute) and script.things(c.func.value) & held
+        c
+        for c in script.calls()
+        if isinstance(c.func, ast.Attribute) and script.entities(c.func.value) & contained
     ]
-    screens = _in_place_of_the_screen(context, held)
+    screens = _in_place_of_the_screen(context, contained)
     seen = (
         all(context.is_guarded(c) or _can_be_guarded(context, c) for c in uses)
         and all(context.accelerator_through(c) is not None for c in uses)
-        and not _hidden_use(context, made, held)
+        and not _hidden_use(context, made, contained)
         and not _taken_by_name(context, made)
-        and not _handed_away(context, held)
+        and not _handed_away(context, contained)
     )
     fits = (
         seen
         and all(context.accelerator(s) is not None for s in screens)
         and all(context.accelerator_through(c) is not None for c in made)
-        and not _needed_by_all(context, held)
+        and not _needed_by_all(context, contained)
     )
     if not fits:
         context.everywhere.update(made)
@@ -116,7 +118,7 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
                 "every process would write a log of its own",
                 "only the main process should write this log",
             )
-        yield from _behind_folders(context, made)
+        yield from _after_folders(context, made)
         if seen and not screens and all(script.qualname(c.func) in k.WRITER_CLASSES for c in made):
             yield from _guards(context, [tree.statement(c) for c in uses])
         return
@@ -155,7 +157,7 @@ def _group(context: Context, made: list[ast.Call], held: set[Thing]) -> Iterator
     yield from _guards(context, [*[tree.statement(c) for c in uses], *screens])
 
 
-def _in_place_of_the_screen(context: Context, held: set[Thing]) -> list[ast.stmt]:
+def _in_place_of_the_screen(context: Context, contained: set[Entity]) -> list[ast.stmt]:
     """The statements that have all that is shown go through a writer: `sys.stdout = log`. The others keep theirs."""
     if not any(context.tree.mentions(screen) for screen in _SCREENS):
         return []
@@ -164,11 +166,11 @@ def _in_place_of_the_screen(context: Context, held: set[Thing]) -> list[ast.stmt
         for stmt in context.tree.nodes(ast.Assign)
         if all(dotted(target) in _SCREENS for target in stmt.targets)
         and isinstance(stmt.value, (ast.Name, ast.Attribute))
-        and context.script.things(stmt.value) & held
+        and context.script.entities(stmt.value) & contained
     ]
 
 
-def _behind_folders(context: Context, made: list[ast.Call]) -> Iterator[Change]:
+def _after_folders(context: Context, made: list[ast.Call]) -> Iterator[Change]:
     """A wait before writers that all processes keep, where the main process makes the folder in a helper's call."""
     tree, script = context.tree, context.script
     making = [(c, p) for c, p, _ in makings(script) if context.is_guarded(c)] if context.guarded else []
@@ -194,7 +196,7 @@ def _is_appended(context: Context, call: ast.expr) -> bool:
     return isinstance(func, ast.Attribute) and func.attr == "append" and not context.script.callees(parent)  # type: ignore[arg-type]
 
 
-def _hidden_use(context: Context, made: list[ast.Call], held: set[Thing]) -> bool:
+def _hidden_use(context: Context, made: list[ast.Call], contained: set[Entity]) -> bool:
     """Whether a writer's name is read where it is not known to be the writer (a global, a variable of a helper)."""
     names = {
         n
@@ -207,7 +209,7 @@ def _hidden_use(context: Context, made: list[ast.Call], held: set[Thing]) -> boo
     return any(
         isinstance(node.ctx, ast.Load)
         and node.id in names
-        and not context.script.things(node) & held
+        and not context.script.entities(node) & contained
         and not context.is_guarded(node)
         for node in context.tree.nodes(ast.Name)
     )
@@ -226,7 +228,7 @@ def _taken_by_name(context: Context, made: list[ast.Call]) -> bool:
     )
 
 
-def _needed_by_all(context: Context, held: set[Thing]) -> bool:
+def _needed_by_all(context: Context, contained: set[Entity]) -> bool:
     """Whether a writer is used by more than calls of its methods, which fails on the other processes' None.
 
     `writer.log_dir` is read off it, `writer.trainer = self` set on it; `writer["loss"] = x`, `with writer:`.
@@ -241,28 +243,28 @@ def _needed_by_all(context: Context, held: set[Thing]) -> bool:
             used.append((node, node.value))
     return any(
         isinstance(base, (ast.Name, ast.Attribute))
-        and script.things(base) & held
+        and script.entities(base) & contained
         and not context.is_guarded(node)
         for node, base in used
     )
 
 
-def _handed_away(context: Context, held: set[Thing]) -> bool:
+def _handed_away(context: Context, contained: set[Entity]) -> bool:
     """Whether a writer is passed to a function that is not converted with this script and uses it there."""
     script = context.script
     for call in script.calls():
         callees = script.callees(call)
-        if context.is_guarded(call) or (not callees and not _is_told(context, call.func)):
+        if context.is_guarded(call) or (not callees and not _is_stated(context, call.func)):
             continue
         if callees and all(script.interpreter.module_of(c) in script.modules for c in callees):
             continue
         given = [*call.args, *[kw.value for kw in call.keywords]]
-        if any(script.things(a) & held for a in given if isinstance(a, (ast.Name, ast.Attribute))):
+        if any(script.entities(a) & contained for a in given if isinstance(a, (ast.Name, ast.Attribute))):
             return True
     return False
 
 
-def _is_told(context: Context, function: ast.expr) -> bool:
+def _is_stated(context: Context, function: ast.expr) -> bool:
     """Whether a function is a parameter of its caller, of which nothing is known: `train(..., summary_fn)`."""
     scope = context.script.scope_of(function)
     if isinstance(function, ast.Attribute):

@@ -79,8 +79,8 @@ def _opens_window(context: Context, call: ast.Call) -> bool:
 
 def needs_all(context: Context, stmt: ast.Expr) -> str:
     """Why every process has to make a call that writes; "" where one may make it alone."""
-    kept = context.effects.kept_by(stmt)
-    return context.needs_all(stmt) or (f"it sets `{kept}`, which is read elsewhere" if kept else "")
+    retained = context.effects.attribute_set_by(stmt)
+    return context.needs_all(stmt) or (f"it sets `{retained}`, which is read elsewhere" if retained else "")
 
 
 def is_writing(context: Context, call: ast.Call) -> bool:
@@ -159,7 +159,7 @@ def _opens_for_writing(context: Context, node: ast.expr) -> bool:
 
 def _keeps_to_itself(context: Context, stmt: ast.With) -> bool:
     """Whether nothing inside is needed by the other processes: no training, no gathering, no name used afterwards."""
-    if context.needs_all(stmt) or context.changes_outside(stmt) or context.effects.kept_by(stmt):
+    if context.needs_all(stmt) or context.changes_outside(stmt) or context.effects.attribute_set_by(stmt):
         return False
     stored = {
         n.id for s in stmt.body for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)

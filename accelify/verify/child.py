@@ -217,8 +217,8 @@ def run_rank(job: dict[str, Any]) -> int:
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         if code:
-            said = stop.code if isinstance(stop.code, str) else ""
-            writer.write(_error("SystemExit", said, stop, job["script"], job["tree"] or ""))
+            reported = stop.code if isinstance(stop.code, str) else ""
+            writer.write(_error("SystemExit", reported, stop, job["script"], job["tree"] or ""))
     except BaseException as error:
         code = 1
         traceback.print_exc()
@@ -309,7 +309,7 @@ def _seed(seed: int, rank: int) -> None:
         sys.modules["numpy"].random.seed(another)
 
 
-def _error(kind: str, said: str, error: BaseException, script: str, tree: str) -> dict[str, Any]:
+def _error(kind: str, reported: str, error: BaseException, script: str, tree: str) -> dict[str, Any]:
     from accelify.verify.observe.sites import is_library
 
     line = None
@@ -320,7 +320,14 @@ def _error(kind: str, said: str, error: BaseException, script: str, tree: str) -
             line = number
         if not is_library(file):
             stack.append((file.removeprefix(tree), number))
-    return {"event": "error", "type": kind, "said": said, "line": line, "stack": stack, "time": time.time()}
+    return {
+        "event": "error",
+        "type": kind,
+        "said": reported,
+        "line": line,
+        "stack": stack,
+        "time": time.time(),
+    }
 
 
 def _wait_for_others(results: Path, rank: int, world: int) -> None:

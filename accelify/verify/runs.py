@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accelify.runtime.launch.port import held_port
+from accelify.runtime.launch.port import reserved_port
 from accelify.verify.events import RankRecord, read_rank, same, same_end
 from accelify.verify.nursery import Nursery, NurseryError, Started
 from accelify.verify.progress import News, Progress, silent
@@ -211,7 +211,7 @@ def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
     nursery.ready()
     scratch = nursery.scratch()
     place = InNamespaces(job, scratch) if nursery.kind == "namespaces" else InMirror(job, scratch)
-    with held_port() as port:
+    with reserved_port() as port:
         order: dict[str, Any] = {
             "kind": nursery.kind, "home": str(scratch.home), "network": job.allow_network,
             "port": port, "floor": nursery.floor, **place.order(),
@@ -327,7 +327,7 @@ def _failure(ranks: list[RankRecord], codes: list[int], outputs: list[str]) -> s
     if errors:
         number = min(errors)[1]
         where = f"(on rank {number})" if len(ranks) > 1 else ""
-        return " ".join(filter(None, [_told(ranks[number], outputs[number]), where]))
+        return " ".join(filter(None, [_stated(ranks[number], outputs[number]), where]))
     # The others are killed once one has failed.
     by_itself = [number for number, code in enumerate(codes) if code not in (0, -signal.SIGKILL)]
     for number, code in [(number, codes[number]) for number in by_itself] or list(enumerate(codes)):
@@ -340,13 +340,13 @@ def _failure(ranks: list[RankRecord], codes: list[int], outputs: list[str]) -> s
     return None
 
 
-def _told(rank: RankRecord, output: str) -> str:
+def _stated(rank: RankRecord, output: str) -> str:
     assert rank.error is not None
     line = f"line {rank.error['line']}: " if rank.error["line"] else ""
     if rank.error["type"] == "SystemExit":
         return f"{line}it exits by itself: {rank.error['said'] or _last_line(output) or 'without a word'}"
-    said = " ".join(str(rank.error["said"]).split())
-    return f"{line}{rank.error['type']}: {said[:400]}".rstrip(": ")
+    reported = " ".join(str(rank.error["said"]).split())
+    return f"{line}{rank.error['type']}: {reported[:400]}".rstrip(": ")
 
 
 def _last_line(output: str) -> str:

@@ -77,8 +77,8 @@ class Report:
     @property
     def notes(self) -> list[str]:
         """What the sandbox has blocked, and why nothing was compared on a simulated GPU; each sentence once."""
-        said = [note for run in self.runs for note in run.notes]
-        return list(dict.fromkeys([*said, *filter(None, [self.on_gpu.note])]))
+        reported = [note for run in self.runs for note in run.notes]
+        return list(dict.fromkeys([*reported, *filter(None, [self.on_gpu.note])]))
 
     def of(self, outcome: Outcome) -> list[Settled]:
         """The demands that came to this."""

@@ -9,7 +9,7 @@ from accelify.analysis.syntax import Tree
 
 # Comments that tell where something is put, and those that are code, or more than a word about the next line.
 _MOVE_COMMENT = re.compile(rb"\b(gpus?|cuda|cpu|devices?|variables?|(data)?parallel)\b", re.IGNORECASE)
-_KEPT_COMMENT = re.compile(rb"[=(]|# ?%%|TODO|FIXME|noqa|type:|pragma|----|####|\*\*\*\*")
+_STORED_COMMENT = re.compile(rb"[=(]|# ?%%|TODO|FIXME|noqa|type:|pragma|----|####|\*\*\*\*")
 
 
 def first_on_line(tree: Tree, stmt: ast.stmt) -> ast.stmt:
@@ -96,6 +96,6 @@ def comment_above(tree: Tree, start: int) -> int:
         above = line_start
     before = tree.data[tree.line_start(above - 1) : above].strip() if above else b""
     comment = tree.data[above:start]
-    if before.startswith(b"#") or _KEPT_COMMENT.search(comment) or not _MOVE_COMMENT.search(comment):
+    if before.startswith(b"#") or _STORED_COMMENT.search(comment) or not _MOVE_COMMENT.search(comment):
         return start
     return above

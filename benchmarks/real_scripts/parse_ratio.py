@@ -59,7 +59,7 @@ def ratio(path: Path, repeats: int) -> tuple[float, int] | None:
     import libcst
 
     from accelify.analysis.script import ScriptModel
-    from accelify.cli.inputs import garbage_kept
+    from accelify.cli.inputs import garbage_left
     from accelify.conversion import CONVERTED
     from accelify.convert import convert_project, convert_source
     from accelify.source import Source, SourceError
@@ -82,7 +82,7 @@ def ratio(path: Path, repeats: int) -> tuple[float, int] | None:
     del trees
 
     def convert() -> None:
-        with garbage_kept():
+        with garbage_left():
             convert_project(Source.read(path))
 
     def parse() -> None:

@@ -6,7 +6,7 @@ import textwrap
 
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 HEAD = """\
 import argparse
@@ -30,6 +30,6 @@ def model_of(body: str, head: str = HEAD) -> ScriptModel:
     return ScriptModel(Tree(head + textwrap.dedent(body)))
 
 
-def lines_of(script: ScriptModel, things: set[Thing]) -> list[str]:
+def lines_of(script: ScriptModel, things: set[Entity]) -> list[str]:
     """The places where things are made, as source."""
     return sorted(script.tree.segment(t.site) for t in things if t.site is not None)

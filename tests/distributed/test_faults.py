@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import RanksDisagreeError, checkpoint_folders
-from accelify.runtime.launch.port import held_port
+from accelify.runtime.launch.port import reserved_port
 from tests.distributed.processes import fresh_accelerator, run_ranks, try_ranks
 
 pytestmark = pytest.mark.distributed
@@ -170,7 +170,7 @@ def _main_is_killed():
 
 
 def test_killed_rank_that_kept_the_store():
-    with held_port() as port:
+    with reserved_port() as port:
         env = {"TORCHELASTIC_USE_AGENT_STORE": "False", "MASTER_PORT": str(port)}
         outcomes = try_ranks(3, _main_is_killed, timeout=LIMIT, env=env)
     for outcome in outcomes[1:]:

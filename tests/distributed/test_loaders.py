@@ -329,14 +329,14 @@ class Endless(torch.utils.data.Sampler):
     """Goes on for ever, whatever length it tells."""
 
     def __init__(self, size, told):
-        self.size, self.told = size, told
+        self.size, self.stated = size, told
 
     def __iter__(self):
         while True:
             yield from range(self.size)
 
     def __len__(self):
-        return self.told
+        return self.stated
 
 
 def _first_of_endless(told):

@@ -424,16 +424,16 @@ class Answering:
     """Answers for the optimizer that it keeps, as a scheduler would, and None for what nobody knows."""
 
     def __init__(self, kept):
-        self.kept = kept
+        self.retained = kept
 
     def step(self):
-        self.kept.step()
+        self.retained.step()
 
     def zero_grad(self):
-        self.kept.zero_grad()
+        self.retained.zero_grad()
 
     def __getattr__(self, name):
-        return getattr(self.kept, name, None)
+        return getattr(self.retained, name, None)
 
 
 def optimizer_of_its_own(acc):

@@ -88,8 +88,8 @@ class Job:
     def wait_for(self, line: str) -> None:
         deadline = time.monotonic() + 200
         while line not in self.outputs[0].read_text():
-            assert time.monotonic() < deadline, self.told()
-            assert self.launchers[0].poll() is None, self.told()
+            assert time.monotonic() < deadline, self.stated()
+            assert self.launchers[0].poll() is None, self.stated()
             time.sleep(0.1)
 
     def end(self) -> list[int]:
@@ -106,7 +106,7 @@ class Job:
 @pytest.mark.distributed
 def test_a_job_runs_across_two_hosts(hosts: Hosts, tmp_path: Path) -> None:
     job = Job(hosts, tmp_path, 8)
-    assert job.end() == [0, 0], job.told()
+    assert job.end() == [0, 0], job.stated()
     for number, output in enumerate(job.outputs):
         assert f"DONE {number} 2 8" in output.read_text()
 
@@ -117,7 +117,7 @@ def test_a_host_cut_off_ends_the_job_with_a_clear_error(hosts: Hosts, tmp_path: 
     job.wait_for("STEP 4")
     hosts.cut()
     started = time.monotonic()
-    assert job.end() == [1, 1], job.told()
+    assert job.end() == [1, 1], job.stated()
     # gloo alone would wait for half an hour.
     assert time.monotonic() - started < 90
     for number, other in ((0, "machine 1 (10.98.0.2)"), (1, "machine 0 (10.98.0.1)")):
@@ -135,14 +135,14 @@ def test_a_host_that_comes_back_resumes_from_the_last_checkpoint(hosts: Hosts, t
     hosts.cut()
     job.wait_for("waiting for it to come back")
     hosts.plug_in()
-    assert job.end() == [0, 0], job.told()
-    resumed = [int(line.split()[1]) for line in job.told().splitlines() if line.startswith("RESUMED")]
+    assert job.end() == [0, 0], job.stated()
+    resumed = [int(line.split()[1]) for line in job.stated().splitlines() if line.startswith("RESUMED")]
     assert len(resumed) == 2
     assert resumed[0] == resumed[1]
     assert resumed[0] >= 10
     assert resumed[0] % 5 == 0
-    assert "DONE 0 2 40" in job.told()
-    assert "DONE 1 2 40" in job.told()
+    assert "DONE 0 2 40" in job.stated()
+    assert "DONE 1 2 40" in job.stated()
 
 
 def test_the_way_to_the_first_machine() -> None:

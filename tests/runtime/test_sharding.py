@@ -269,11 +269,11 @@ class Adaptive(OwnSampler):
     """Goes by what the training has told it."""
 
     def __init__(self, told, length):
-        self.told, self.length = told, length
+        self.stated, self.length = told, length
 
     def __iter__(self):
         for number in range(self.length):
-            yield (number, self.told[-1])
+            yield (number, self.stated[-1])
 
     def __len__(self):
         return self.length

@@ -22,7 +22,7 @@ from accelify.analysis.files.effects import SideEffects
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument
-from accelify.analysis.values import Class, Thing, order_of
+from accelify.analysis.values import Class, Entity, order_of
 
 # What puts a whole file in the place of the one that is missing, at once.
 _AT_ONCE = ("os.rename", "os.replace", "shutil.move")
@@ -38,7 +38,7 @@ class CachedSamples(NamedTuple):
 
 
 def cached_samples(
-    script: ScriptModel, effects: SideEffects, shared: Set[Thing], alone: Callable[[ast.AST], bool]
+    script: ScriptModel, effects: SideEffects, shared: Set[Entity], alone: Callable[[ast.AST], bool]
 ) -> Iterator[CachedSamples]:
     """The loaders of such data sets, by the calls of the script that make or reach them.
 
@@ -51,15 +51,15 @@ def cached_samples(
     if not any(module.tree.mentions(b"__getitem__") for module in script.program.modules.values()):
         return
     loaders = [
-        thing
-        for thing in script.interpreter.things.values()
-        if isinstance(thing, Thing) and thing.kind == v.LOADER and thing not in shared
+        entity
+        for entity in script.interpreter.entities.values()
+        if isinstance(entity, Entity) and entity.kind == v.LOADER and entity not in shared
     ]
     done: set[tuple[ast.Call, Class]] = set()
     for loader in sorted(loaders, key=order_of):
         for cls in _data_of(script, loader):
             found = cls.method("__getitem__")
-            site = _kept(effects, found[1]) if found is not None else None
+            site = _stored(effects, found[1]) if found is not None else None
             call = _seen_from(script, loader) if site is not None else None
             if site is None or call is None or (call, cls) in done or alone(call):
                 continue
@@ -67,16 +67,18 @@ def cached_samples(
             yield CachedSamples(call, cls, site)
 
 
-def _data_of(script: ScriptModel, loader: Thing) -> list[Class]:
+def _data_of(script: ScriptModel, loader: Entity) -> list[Class]:
     """The classes of the program whose objects a loader iterates over."""
     data = call_argument(loader.site, 0, "dataset") if isinstance(loader.site, ast.Call) else None
     if data is None or loader.module is None or loader.site is None:
         return []
-    held = script.interpreter.evaluate(loader.module, loader.module.scopes.of(loader.site), data)
-    return sorted({one.cls for one in held if isinstance(one, Thing) and one.cls is not None}, key=order_of)
+    contained = script.interpreter.evaluate(loader.module, loader.module.scopes.of(loader.site), data)
+    return sorted(
+        {one.cls for one in contained if isinstance(one, Entity) and one.cls is not None}, key=order_of
+    )
 
 
-def _kept(effects: SideEffects, method: Scope) -> Site | None:
+def _stored(effects: SideEffects, method: Scope) -> Site | None:
     """Where a function writes a file that is missing, and reads it where it is there."""
     found = effects.of(method)
     written = [site for site in found.sites if site.kind == FILES]
@@ -85,7 +87,7 @@ def _kept(effects: SideEffects, method: Scope) -> Site | None:
     return next((site for site in written if site.missing and not site.deletes), None)
 
 
-def _seen_from(script: ScriptModel, loader: Thing) -> ast.Call | None:
+def _seen_from(script: ScriptModel, loader: Entity) -> ast.Call | None:
     """The call of the converted modules that makes a loader, or reaches the function of another module that does."""
     assert loader.module is not None
     assert loader.site is not None

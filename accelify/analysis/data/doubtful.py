@@ -15,15 +15,15 @@ from accelify.analysis.data.loaders import is_shardable
 from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, names_in
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 
-def doubtful_loaders(script: ScriptModel, loaders: Set[Thing]) -> dict[Thing, str]:
+def doubtful_loaders(script: ScriptModel, loaders: Set[Entity]) -> dict[Entity, str]:
     """Of some loaders those whose name can hold something else to go through, with the name of its class."""
-    found: dict[Thing, str] = {}
+    found: dict[Entity, str] = {}
     for holder in script.holders:
-        held = {t for t in holder.things & loaders if t.kind == v.LOADER}
-        if not held or holder.cls is not None:
+        contained = {t for t in holder.entities & loaders if t.kind == v.LOADER}
+        if not contained or holder.cls is not None:
             continue
         values_given = [getattr(stmt, "value", None) for stmt, _ in holder.assignments]
         if any(value is not None and holder.name in names_in(value) for value in values_given):
@@ -32,16 +32,19 @@ def doubtful_loaders(script: ScriptModel, loaders: Set[Thing]) -> dict[Thing, st
         others = {
             w.cls.name
             for w in values
-            if isinstance(w, Thing) and w.kind == v.INSTANCE and w.cls is not None and _is_gone_through(w.cls)
+            if isinstance(w, Entity)
+            and w.kind == v.INSTANCE
+            and w.cls is not None
+            and _is_gone_through(w.cls)
         }
         if others:
-            found.update(dict.fromkeys(held, min(others)))
+            found.update(dict.fromkeys(contained, min(others)))
     return found
 
 
 def unseen_beside(
-    script: ScriptModel, loaders: Set[Thing], evaluations: Iterable[EvaluationLoop]
-) -> dict[Thing, str]:
+    script: ScriptModel, loaders: Set[Entity], evaluations: Iterable[EvaluationLoop]
+) -> dict[Entity, str]:
     """The training loaders of calls that cannot be seen which share every name with some that are prepared, and are so
     with them; each with what is called.
 
@@ -52,13 +55,13 @@ def unseen_beside(
     """
     found = {}
     evaluated = {t for evaluation in evaluations for t in evaluation.loaders}
-    for thing in script.training_loaders - loaders - evaluated:
-        called = dotted(thing.site.func) if isinstance(thing.site, ast.Call) else None
-        holders = script.holders_of(thing)
-        if called is None or thing.cls is not None or is_shardable(thing) or not holders:
+    for entity in script.training_loaders - loaders - evaluated:
+        called = dotted(entity.site.func) if isinstance(entity.site, ast.Call) else None
+        holders = script.holders_of(entity)
+        if called is None or entity.cls is not None or is_shardable(entity) or not holders:
             continue
-        if all(any(is_shardable(t) for t in holder.things & loaders) for holder in holders):
-            found[thing] = called
+        if all(any(is_shardable(t) for t in holder.entities & loaders) for holder in holders):
+            found[entity] = called
     return found
 
 

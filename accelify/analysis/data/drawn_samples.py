@@ -18,8 +18,8 @@ def draws_samples(script: ScriptModel, effects: SideEffects, node: ast.AST) -> s
         node: any part of it.
     """
     for read in (n for n in walk(node) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load)):
-        for thing in script.things(read.value):
-            method = thing.cls.method("__getitem__") if thing.cls is not None else None
+        for entity in script.entities(read.value):
+            method = entity.cls.method("__getitem__") if entity.cls is not None else None
             if method is not None and (reason := effects.of(method[1]).tied):
                 return reason
     return ""

@@ -38,18 +38,18 @@ def _is_evaluated_between(script: ScriptModel, draw: ast.Call) -> bool:
     if loop is None:
         return False
     iterators = {n for call in calls_in(part) if _draws(call) for n in names_in(call)}
-    kept = set(_stored(part)) - iterators
-    if None in kept:
+    retained = set(_stored(part)) - iterators
+    if None in retained:
         return False
     first, last = tree.start(part), tree.end(part)
     mentions: dict[str, list[ast.Name]] = {}
-    for name in (n for s in loop.body for n in walk(s) if isinstance(n, ast.Name) and n.id in kept):
+    for name in (n for s in loop.body for n in walk(s) if isinstance(n, ast.Name) and n.id in retained):
         if not first <= tree.start(name) < last:
             mentions.setdefault(name.id, []).append(name)
     for names in mentions.values():
         names.sort(key=lambda n: _evaluated_at(script, n))
-        behind = [n for n in names if tree.start(n) > last]
-        if any(isinstance(group[0].ctx, ast.Load) for group in (names, behind) if group):
+        afterwards = [n for n in names if tree.start(n) > last]
+        if any(isinstance(group[0].ctx, ast.Load) for group in (names, afterwards) if group):
             return False
     return True
 

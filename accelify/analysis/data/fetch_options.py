@@ -11,7 +11,7 @@ from accelify.analysis.syntax import Node, Tree, call_keyword, is_constant
 _DEEPEST = 4
 
 
-def told_to_download(tree: Tree, scope_of: Callable[[Node], Scope], call: ast.Call) -> bool:
+def asks_to_download(tree: Tree, scope_of: Callable[[Node], Scope], call: ast.Call) -> bool:
     """Whether a call has `download=True`, as a keyword or in a dictionary of options.
 
     Args:
@@ -63,4 +63,4 @@ def _tables(
         yield from _tables(tree, scope_of, one, left - 1)
 
 
-__all__ = ["told_to_download"]
+__all__ = ["asks_to_download"]

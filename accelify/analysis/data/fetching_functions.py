@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
-from accelify.analysis.files.asked_paths import asked_paths, behind_questions
+from accelify.analysis.files.asked_paths import after_tests, asked_paths
 from accelify.analysis.files.folders import folder_made, makes_folder
 from accelify.analysis.files.writing_calls import opens_for_writing
 from accelify.analysis.scopes import Scope
@@ -49,7 +49,7 @@ def turns_of(script: ScriptModel, fetching: ast.stmt, seen: Set[Scope] = frozens
     bare: list[tuple[ast.stmt, ast.Call]] = []
     for call in calls:
         own = script.tree.statement(call)
-        look = behind_questions(script.tree, own)
+        look = after_tests(script.tree, own)
         if look is own and not isinstance(own, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)):
             return None  # `for line in read(fetch(path)):` does more than that
         if any(isinstance(a, ast.Lambda) for a in script.tree.ancestors(call)):
@@ -77,14 +77,14 @@ def _looks_early(script: ScriptModel, function: ast.FunctionDef, fetching: ast.s
             continue
         if isinstance(stmt.test, ast.UnaryOp):
             continue
-        if _parts(asked_paths(stmt.test)) & _parts(_told(script, fetching, function.body[i + 1 :])):
+        if _parts(asked_paths(stmt.test)) & _parts(_stated(script, fetching, function.body[i + 1 :])):
             return True
     return False
 
 
-def _told(script: ScriptModel, fetching: ast.stmt, behind: Iterable[ast.stmt]) -> Iterator[str]:
+def _stated(script: ScriptModel, fetching: ast.stmt, afterwards: Iterable[ast.stmt]) -> Iterator[str]:
     """The arguments of a statement that fetches, and of calls after a test for the file that make files of it."""
-    for stmt in behind:
+    for stmt in afterwards:
         for call in calls_in(stmt):
             last = dotted(call.func) or str(getattr(call.func, "attr", ""))
             if (

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Set
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import is_shuffled
 from accelify.analysis.metrics.figures import draws
-from accelify.analysis.metrics.own_share import OwnShare
+from accelify.analysis.metrics.process_share import OwnShare
+from accelify.analysis.models.batch_attributes import batch_attributes
 from accelify.analysis.models.counted_in_forward import counted_in_forward
-from accelify.analysis.models.kept_of_batch import kept_of_batch
 from accelify.analysis.planning.plan import Plan
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.slots import Slot
@@ -44,7 +44,7 @@ def follow(
     drawn = []
     for call in script.calls():
         if draws(call):
-            loaders = {t for b in script.things(call, v.BATCH) for t in b.link("loader")}
+            loaders = {t for b in script.entities(call, v.BATCH) for t in b.link("loader")}
             # next(enumerate(loader))
             loaders = loaders or (script.iterated(call.args[0]) if len(call.args) == 1 else set())
             if plan.is_sharded(loaders):
@@ -67,7 +67,9 @@ def follow(
     counted: list[ast.expr] = [n for n in counted_in_forward(script) if runs_in(script, set(loops), n)]
     # What an evaluation makes of a batch that it has gathered is the same on every process.
     training = {loop for loop in loops if any(script.trains(s) for s in loop.body)}
-    counted += [node for node in kept_of_batch(script) if runs_in(script, training, node)] if training else []
+    counted += (
+        [node for node in batch_attributes(script) if runs_in(script, training, node)] if training else []
+    )
     whole = [
         loop
         for loop, loaders in script.loader_loops
@@ -139,7 +141,7 @@ def _is_gathered(plan: Plan, slot: Slot, node: ast.expr) -> bool:
         if evaluation.problem is not None or place is None or slot.root not in (*evaluation.gathered, *again):
             continue
         if plan.script.scope_of(place) is slot.owner:
-            behind = plan.tree.end(place) if evaluation.after is not None else plan.tree.start(place) - 1
-            if start > behind:
+            afterwards = plan.tree.end(place) if evaluation.after is not None else plan.tree.start(place) - 1
+            if start > afterwards:
                 return True
     return False

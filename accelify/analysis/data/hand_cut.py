@@ -20,7 +20,7 @@ from accelify.analysis.syntax import (
     walk,
 )
 from accelify.analysis.training_loops import Loop
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 # Calls that make a tensor of what was cut, or move it, and leave one entry a sample.
 _KEEPING = frozenset(
@@ -284,9 +284,9 @@ class _Search:
 
     def _all_follows(self, names: list[str], last: ast.stmt) -> bool:
         """Whether nothing in the loop needs the whole batch: models see the batch alone, no shape holds its size."""
-        behind = self.loop.body[self.loop.body.index(last) + 1 :]
+        afterwards = self.loop.body[self.loop.body.index(last) + 1 :]
         derived = set(names)
-        for stmt in behind:
+        for stmt in afterwards:
             for node in walk(stmt):
                 if isinstance(node, ast.Call) and not self._call_fits(node, derived):
                     return False
@@ -304,7 +304,7 @@ class _Search:
                         return False
             if isinstance(stmt, ast.Assign) and names_in(stmt.value) & derived:
                 derived |= {n for t in stmt.targets for n in target_names(t)}
-        return self._model_sees_it(names, behind)
+        return self._model_sees_it(names, afterwards)
 
     def _counts(self, node: ast.Name) -> bool:
         return isinstance(self.loop, ast.For) and node.id in target_names(self.loop.target)
@@ -323,13 +323,13 @@ class _Search:
             return all(isinstance(a, ast.Constant) or names_in(a) & derived for a in given)
         return True
 
-    def _model_sees_it(self, names: list[str], behind: list[ast.stmt]) -> bool:
+    def _model_sees_it(self, names: list[str], afterwards: list[ast.stmt]) -> bool:
         """Whether a model is called with the batch, in this very loop."""
         return any(
             isinstance(node, ast.Call)
             and self.script.models_of(node.func)
             and any(names_in(a) & set(names) for a in [*node.args, *[kw.value for kw in node.keywords]])
-            for stmt in behind
+            for stmt in afterwards
             for node in walk(stmt)
         )
 
@@ -352,12 +352,12 @@ def _step(loop: Loop) -> ast.expr | None:
 
 def _takes_time_first(script: ScriptModel) -> bool:
     """Whether some layer of the program takes the batch as its second dimension."""
-    for value in script.interpreter.things.values():
+    for value in script.interpreter.entities.values():
         if isinstance(value, Class) and any(
             b.rsplit(".", 1)[-1] in _TIME_FIRST for b in value.external_bases()
         ):
             return True
-        if not isinstance(value, Thing) or (value.qualname or "").rsplit(".", 1)[-1] not in _TIME_FIRST:
+        if not isinstance(value, Entity) or (value.qualname or "").rsplit(".", 1)[-1] not in _TIME_FIRST:
             continue
         if not isinstance(value.site, ast.Call) or not is_constant(
             call_keyword(value.site, "batch_first"), True
@@ -368,7 +368,7 @@ def _takes_time_first(script: ScriptModel) -> bool:
 
 def _models_know_the_batch(script: ScriptModel) -> bool:
     """Whether the code of a model reads a configured batch size."""
-    for value in script.interpreter.things.values():
+    for value in script.interpreter.entities.values():
         if not isinstance(value, Class) or script.interpreter.kind_of_class(value) != v.MODEL:
             continue
         for node in walk(value.scope.node):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
 from accelify.analysis.syntax import dotted, names_in, target_names, walk
-from accelify.analysis.values import Mapping, Sequence, Thing, Value, Values
+from accelify.analysis.values import Entity, Mapping, Sequence, Value, Values
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 _HANDING = frozenset({"enumerate", "zip", "list", "tuple", "reversed"})
 
 
-def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[Thing]:
+def loaders_in(contained: Values, holds_results: Callable[[Sequence], bool]) -> set[Entity]:
     """The loaders among some values, and those whose batches they pass on.
 
     Args:
         held: what an expression can evaluate to.
         holds_results: whether a list holds what an evaluation found, whose rows are no batches.
     """
-    found: set[Thing] = set()
-    queue, seen = list(held), set(held)
+    found: set[Entity] = set()
+    queue, seen = list(contained), set(contained)
     while queue:
         value = queue.pop()
         inner: Values = set()
@@ -39,11 +39,11 @@ def loaders_in(held: Values, holds_results: Callable[[Sequence], bool]) -> set[T
                     handed |= pair.any()
             handed |= batches_in({one for one in handed if isinstance(one, Mapping)})
             for batch in handed:
-                if isinstance(batch, Thing) and batch.kind == v.BATCH:
+                if isinstance(batch, Entity) and batch.kind == v.BATCH:
                     inner |= batch.links.get("loader", set())
-        elif isinstance(value, Thing) and value.kind == v.LOADER:
+        elif isinstance(value, Entity) and value.kind == v.LOADER:
             found.add(value)
-        elif isinstance(value, Thing) and (
+        elif isinstance(value, Entity) and (
             value.kind == v.ITERATOR or (value.kind == v.UNKNOWN and "[]for" in value.uses)
         ):
             inner = value.links.get("iterated", set())
@@ -92,10 +92,10 @@ def gone_through(target: ast.expr, source: ast.expr, part: ast.expr) -> list[ast
     return found
 
 
-def batches_in(held: Values) -> set[Thing]:
+def batches_in(contained: Values) -> set[Entity]:
     """The batches among some values, and those whose parts these copy: `{k: v.cuda() for k, v in batch.items()}`."""
-    found: set[Thing] = set()
-    queue, seen = list(held), set(held)
+    found: set[Entity] = set()
+    queue, seen = list(contained), set(contained)
     while queue:
         value = queue.pop()
         inner: Values = set()
@@ -104,16 +104,16 @@ def batches_in(held: Values) -> set[Thing]:
         elif isinstance(value, Sequence):
             inner = value.any()
         elif is_batch(value):
-            assert isinstance(value, Thing)
+            assert isinstance(value, Entity)
             found.add(value)
-        elif isinstance(value, Thing) and _goes_through_parts(value):
+        elif isinstance(value, Entity) and _goes_through_parts(value):
             inner = value.links.get("sources", set())
         queue += inner - seen
         seen |= inner
     return found
 
 
-def _goes_through_parts(value: Thing) -> bool:
+def _goes_through_parts(value: Entity) -> bool:
     """Whether a tensor is what `batch.items()` or `batch.values()` gives, which a copy of the batch is made of."""
     func = value.site.func if isinstance(value.site, ast.Call) else None
     return value.kind == v.TENSOR and getattr(func, "attr", "") in ("items", "values")
@@ -121,13 +121,15 @@ def _goes_through_parts(value: Thing) -> bool:
 
 def is_batch(value: Value) -> bool:
     """Whether a value is what a loader gives."""
-    return isinstance(value, Thing) and value.kind == v.BATCH
+    return isinstance(value, Entity) and value.kind == v.BATCH
 
 
-def only_from_lists(script: ScriptModel, loaders: set[Thing]) -> bool:
+def only_from_lists(script: ScriptModel, loaders: set[Entity]) -> bool:
     """Whether all loops that train read what was taken out of some loaders before, and put into lists."""
-    training = [loop for loop, held in script.loader_loops if held & loaders and script.trains(loop)]
-    read = {t for loop, held in script.loader_loops if loop in training for t in held}
+    training = [
+        loop for loop, contained in script.loader_loops if contained & loaders and script.trains(loop)
+    ]
+    read = {t for loop, contained in script.loader_loops if loop in training for t in contained}
     return (
         bool(training)
         and loaders <= read
@@ -137,7 +139,7 @@ def only_from_lists(script: ScriptModel, loaders: set[Thing]) -> bool:
 
 def _goes_through_lists(script: ScriptModel, node: ast.expr) -> bool:
     """Whether what a loop iterates over is filled call by call: `held` of `for x, y in zip(held["x"], held["y"])`."""
-    held = [w for n in walk(node) if isinstance(n, ast.expr) for w in script.values(n)]
-    if any(isinstance(w, Thing) and w.kind in (v.LOADER, v.ITERATOR) for w in held):
+    contained = [w for n in walk(node) if isinstance(n, ast.expr) for w in script.values(n)]
+    if any(isinstance(w, Entity) and w.kind in (v.LOADER, v.ITERATOR) for w in contained):
         return False
-    return any(isinstance(w, Sequence) and w.filled for w in held)
+    return any(isinstance(w, Sequence) and w.filled for w in contained)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Set
 from accelify.analysis import values as v
 from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 
-def loader_sites(script: ScriptModel, loader: Thing) -> list[ast.Call]:
+def loader_sites(script: ScriptModel, loader: Entity) -> list[ast.Call]:
     """The calls to wrap in prepare for a loader that is put into a dictionary, say, or used where it is made."""
     if not isinstance(loader.site, ast.Call):
         return []
@@ -19,14 +19,14 @@ def loader_sites(script: ScriptModel, loader: Thing) -> list[ast.Call]:
     return [site for site in sites if not script.tree.in_fstring(site)]
 
 
-def handed_on_at_once(script: ScriptModel, loader: Thing) -> list[ast.Call]:
+def handed_on_at_once(script: ScriptModel, loader: Entity) -> list[ast.Call]:
     """The calls by which other modules make a loader that the script stores nowhere: `train(get_loader())`."""
     return [
         call
         for call in script.calls()
         if any(script.interpreter.module_of(s) not in script.modules for s in script.callees(call))
         and loader in script.values(call)
-        and all(isinstance(w, Thing) and w.kind == v.LOADER for w in script.values(call))
+        and all(isinstance(w, Entity) and w.kind == v.LOADER for w in script.values(call))
     ]
 
 

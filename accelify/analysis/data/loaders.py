@@ -6,7 +6,7 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.data.told_arguments import told
+from accelify.analysis.data.loader_arguments import stated
 from accelify.analysis.metrics.counts import made_once
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
@@ -20,53 +20,53 @@ from accelify.analysis.syntax import (
     target_names,
     walk,
 )
-from accelify.analysis.values import Function, Imported, Thing, Values
+from accelify.analysis.values import Entity, Function, Imported, Values
 
 
-def is_shardable(thing: Thing) -> bool:
+def is_shardable(entity: Entity) -> bool:
     """Whether a loader is known to be torch's DataLoader, which can be sharded from outside."""
-    if thing.kind != v.LOADER:
+    if entity.kind != v.LOADER:
         return False
-    if thing.qualname in k.LOADER_CLASSES:
+    if entity.qualname in k.LOADER_CLASSES:
         return True
-    return thing.cls is not None and bool(thing.cls.external_bases() & k.LOADER_CLASSES)
+    return entity.cls is not None and bool(entity.cls.external_bases() & k.LOADER_CLASSES)
 
 
-def is_shuffled(script: ScriptModel, thing: Thing) -> bool:
+def is_shuffled(script: ScriptModel, entity: Entity) -> bool:
     """Whether torch's loader is sure to iterate over its data in an order that is drawn again for each pass."""
-    if not is_shardable(thing) or not isinstance(thing.site, ast.Call):
+    if not is_shardable(entity) or not isinstance(entity.site, ast.Call):
         return False
-    if call_keyword(thing.site, "generator") is not None:
+    if call_keyword(entity.site, "generator") is not None:
         return False
-    asked = call_argument(thing.site, 2, "shuffle")
-    return all(is_constant(given, True) for given in told(script, thing, asked))
+    asked = call_argument(entity.site, 2, "shuffle")
+    return all(is_constant(given, True) for given in stated(script, entity, asked))
 
 
-def drops_last(script: ScriptModel, thing: Thing) -> bool:
+def drops_last(script: ScriptModel, entity: Entity) -> bool:
     """Whether torch's loader is sure to leave out a last batch that is not full, by itself or by its batch sampler."""
-    if not is_shardable(thing) or not isinstance(thing.site, ast.Call):
+    if not is_shardable(entity) or not isinstance(entity.site, ast.Call):
         return False
-    own = thing.cls is not None  # a class of the script, with arguments in another order
-    asked = call_argument(thing.site, -1 if own else 8, "drop_last")
-    sampler = call_argument(thing.site, -1 if own else 4, "batch_sampler")
-    if isinstance(sampler, ast.Name) and thing.module in script.modules:
+    own = entity.cls is not None  # a class of the script, with arguments in another order
+    asked = call_argument(entity.site, -1 if own else 8, "drop_last")
+    sampler = call_argument(entity.site, -1 if own else 4, "batch_sampler")
+    if isinstance(sampler, ast.Name) and entity.module in script.modules:
         sampler = made_once(script, sampler)
     if isinstance(sampler, ast.Call) and (dotted(sampler.func) or "").endswith("BatchSampler"):
         asked = call_argument(sampler, 2, "drop_last")
     if isinstance(asked, ast.Compare):
-        return _is_true_as_told(script, thing, asked)
-    return all(is_constant(given, True) for given in told(script, thing, asked))
+        return _is_true_for_all(script, entity, asked)
+    return all(is_constant(given, True) for given in stated(script, entity, asked))
 
 
-def has_length(script: ScriptModel, thing: Thing) -> bool:
+def has_length(script: ScriptModel, entity: Entity) -> bool:
     """Whether nothing shows that a loader iterates over a stream, which has no length."""
-    data = call_argument(thing.site, 0, "dataset") if isinstance(thing.site, ast.Call) else None
-    if data is None or thing.module is None:
+    data = call_argument(entity.site, 0, "dataset") if isinstance(entity.site, ast.Call) else None
+    if data is None or entity.module is None:
         return True
-    return not any(_is_stream(value) for value in _values(script, thing, data) if isinstance(value, Thing))
+    return not any(_is_stream(value) for value in _values(script, entity, data) if isinstance(value, Entity))
 
 
-def _is_stream(data: Thing) -> bool:
+def _is_stream(data: Entity) -> bool:
     """Whether a data set is iterable only: by its base, or by the name of a class that is not read."""
     if data.cls is not None:
         iterable = any("Iterable" in base.rsplit(".", 1)[-1] for base in data.cls.external_bases())
@@ -83,7 +83,7 @@ def trains_on_whole_batches(script: ScriptModel) -> bool:
     return all(drops_last(script, loader) for loader in script.training_loaders)
 
 
-def _is_true_as_told(script: ScriptModel, thing: Thing, test: ast.Compare) -> bool:
+def _is_true_for_all(script: ScriptModel, entity: Entity, test: ast.Compare) -> bool:
     """Whether `phase == "train"` is true for every value that its left side is known to have."""
     other = test.comparators[0]
     if len(test.ops) != 1 or not isinstance(test.left, ast.Name) or not isinstance(other, ast.Constant):
@@ -93,11 +93,11 @@ def _is_true_as_told(script: ScriptModel, thing: Thing, test: ast.Compare) -> bo
     wanted = isinstance(test.ops[0], ast.Eq)
     return all(
         isinstance(given, ast.Constant) and (given.value == other.value) is wanted
-        for given in told(script, thing, test.left)
+        for given in stated(script, entity, test.left)
     )
 
 
-def collating(script: ScriptModel, loader: Thing) -> list[ast.AST]:
+def collating(script: ScriptModel, loader: Entity) -> list[ast.AST]:
     """The functions that put a loader's batches together, as far as the program has them."""
     if not isinstance(loader.site, ast.Call) or loader.module is None:
         return []
@@ -112,13 +112,13 @@ def collating(script: ScriptModel, loader: Thing) -> list[ast.AST]:
         for value in _values(script, loader, function):
             if isinstance(value, Function):
                 bodies.append(value.scope.node)
-            elif isinstance(value, Thing) and value.cls is not None:
+            elif isinstance(value, Entity) and value.cls is not None:
                 called = value.cls.method("__call__")
                 bodies += [called[1].node] if called is not None else []
     return bodies
 
 
-def _bound_to(script: ScriptModel, loader: Thing, name: ast.expr) -> list[ast.expr]:
+def _bound_to(script: ScriptModel, loader: Entity, name: ast.expr) -> list[ast.expr]:
     """The call that makes the function which a loader gets by name: `collate = partial(pad_batch, value=0)`."""
     if not isinstance(name, ast.Name):
         return []
@@ -128,7 +128,7 @@ def _bound_to(script: ScriptModel, loader: Thing, name: ast.expr) -> list[ast.ex
     return [value for value in bound if isinstance(value, (ast.Call, ast.Lambda))]
 
 
-def gives_host_tensors(script: ScriptModel, loader: Thing) -> bool:
+def gives_host_tensors(script: ScriptModel, loader: Entity) -> bool:
     """Whether the batches of a loader are on the host, as torch makes them of a data set that moves nothing itself.
 
     Of a loader that is not torch's nobody knows where they are.
@@ -138,18 +138,18 @@ def gives_host_tensors(script: ScriptModel, loader: Thing) -> bool:
     makers = collating(script, loader)
     data = call_argument(loader.site, 0, "dataset") if isinstance(loader.site, ast.Call) else None
     for value in _values(script, loader, data) if data is not None else ():
-        if isinstance(value, Thing):
+        if isinstance(value, Entity):
             makers += [one.scope.node for one in (value.cls.ancestry() if value.cls is not None else ())]
             if isinstance(value.site, ast.Call) and value.module is not None:
                 # TensorDataset(x.to(device), y.to(device)), or of `x = kind(x)` before
-                held = _held_by(value.module, value.site)
-                if any(_is_made_there(script, value.module, node) for one in held for node in walk(one)):
+                contained = _data_set_call(value.module, value.site)
+                if any(_is_made_there(script, value.module, node) for one in contained for node in walk(one)):
                     return False
-                makers += held
+                makers += contained
     return not any(_moves(node) for maker in makers for node in walk(maker))
 
 
-def _held_by(module: Module, made: ast.Call) -> list[Node]:
+def _data_set_call(module: Module, made: ast.Call) -> list[Node]:
     """The call that makes a data set, and what its function has assigned before to the names in its arguments."""
     scope = module.scopes.of(made)
     names = {a.id for a in made.args if isinstance(a, ast.Name)}
@@ -171,13 +171,13 @@ def _is_made_there(script: ScriptModel, module: Module, node: Node) -> bool:
     )
 
 
-def _values(script: ScriptModel, loader: Thing, node: ast.expr) -> Values:
+def _values(script: ScriptModel, loader: Entity, node: ast.expr) -> Values:
     """What an argument of a loader can be."""
     assert loader.module is not None
     return script.interpreter.evaluate(loader.module, _scope_of(script, loader), node)
 
 
-def _scope_of(script: ScriptModel, loader: Thing) -> Scope:
+def _scope_of(script: ScriptModel, loader: Entity) -> Scope:
     """Where a loader is made."""
     assert loader.module is not None
     assert loader.site is not None

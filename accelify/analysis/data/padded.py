@@ -23,7 +23,7 @@ from accelify.analysis.syntax import (
     text_of,
     walk,
 )
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _PADDING = frozenset({"pad_sequence", "pad_packed_sequence", "pad", "pad_tensor", "pad_sequences"})
 _PADDING_CLASSES = re.compile(r"collat|pad", re.I)
@@ -35,7 +35,7 @@ PADDED = "its batches are padded, each to its own length"
 LEFT_OUT = "its collate function leaves samples out, so that the batches of a round differ in size"
 
 
-def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Thing]) -> str | None:
+def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Entity]) -> str | None:
     """Why what the processes see in a loop has no common shape to be gathered in; None: nothing speaks against it.
 
     Args:
@@ -43,7 +43,7 @@ def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: s
         loop: over the batches.
         loaders: that it reads.
     """
-    several = sorted(loaders, key=Thing.place)
+    several = sorted(loaders, key=Entity.place)
     reasons = [_unlike(script, loader) for loader in several]
     found = next((why for why in reasons if why is not None), None)
     if found is not None:
@@ -55,7 +55,7 @@ def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: s
     return f"`{cut}` leaves out steps in time, which is the first dimension of its batches" if cut else None
 
 
-def _unlike(script: ScriptModel, loader: Thing) -> str | None:
+def _unlike(script: ScriptModel, loader: Entity) -> str | None:
     """Why the batches of a loader have no common shape; None where nothing speaks against it."""
     if any(_leaves_out(body) for body in collating(script, loader)):
         return LEFT_OUT
@@ -69,7 +69,7 @@ def _unlike(script: ScriptModel, loader: Thing) -> str | None:
     return SINGLE if _is_single(script, loader) else None
 
 
-def _in_one_case(script: ScriptModel, loader: Thing) -> str:
+def _in_one_case(script: ScriptModel, loader: Entity) -> str:
     """Which of several loaders a reason is of: `where it is the loader of data.py, line 12, `."""
     module, site = loader.module, loader.site
     if module is None or site is None:
@@ -84,7 +84,7 @@ def _puts_time_first(padding: ast.Call) -> bool:
     return last == "pad_sequence" and not is_constant(call_keyword(padding, "batch_first"), True)
 
 
-def _is_single(script: ScriptModel, loader: Thing) -> bool:
+def _is_single(script: ScriptModel, loader: Entity) -> bool:
     """Whether a loader gives one sample at a time: what the samples are is then free."""
     if not isinstance(loader.site, ast.Call) or loader.module is None:
         return False
@@ -96,11 +96,11 @@ def _is_single(script: ScriptModel, loader: Thing) -> bool:
 
 def one_row_a_sample(script: ScriptModel, model: ast.expr) -> bool:
     """Whether an expression is a library's classifier of whole sequences or images."""
-    held = script.things(model, v.MODEL)
-    return bool(held) and all(_CLASSIFIERS.search(thing.qualname or "") for thing in held)
+    contained = script.entities(model, v.MODEL)
+    return bool(contained) and all(_CLASSIFIERS.search(entity.qualname or "") for entity in contained)
 
 
-def _padding_of(script: ScriptModel, loader: Thing) -> ast.AST | None:
+def _padding_of(script: ScriptModel, loader: Entity) -> ast.AST | None:
     """What pads in a loader's collate function, or makes an object that does."""
     given = _collate_of(loader)
     if given is None or loader.module is None:
@@ -135,7 +135,7 @@ def _with_helpers(script: ScriptModel, bodies: list[ast.AST]) -> list[ast.AST]:
     return found
 
 
-def _collate_of(loader: Thing) -> ast.expr | None:
+def _collate_of(loader: Entity) -> ast.expr | None:
     """The collate function that a loader is made with, as it is written there."""
     return call_argument(loader.site, 6, "collate_fn") if isinstance(loader.site, ast.Call) else None
 
@@ -151,7 +151,7 @@ def results_of(body: ast.AST) -> tuple[list[ast.expr], dict[str, ast.expr]]:
     return results, made
 
 
-def _gives_lists(script: ScriptModel, loader: Thing) -> bool:
+def _gives_lists(script: ScriptModel, loader: Entity) -> bool:
     """Whether a collate function leaves something of the samples in a list: an entry for each, of any length."""
     for body in collating(script, loader):
         first = (

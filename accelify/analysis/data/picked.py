@@ -112,7 +112,7 @@ class PickedEntries:
         numbers: set[str] = set()
         by_text: dict[str, Pick] = {}
         for name in sorted(picked.holders):
-            for read in self._behind(name):
+            for read in self._after(name):
                 entry = self._entry(read)
                 if entry is not None:
                     pick = by_text.setdefault(text_of(entry), Pick(self.tree.segment(entry)))
@@ -212,14 +212,14 @@ class PickedEntries:
     def _is_output_object(self, name: str) -> bool:
         if self._is_mapping(name) or self._has_attributes(name):
             return True
-        taken = [t for read in self._behind(name) if (t := self._unpacking(read)) is not None]
+        taken = [t for read in self._after(name) if (t := self._unpacking(read)) is not None]
         indices = self._indices(name)
         if not indices and not taken:
             return False
         if taken or len(indices) > 1:
             return True
         known = self._speaks()
-        entries = [e for read in self._behind(name) if (e := self._entry(read)) is not None]
+        entries = [e for read in self._after(name) if (e := self._entry(read)) is not None]
         return known or any(self.is_number(entry) for entry in entries)
 
     def _speaks(self) -> bool:
@@ -244,7 +244,7 @@ class PickedEntries:
 
     # -- what is read of them
 
-    def _behind(self, name: str) -> list[ast.Name]:
+    def _after(self, name: str) -> list[ast.Name]:
         """The reads of a variable after the last call of the model."""
         end = self.tree.end(self.statements[self.last])
         return [n for n in self._names.get(name, ()) if self.tree.start(n) > end]
@@ -275,11 +275,11 @@ class PickedEntries:
 
     def is_number(self, entry: ast.expr) -> bool:
         """Whether an entry of the output is its loss: by its name, or because one number is taken of it."""
-        told = entry.attr if isinstance(entry, ast.Attribute) else ""
+        stated = entry.attr if isinstance(entry, ast.Attribute) else ""
         if isinstance(entry, ast.Subscript) and isinstance(entry.slice, ast.Constant):
-            told = entry.slice.value if isinstance(entry.slice.value, str) else ""
-        if told:
-            return bool(_LOSS.search(told))
+            stated = entry.slice.value if isinstance(entry.slice.value, str) else ""
+        if stated:
+            return bool(_LOSS.search(stated))
         node: ast.AST = entry
         parent = self.tree.parent(node)
         while isinstance(parent, (ast.Attribute, ast.Call)) and not (
@@ -309,7 +309,7 @@ class PickedEntries:
         if self._sums_up():
             return "the model's loss is a sum over the local batch"
         reads += [
-            n for name in named for n in self._behind(name) if not isinstance(self.tree.parent(n), ast.Assign)
+            n for name in named for n in self._after(name) if not isinstance(self.tree.parent(n), ast.Assign)
         ]
         for read in reads:
             if self._is_weighted(read):
@@ -416,7 +416,7 @@ class PickedEntries:
     def first_alone(self, names: list[str]) -> str | None:
         """How the first sample is written, where a metric reads that one of a variable: `output.cpu().data[0]`."""
         for name in names:
-            for read in self._behind(name):
+            for read in self._after(name):
                 stmt = self.tree.statement(read)
                 node: ast.AST = read
                 parent = self.tree.parent(read)
@@ -452,7 +452,7 @@ def _root_of(entry: ast.expr) -> str:
         return entry.attr
     assert isinstance(entry, ast.Subscript)
     assert isinstance(entry.slice, ast.Constant)
-    told = str(entry.slice.value)
-    if told.isidentifier() and not keyword.iskeyword(told):
-        return told
-    return re.sub(r"\W+", "_", f"{text_of(entry.value)}_{told}").strip("_")
+    stated = str(entry.slice.value)
+    if stated.isidentifier() and not keyword.iskeyword(stated):
+        return stated
+    return re.sub(r"\W+", "_", f"{text_of(entry.value)}_{stated}").strip("_")

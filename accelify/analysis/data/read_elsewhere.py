@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.metrics.kept import class_of, own_attribute
+from accelify.analysis.metrics.stored_state import class_of, own_attribute
 from accelify.analysis.planning.sites import Item
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 # What a function may run a model with.
 _RUNNING = (v.MODEL, v.OPTIMIZER, v.CRITERION, v.INSTANCE)
@@ -40,12 +40,12 @@ class ReadElsewhere:
             found += [a for a, name in pairs if a not in found and self._loops_over(callee, name)]
         return found
 
-    def counted(self, loaders: set[Thing]) -> list[ast.stmt]:
+    def counted(self, loaders: set[Entity]) -> list[ast.stmt]:
         """The statements that count over some loaders in such functions, without a model: class weights, means."""
         script, found = self.script, []
         for call in script.calls():
             given = self.gone_through(call)
-            if not any(script.things(a, v.LOADER) & loaders for a in given):
+            if not any(script.entities(a, v.LOADER) & loaders for a in given):
                 continue
             others = [a for a in [*call.args, *[kw.value for kw in call.keywords]] if a not in given]
             method = isinstance(call.func, ast.Attribute) and script.is_a(call.func.value, *_RUNNING)
@@ -84,7 +84,7 @@ class ReadElsewhere:
         return [
             n
             for n in script.tree.nodes(ast.Attribute)
-            if n.attr == holder.name and isinstance(n.ctx, ast.Load) and item.things & script.things(n)
+            if n.attr == holder.name and isinstance(n.ctx, ast.Load) and item.entities & script.entities(n)
         ]
 
     def _loops_over(self, scope: Scope, name: str) -> bool:
@@ -150,7 +150,7 @@ def _wrapped(node: ast.expr, names: set[str]) -> bool:
     return any(isinstance(part, ast.Name) and part.id in names for part in _parts(node))
 
 
-def kept_whole(items: list[Item], elsewhere: ReadElsewhere) -> dict[Item, set[ast.Call]]:
+def whole_loaders(items: list[Item], elsewhere: ReadElsewhere) -> dict[Item, set[ast.Call]]:
     """The names of loaders that only such functions read, with the calls, where the training reads others of a making.
 
     Every process then iterates over all of that data, and gets the figures of the original.
@@ -159,7 +159,7 @@ def kept_whole(items: list[Item], elsewhere: ReadElsewhere) -> dict[Item, set[as
     loaders = [item for item in items if item.kind == v.LOADER and item.container is None]
     for item in loaders:
         others = [o for o in loaders if o is not item and o not in found]
-        if not all(any(thing in other.things for other in others) for thing in item.things):
+        if not all(any(entity in other.entities for other in others) for entity in item.entities):
             continue
         calls = elsewhere.only_elsewhere(item)
         if calls:
@@ -167,4 +167,4 @@ def kept_whole(items: list[Item], elsewhere: ReadElsewhere) -> dict[Item, set[as
     return found
 
 
-__all__ = ["ReadElsewhere", "kept_whole"]
+__all__ = ["ReadElsewhere", "whole_loaders"]

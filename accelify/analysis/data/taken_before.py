@@ -58,13 +58,13 @@ def taken_before(
     for index, stmt in enumerate(statements[:last]):
         if not isinstance(stmt, ast.Assign):
             made |= _made_inside(stmt, made)
-        kept = [
+        retained = [
             (node, container, names)
-            for node, container, parts in _kept(stmt)
+            for node, container, parts in _stored(stmt)
             if (names := {n for part in parts for n in names_in(part)} & made)
             and _root(container) not in own | made
         ]
-        for node, container, names in kept:
+        for node, container, names in retained:
             text = text_of(container)
             if (
                 isinstance(node, ast.Assign)
@@ -76,11 +76,11 @@ def taken_before(
                 return f"`{text}` is filled from the local batch before the last call of the model"
             if _is_read(statements[: last + 1], container):
                 return f"`{text}` is carried from batch to batch"
-            told = _gathered_there(script, stmt, names, set(batch_names(index)), entries)
-            if isinstance(told, str):
-                return told
+            stated = _gathered_there(script, stmt, names, set(batch_names(index)), entries)
+            if isinstance(stated, str):
+                return stated
             found.statements.append(stmt)
-            found.nodes += told
+            found.nodes += stated
             found.names += [n for n in sorted(names) if n not in found.names]
         made |= _made_inside(stmt, made)
     return found
@@ -120,7 +120,7 @@ def _root(container: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _kept(stmt: ast.stmt) -> Iterator[tuple[ast.stmt, ast.expr, list[ast.expr]]]:
+def _stored(stmt: ast.stmt) -> Iterator[tuple[ast.stmt, ast.expr, list[ast.expr]]]:
     """The statements in one that add to something, what they add to, and the expressions that are added."""
     for node in walk(stmt):
         if isinstance(node, ast.AugAssign):
@@ -157,12 +157,12 @@ def _is_grown(node: ast.Assign) -> bool:
 
 def _is_read(statements: Sequence[ast.stmt], container: ast.expr) -> bool:
     """Whether statements read what is filled, other than to fill it."""
-    held = [container]
-    while isinstance(held[-1], ast.Subscript):
-        held.append(held[-1].value)
-    texts = {text_of(node) for node in held}
+    contained = [container]
+    while isinstance(contained[-1], ast.Subscript):
+        contained.append(contained[-1].value)
+    texts = {text_of(node) for node in contained}
     for stmt in statements:
-        filled = {id(n) for _, kept, _ in _kept(stmt) for n in [kept, *walk(kept)]}
+        filled = {id(n) for _, retained, _ in _stored(stmt) for n in [retained, *walk(retained)]}
         if isinstance(stmt, ast.Assign) and _is_grown(stmt):
             continue
         for node in walk(stmt):

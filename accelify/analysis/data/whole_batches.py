@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from accelify.analysis.metrics.kept_and_shown import filled
+from accelify.analysis.metrics.figure_objects import filled
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.argument_places import parameters_for
 from accelify.analysis.statements.enumerated import without_counter

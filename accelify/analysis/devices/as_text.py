@@ -28,8 +28,8 @@ def texts_of(script: ScriptModel, node: ast.expr) -> list[ast.expr]:
     if isinstance(node, (ast.IfExp, ast.BoolOp)):
         parts = [texts_of(script, arm) for arm, _ in arms_of(node)]
         return [text for part in parts for text in part] if all(parts) else []
-    things = script.things(node, v.DEVICE)
-    sites = [thing.site for thing in things]
+    entities = script.entities(node, v.DEVICE)
+    sites = [entity.site for entity in entities]
     found = [site for site in sites if isinstance(site, ast.expr) and _is_text(site)]
     if len(found) == len(sites) and found:
         return found
@@ -44,7 +44,7 @@ def is_numbered(texts: Iterable[ast.expr]) -> bool:
 
 def names_number(script: ScriptModel, node: ast.expr) -> bool:
     """Whether a device that a script chooses is a GPU by its number, as a text or as a torch.device."""
-    sites = [thing.site for thing in script.things(node, v.DEVICE)]
+    sites = [entity.site for entity in script.entities(node, v.DEVICE)]
     if any(isinstance(site, ast.Call) and len(site.args) > 1 for site in sites):
         return True
     inner = [arg for site in sites if isinstance(site, ast.Call) for arg in site.args[:1]]

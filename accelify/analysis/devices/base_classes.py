@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from accelify.analysis.devices.class_devices import own_devices
 from accelify.analysis.devices.device_names import names_cpu
-from accelify.analysis.devices.own_devices import own_devices
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.negation import negated

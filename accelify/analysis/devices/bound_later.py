@@ -17,7 +17,7 @@ from accelify.analysis.devices.device_names import names_cpu
 from accelify.analysis.devices.named import device_arguments
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import walk
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +46,9 @@ def bound_later(script: ScriptModel) -> Iterator[BoundLater]:
                 continue
             if isinstance(node.value, ast.Name) and node.value.id == script.scope_of(node).self_name():
                 continue
-            for thing in script.things(node.value, v.INSTANCE):
-                if thing.cls is not None and not thing.cls.external_bases():
-                    reads.setdefault((thing.cls, node.attr), []).append(node)
+            for entity in script.entities(node.value, v.INSTANCE):
+                if entity.cls is not None and not entity.cls.external_bases():
+                    reads.setdefault((entity.cls, node.attr), []).append(node)
     if not reads:
         return
     given = {key: tuple(_given(*key)) for key in reads}
@@ -56,9 +56,9 @@ def bound_later(script: ScriptModel) -> Iterator[BoundLater]:
     for stmt in script.tree.in_order(made):
         target = stmt.targets[0]
         assert isinstance(target, ast.Name)
-        for thing in sorted(script.things(stmt.value, v.INSTANCE), key=Thing.place):
+        for entity in sorted(script.entities(stmt.value, v.INSTANCE), key=Entity.place):
             for (cls, name), found in reads.items():
-                if cls is thing.cls and any(not names_cpu(value) for value in given[cls, name]):
+                if cls is entity.cls and any(not names_cpu(value) for value in given[cls, name]):
                     yield BoundLater(stmt, f"{target.id}.{name}", tuple(found), given[cls, name])
 
 

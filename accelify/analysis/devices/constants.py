@@ -11,7 +11,7 @@ from accelify.analysis import values as v
 from accelify.analysis.program import Module, Program, absolute_name
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import walk
-from accelify.analysis.values import Imported, Thing
+from accelify.analysis.values import Entity, Imported
 
 _INDEXED = re.compile(r"^(cuda|gpu|xpu):")
 _ASKS_MACHINE = ("is_available", "device_count", "current_accelerator")
@@ -80,7 +80,7 @@ def _of_module(script: ScriptModel, module: Module) -> list[DeviceConstant]:
             continue
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             if isinstance(target, ast.Name) and any(
-                isinstance(w, Thing) and w.kind == v.DEVICE
+                isinstance(w, Entity) and w.kind == v.DEVICE
                 for w in script.interpreter.evaluate(module, module.scopes.module, node.value)
             ):
                 constant = found.setdefault(target.id, DeviceConstant(module, target.id))

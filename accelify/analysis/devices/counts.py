@@ -15,7 +15,7 @@ from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_con
 
 COUNTS = frozenset({"torch.cuda.device_count"})
 _FAR = 4
-_TOLD = re.compile(
+_STATED = re.compile(
     r"^((n|nb|num|number_of|no_of)_?)?gpus?$|^gpus?_?(n|num|number|count)$|^(n|num)_?devices$", re.I
 )
 
@@ -75,7 +75,7 @@ class DeviceCounts:
         counts = [side for side in (node.left, node.right) if self.is_count(side)]
         return counts[0] if len(counts) == 1 else None
 
-    def told(self, number: ast.expr) -> tuple[ast.BinOp, str] | None:
+    def stated(self, number: ast.expr) -> tuple[ast.BinOp, str] | None:
         """The product with a number of GPUs for a number, where an option or setting is known to be one by name."""
         makes = [number]
         if isinstance(number, (ast.Name, ast.Attribute)):
@@ -85,7 +85,7 @@ class DeviceCounts:
                 continue
             for side in (node.left, node.right):
                 name = dotted(side) if isinstance(side, (ast.Name, ast.Attribute)) else None
-                if name is not None and _TOLD.search(name.rpartition(".")[2]):
+                if name is not None and _STATED.search(name.rpartition(".")[2]):
                     return node, name
         return None
 

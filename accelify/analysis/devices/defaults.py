@@ -29,12 +29,14 @@ def calls_without(script: ScriptModel) -> Iterator[tuple[ast.Call, Scope, str, s
         yield from ((call, callees[0], name, text) for name, text in known[callees[0]] if name not in given)
 
 
-def is_never_told(script: ScriptModel, told: NamedDevice) -> bool:
+def is_left_to_default(script: ScriptModel, stated: NamedDevice) -> bool:
     """Whether a named device is a parameter that every call of its function leaves to its default."""
-    owner = told.owner
-    if owner is None or owner.kind != "function" or told.text not in dict(_defaults(script, owner)):
+    owner = stated.owner
+    if owner is None or owner.kind != "function" or stated.text not in dict(_defaults(script, owner)):
         return False
-    left = {call for call, callee, name, _ in calls_without(script) if callee is owner and name == told.text}
+    left = {
+        call for call, callee, name, _ in calls_without(script) if callee is owner and name == stated.text
+    }
     return bool(left) and left >= {call for _, call in script.interpreter.callers.get(owner, [])}
 
 
@@ -64,4 +66,4 @@ def _text_of(default: ast.expr | None) -> str | None:
     return default.value if isinstance(default, ast.Constant) and isinstance(default.value, str) else None
 
 
-__all__ = ["calls_without", "is_never_told"]
+__all__ = ["calls_without", "is_left_to_default"]

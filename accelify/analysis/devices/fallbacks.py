@@ -37,12 +37,12 @@ def named_before(script: ScriptModel, stmt: ast.stmt) -> ast.Name | None:
         for other in script.tree.assigns(name.id)
         if other is not inner and script.scope_of(other).resolve(name.id) is owner
     ]
-    told = [o for o in others if _is_option(o.value) and script.tree.parent(o) is script.tree.parent(stmt)]
+    stated = [o for o in others if _is_option(o.value) and script.tree.parent(o) is script.tree.parent(stmt)]
     parameter = owner is scope and scope.takes(name.id)
     parameter = parameter and script.tree.parent(stmt) is scope.node
-    if len(told) < len(others) or len(others) > 1 or parameter == bool(told):
+    if len(stated) < len(others) or len(others) > 1 or parameter == bool(stated):
         return None
-    return name if parameter or script.tree.is_before(told[0], stmt) else None
+    return name if parameter or script.tree.is_before(stated[0], stmt) else None
 
 
 def _lacks(script: ScriptModel, test: ast.expr) -> bool:

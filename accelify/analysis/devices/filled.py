@@ -34,7 +34,7 @@ class FilledBatches:
         self._own: dict[Scope, _Filled] = {}
         self._moves_any = any(m.tree.mentions(_MOVED_ENTRY) for m in script.program.modules.values())
 
-    def behind(self, node: ast.Name | ast.Subscript) -> tuple[list[ast.expr], bool]:
+    def afterwards(self, node: ast.Name | ast.Subscript) -> tuple[list[ast.expr], bool]:
         """The moved entries that a name or an entry holds where it is read, and whether it can hold nothing else."""
         if isinstance(node, ast.Subscript) and not (
             isinstance(node.value, ast.Name) and (_is_fixed(node.slice) or _is_number(node.slice))

@@ -15,7 +15,7 @@ from accelify.analysis.devices.locations import before_and_after as of_both
 from accelify.analysis.devices.tensor_makers import DEVICE, HOST
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _MOVING = frozenset({"to", "cuda", "cpu"})
 _WORDS = (b".to(", b".cuda(", b".cpu(", b"device")
@@ -25,7 +25,7 @@ _PARTING = (frozenset({HOST}), frozenset({DEVICE}))
 
 def before_and_after(
     script: ScriptModel,
-    prepared: set[Thing],
+    prepared: set[Entity],
     is_cpu: Callable[[ast.expr], bool],
     loops: Iterable[ast.For | ast.AsyncFor],
 ) -> tuple[Locations, Locations]:
@@ -46,17 +46,17 @@ def before_and_after(
 
 
 def _following(
-    script: ScriptModel, prepared: set[Thing], before: Locations, after: Locations
-) -> dict[Thing, ast.Call]:
+    script: ScriptModel, prepared: set[Entity], before: Locations, after: Locations
+) -> dict[Entity, ast.Call]:
     """Such models, each with the call that makes it: none that the script moves anywhere itself."""
-    runs: dict[Thing, list[ast.Call]] = {}
+    runs: dict[Entity, list[ast.Call]] = {}
     for call in script.calls():
         for model in script.models_run(call) - prepared:
             if isinstance(model.site, ast.Call) and model.module in script.modules:
                 runs.setdefault(model, []).append(call)
     # The layers of what is prepared go with it.
     runs = {model: calls for model, calls in runs.items() if not script.owners_of(model) & prepared}
-    found: dict[Thing, ast.Call] = {}
+    found: dict[Entity, ast.Call] = {}
     for model, calls in runs.items():
         if not any((before.of(a), after.of(a)) == _PARTING for call in calls for a in _given(call)):
             continue
@@ -71,9 +71,9 @@ def _given(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *[kw.value for kw in call.keywords]]
 
 
-def _moved(script: ScriptModel) -> set[Thing]:
+def _moved(script: ScriptModel) -> set[Entity]:
     """The models that a script moves: `net.to(device)`, `Net(device=device).eval().cuda()`."""
-    found: set[Thing] = set()
+    found: set[Entity] = set()
     for call in script.calls():
         moves = isinstance(call.func, ast.Attribute) and call.func.attr in _MOVING
         if moves and isinstance(call.func, ast.Attribute):
@@ -86,7 +86,7 @@ def _moved(script: ScriptModel) -> set[Thing]:
     return found
 
 
-def _moves_itself(script: ScriptModel, model: Thing) -> bool:
+def _moves_itself(script: ScriptModel, model: Entity) -> bool:
     """Whether the class of a model knows of devices."""
     for cls in model.cls.ancestry() if model.cls is not None else ():
         tree = script.interpreter.module_of(cls.scope).tree

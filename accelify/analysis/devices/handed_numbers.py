@@ -79,15 +79,15 @@ def _place(module: Module, callee: Scope, name: str) -> tuple[ast.Call, bool] | 
     if found is not None or owner is None or callee.name.rpartition(".")[2] != "__init__":
         return found
     own = callee.self_name()
-    kept = [
+    retained = [
         dotted(target)
         for stmt in callee.of_type(ast.Assign)
         if isinstance(stmt.value, ast.Name) and stmt.value.id == name
         for target in stmt.targets
         if isinstance(target, ast.Attribute) and dotted(target.value) == own
     ]
-    for method in module.scopes.functions() if kept else ():
-        for attribute in kept if method.owner_class is owner else ():
+    for method in module.scopes.functions() if retained else ():
+        for attribute in retained if method.owner_class is owner else ():
             found = _in(method, f"{method.self_name()}.{(attribute or '').partition('.')[2]}")
             if found is not None:
                 return found

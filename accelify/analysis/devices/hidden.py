@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.modules.own_main import is_main_test
+from accelify.analysis.modules.main_blocks import is_main_test
 from accelify.analysis.program import Module, absolute_name
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
@@ -47,14 +47,14 @@ def hiding(script: ScriptModel, call: ast.Call) -> Scope | None:
 def hidden_on_import(script: ScriptModel) -> Iterator[tuple[ast.stmt, str]]:
     """The imports that set which GPUs are visible, each with the module that does; of converted modules, the statement
     itself is looked at."""
-    told: set[str] = set()
+    stated: set[str] = set()
     seen: set[Module] = set()
     for module in script.modules:
         for stmt in module.tree.nodes(ast.Import, ast.ImportFrom):
             for name in _modules_named(stmt, module):
                 found = name if name in _CHOOSING else _choosing(script, module.imports.get(name), seen)
-                if found is not None and found not in told:
-                    told.add(found)
+                if found is not None and found not in stated:
+                    stated.add(found)
                     yield stmt, found
 
 

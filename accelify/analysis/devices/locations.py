@@ -47,7 +47,7 @@ from accelify.analysis.syntax import (
     dotted,
     target_names,
 )
-from accelify.analysis.values import Imported, Sequence, Thing
+from accelify.analysis.values import Entity, Imported, Sequence
 
 _DEEPEST = 14
 
@@ -56,7 +56,7 @@ _SETTING_DEFAULTS = frozenset({"torch.set_default_tensor_type", "torch.set_defau
 
 def before_and_after(
     script: ScriptModel,
-    prepared: set[Thing],
+    prepared: set[Entity],
     is_cpu: Callable[[ast.expr], bool],
     loops: Iterable[ast.For | ast.AsyncFor],
 ) -> tuple[Locations, Locations]:
@@ -68,9 +68,9 @@ def before_and_after(
         is_cpu: whether an expression is the CPU by name.
         loops: over batches, of which what they collect is followed.
     """
-    held, bindings = collected(script, loops), Bindings(script.tree)
-    before = Locations(script, prepared, False, is_cpu, held, bindings)
-    return before, Locations(script, prepared, True, is_cpu, held, bindings)
+    contained, bindings = collected(script, loops), Bindings(script.tree)
+    before = Locations(script, prepared, False, is_cpu, contained, bindings)
+    return before, Locations(script, prepared, True, is_cpu, contained, bindings)
 
 
 class Locations:
@@ -88,7 +88,7 @@ class Locations:
     def __init__(
         self,
         script: ScriptModel,
-        prepared: set[Thing],
+        prepared: set[Entity],
         placed: bool,
         is_cpu: Callable[[ast.expr], bool],
         collected: Collected | None = None,
@@ -100,12 +100,12 @@ class Locations:
         self.tree = script.tree
         self.prepared = prepared
         # Of `prepared`, the models that have to be moved to go with it, each with the call that makes it.
-        self.following: dict[Thing, ast.Call] = {}
+        self.following: dict[Entity, ast.Call] = {}
         self.placed = placed
         self.moves = placed or any(moves_to_a_device(self.script, call) for call in script.calls())
         self._defaults = bool(script.calls_to(_SETTING_DEFAULTS))
         self._loops = {id(loop): loaders for loop, loaders in script.loader_loops}
-        self._on_host: dict[Thing, bool] = {}
+        self._on_host: dict[Entity, bool] = {}
         self._known: dict[ast.AST, Place] = {}
         self._settled: dict[ast.AST, Place] = {}
         self._cut_short: dict[ast.AST, Place] = {}
@@ -164,7 +164,7 @@ class Locations:
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
         if isinstance(node, ast.Subscript):
-            entries, only = self._filled.behind(node)
+            entries, only = self._filled.afterwards(node)
             return union([*map(self.of, entries), NOWHERE if only else self.of(node.value)])
         if isinstance(node, ast.BinOp):
             if any(is_text(side) for side in (node.left, node.right)):
@@ -335,26 +335,26 @@ class Locations:
         return drawing and node.func.attr in ("next", "__next__") and self.script.is_a(node, v.BATCH)  # type: ignore[attr-defined]
 
     def _batch_place(self, node: ast.expr) -> Place:
-        found = self.script.things(node, v.BATCH)
+        found = self.script.entities(node, v.BATCH)
         for pair in self.script.values(node):
             if isinstance(pair, Sequence):  # next(enumerate(loader))
-                found |= {w for w in pair.any() if isinstance(w, Thing) and w.kind == v.BATCH}
-        return self._placed({t for thing in found for t in thing.link("loader")})
+                found |= {w for w in pair.any() if isinstance(w, Entity) and w.kind == v.BATCH}
+        return self._placed({t for entity in found for t in entity.link("loader")})
 
     def _of_next(self, node: ast.expr, index: int) -> Place | None:
         """Where a part of what `next(enumerate(loader))` gives is; None for any other expression."""
         if not isinstance(node, ast.Call) or self.script.qualname(node.func) != "builtins.next":
             return None
         pairs = [w for w in self.script.values(node) if isinstance(w, Sequence) and index < len(w.elements)]
-        parts = [w for pair in pairs for w in pair.elements[index] if isinstance(w, Thing)]
+        parts = [w for pair in pairs for w in pair.elements[index] if isinstance(w, Entity)]
         loaders = {t for w in parts if w.kind == v.BATCH for t in w.link("loader")}
         return self._placed(loaders) if pairs else None
 
     def _gives_batches_itself(self, node: ast.expr) -> bool:
         """Whether it may be an object around a loader, such as one that fetches ahead: it can move what it draws."""
-        return any(t.cls and t.cls.method("__iter__") for t in self.script.things(node, v.INSTANCE))
+        return any(t.cls and t.cls.method("__iter__") for t in self.script.entities(node, v.INSTANCE))
 
-    def _placed(self, loaders: set[Thing]) -> Place:
+    def _placed(self, loaders: set[Entity]) -> Place:
         if self.placed and loaders and loaders <= self.prepared:
             return frozenset({DEVICE})
         for loader in loaders - self._on_host.keys():
@@ -377,7 +377,7 @@ class Locations:
             return self._element(target.target, target.iter, node.id)
         if owner is not scope:
             return union(self._bound(b, node.id) for b in self._all_bindings(node.id, owner.node))
-        entries, only = self._filled.behind(node)
+        entries, only = self._filled.afterwards(node)
         places: list[Place] = [self.of(entry) for entry in entries]
         if only:
             return union(places)

@@ -161,18 +161,18 @@ class _Body:
     def _bound(self) -> dict[str, list[ast.expr | None]]:
         """What each name is bound to; None for what is not written out."""
         found: dict[str, list[ast.expr | None]] = {}
-        told: set[ast.expr] = set()
+        stated: set[ast.expr] = set()
         for stmt in self.scope.of_type(ast.Assign, ast.AugAssign):
             if isinstance(stmt, ast.Assign):
                 for target in stmt.targets:
                     for one, value in _pairs(target, stmt.value):
                         for name in target_names(one):
                             found.setdefault(name, []).append(value)
-                    told.update(n for n in walk(target) if isinstance(n, ast.expr))
+                    stated.update(n for n in walk(target) if isinstance(n, ast.expr))
             elif isinstance(stmt, ast.AugAssign):
-                told.add(stmt.target)  # which changes no place
+                stated.add(stmt.target)  # which changes no place
         for node in self.scope.of_type(ast.Name):
-            if isinstance(node.ctx, ast.Store) and node not in told:
+            if isinstance(node.ctx, ast.Store) and node not in stated:
                 found.setdefault(node.id, []).append(None)
         return found
 
@@ -321,20 +321,20 @@ class _Body:
 
 
 def _hold(
-    held: dict[str, frozenset[_T]],
+    contained: dict[str, frozenset[_T]],
     name: str,
     values: list[ast.expr | None],
     of: Callable[[ast.expr], frozenset[_T]],
 ) -> None:
     """Note what a name is, where it is never anything else: `table = table.scatter_(...)` needs no other name."""
-    if name in held:
+    if name in contained:
         return
     first: frozenset[_T] = frozenset()
     first = first.union(*(of(value) for value in values if value is not None))
     if first:
-        held[name] = first
+        contained[name] = first
         if not all(value is not None and of(value) for value in values):
-            del held[name]
+            del contained[name]
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.as_text import is_numbered, names_number, texts_of
+from accelify.analysis.devices.option_devices import Way, Ways, handed_to_parameter, self_of
 from accelify.analysis.devices.shown_only import is_shown
-from accelify.analysis.devices.told import Way, Ways, handed_to_parameter, self_of
 from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, dotted
-from accelify.analysis.values import Mapping, Thing
+from accelify.analysis.values import Entity, Mapping
 
 # Methods of a string that a device's kind alone would not do for.
 _WHOLE_TEXT = frozenset(
@@ -54,8 +54,8 @@ def named_devices(script: ScriptModel, chosen: set[str]) -> list[NamedDevice]:
         text = _text(script, node)
         if not text or text in chosen:
             continue
-        told = [Way(node, frozenset(), ())] if _is_option(script, node) else list(ways.to(node))
-        for way in told:
+        stated = [Way(node, frozenset(), ())] if _is_option(script, node) else list(ways.to(node))
+        for way in stated:
             named = _named(script, way)
             if chosen & {named.text, *way.names}:
                 continue
@@ -84,19 +84,19 @@ def _named(script: ScriptModel, way: Way) -> NamedDevice:
     return NamedDevice(text, scope.resolve(root.id), name, options, way.names, frozenset(way.copies), node)
 
 
-def seen_from(script: ScriptModel, told: NamedDevice, scope: Scope) -> NamedDevice:
+def seen_from(script: ScriptModel, stated: NamedDevice, scope: Scope) -> NamedDevice:
     """The same device by the name that its options have in another scope: `conf.device`, of `config.device` here.
 
     Where that scope has no name for them, the device as it is.
     """
-    if told.owner is scope or told.owner is None or told.owner.kind != "function":
-        return told
-    if told.owner.owner_class is not None and told.owner.owner_class is scope.owner_class:
-        return told
-    name = other_name(script, told.options, told.owner, told.name, scope)
+    if stated.owner is scope or stated.owner is None or stated.owner.kind != "function":
+        return stated
+    if stated.owner.owner_class is not None and stated.owner.owner_class is scope.owner_class:
+        return stated
+    name = other_name(script, stated.options, stated.owner, stated.name, scope)
     if name is None:
-        return told
-    return told._replace(text=name + told.text.removeprefix(told.name), owner=scope, name=name)
+        return stated
+    return stated._replace(text=name + stated.text.removeprefix(stated.name), owner=scope, name=name)
 
 
 def other_name(
@@ -107,8 +107,10 @@ def other_name(
     if text is not None and "." not in text:
         return text
     variables = script.interpreter.variables
-    held = variables.get((owner, name)) or (script.values(node) if node is not None else set())
-    return next((n for (other, n), values in variables.items() if other is scope and held & values), None)
+    contained = variables.get((owner, name)) or (script.values(node) if node is not None else set())
+    return next(
+        (n for (other, n), values in variables.items() if other is scope and contained & values), None
+    )
 
 
 def device_arguments(call: ast.Call) -> list[ast.expr]:
@@ -295,7 +297,10 @@ def holds_options(script: ScriptModel, node: ast.expr) -> bool:
     return any(
         isinstance(w, Mapping)
         or (
-            isinstance(w, Thing) and w.kind == v.INSTANCE and w.cls is not None and not w.cls.external_bases()
+            isinstance(w, Entity)
+            and w.kind == v.INSTANCE
+            and w.cls is not None
+            and not w.cls.external_bases()
         )
         for w in script.values(node)
     )

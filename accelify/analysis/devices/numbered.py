@@ -62,9 +62,9 @@ class NumberedDevices:
 
 
 def _given(call: ast.Call) -> Iterator[ast.expr]:
-    told = call_keyword(call, "device")
-    if told is not None:
-        yield told
+    stated = call_keyword(call, "device")
+    if stated is not None:
+        yield stated
     if isinstance(call.func, ast.Attribute) and call.func.attr in _PUTTING:
         yield from call.args[:1]
 

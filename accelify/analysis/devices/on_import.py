@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accelify.analysis.modules.own_main import is_main_test
+from accelify.analysis.modules.main_blocks import is_main_test
 from accelify.analysis.program import Module
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, calls_in, dotted, target_names, walk

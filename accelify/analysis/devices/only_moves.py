@@ -67,14 +67,14 @@ def as_callers_say(
         given = {name: dotted(value) for value, name in handed_to(call, scope)}
         for name in names:
             found.setdefault(name, set()).add(given.get(name))
-    said = {name: texts.pop() for name, texts in found.items() if len(texts) == 1}
-    if script.called_from_elsewhere(scope) or len(said) < len(names):
+    reported = {name: texts.pop() for name, texts in found.items() if len(texts) == 1}
+    if script.called_from_elsewhere(scope) or len(reported) < len(names):
         return None
-    for name, handed in said.items():
+    for name, handed in reported.items():
         if handed is None:
             return None
         text = re.sub(rf"(?<![\w.]){re.escape(name)}\b", handed, text)
-    return text, frozenset(str(handed).partition(".")[0] for handed in said.values())
+    return text, frozenset(str(handed).partition(".")[0] for handed in reported.values())
 
 
 __all__ = ["as_callers_say", "is_move_to_gpu", "only_moves"]

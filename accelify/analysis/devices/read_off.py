@@ -36,14 +36,14 @@ def is_read_off(script: ScriptModel, node: ast.Attribute) -> bool:
         return True
     if not isinstance(base, (ast.Name, ast.Attribute)):
         return False
-    things = script.things(base)
-    if things and all(thing.kind in _TENSORS for thing in things):
+    entities = script.entities(base)
+    if entities and all(entity.kind in _TENSORS for entity in entities):
         return True
     if not isinstance(base, ast.Name) or holds_options(script, base):
         return False
     scope = script.scope_of(base)
     own = scope.kind == "function" and scope.resolve(base.id) is scope and base.id != scope.self_name()
-    open_kind = all(thing.kind in _TENSORS | {v.UNKNOWN} for thing in things)
+    open_kind = all(entity.kind in _TENSORS | {v.UNKNOWN} for entity in entities)
     return own and open_kind and _is_used_as_tensor(script, scope, base.id)
 
 

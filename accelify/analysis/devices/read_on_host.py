@@ -61,7 +61,7 @@ def reads_on_host(script: ScriptModel, before: Locations, after: Locations) -> I
                 continue
             pairs = [*handed_to(call, callee), *spread_to(call, callee)]
             given = {n for a, n in pairs if DEVICE in after.of(a) and before.of(a) == {HOST}}
-            loaders = {n for a, n in pairs if script.things(a, v.LOADER) & after.prepared}
+            loaders = {n for a, n in pairs if script.entities(a, v.LOADER) & after.prepared}
             if not (given or loaders):
                 continue
             lists = any(n in given and not is_collated_by_torch(script, a) for a, n in pairs)
@@ -80,11 +80,11 @@ def reads_on_host(script: ScriptModel, before: Locations, after: Locations) -> I
 
 def is_collated_by_torch(script: ScriptModel, node: ast.expr) -> bool:
     """Whether something is of batches that torch puts together itself: tensors, and no lists of numbers."""
-    loaders = {loader for batch in script.things(node, v.BATCH) for loader in batch.link("loader")}
+    loaders = {loader for batch in script.entities(node, v.BATCH) for loader in batch.link("loader")}
     return bool(loaders) and not any(map(_has_own_collation, loaders))
 
 
-def _has_own_collation(loader: v.Thing) -> bool:
+def _has_own_collation(loader: v.Entity) -> bool:
     call = loader.site
     if not isinstance(call, ast.Call):
         return True
@@ -112,13 +112,13 @@ def _reads(
     module = script.interpreter.module_of(scope)
     assigned = scope.of_type(ast.Assign)
     loops = scope.of_type(ast.For)
-    held, seen = set(given), set(parts)
-    for names in (held, seen):
+    contained, seen = set(given), set(parts)
+    for names in (contained, seen):
         known = -1
         while len(names) > known:
             known = len(names)
             for stmt in assigned:
-                if _is_held(stmt.value, names):
+                if _is_contained(stmt.value, names):
                     names.update(name for target in stmt.targets for name in target_names(target))
                 elif names is seen and isinstance(stmt.value, ast.Call):
                     for target in stmt.targets:
@@ -135,18 +135,18 @@ def _reads(
     for call in scope.calls:
         start = module.tree.start(call)
         there = {name for name, end in fetched if end <= start}
-        here, all_here = held - there, seen - there
+        here, all_here = contained - there, seen - there
         read = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" else None
-        if read is not None and _is_held(read, all_here):
+        if read is not None and _is_contained(read, all_here):
             yield scope, read, True
         if _is_of_numpy(script, module, scope, call) or _makes_host_type(script, module, scope, call):
-            yield from ((scope, argument, False) for argument in call.args if _is_held(argument, here))
+            yield from ((scope, argument, False) for argument in call.args if _is_contained(argument, here))
         for callee in in_order(script.callees(call)) if depth else ():
             pairs = handed_to(call, callee)
-            inner = {name for argument, name in pairs if _is_held(argument, all_here)}
+            inner = {name for argument, name in pairs if _is_contained(argument, all_here)}
             within = {name for a, name in pairs if isinstance(a, ast.Name) and a.id in loaders}
             if inner or within:
-                sure = {name for argument, name in pairs if _is_held(argument, here)}
+                sure = {name for argument, name in pairs if _is_contained(argument, here)}
                 yield from _reads(script, callee, sure, inner, within, depth - 1)
 
 
@@ -167,29 +167,33 @@ def _gone_through(target: ast.expr, iterated: ast.expr, names: Set[str]) -> Iter
         yield from _gone_through(target, iterated.args[0], names)
 
 
-def _is_held(node: ast.expr, held: Set[str]) -> bool:
+def _is_contained(node: ast.expr, contained: Set[str]) -> bool:
     """Whether an expression is a tensor of such a name, a part of it or what torch makes of it."""
     if isinstance(node, ast.Name):
-        return node.id in held
+        return node.id in contained
     if isinstance(node, (ast.Subscript, ast.Starred)):
-        return _is_held(node.value, held)
+        return _is_contained(node.value, contained)
     if isinstance(node, ast.Attribute):
-        return node.attr in ("data", "T") and _is_held(node.value, held)
+        return node.attr in ("data", "T") and _is_contained(node.value, contained)
     if isinstance(node, ast.BinOp):
-        return _is_held(node.left, held) or _is_held(node.right, held)
+        return _is_contained(node.left, contained) or _is_contained(node.right, contained)
     if isinstance(node, ast.Compare):
-        return any(_is_held(side, held) for side in (node.left, *node.comparators))
+        return any(_is_contained(side, contained) for side in (node.left, *node.comparators))
     if isinstance(node, (ast.Tuple, ast.List)):
-        return any(_is_held(e, held) for e in node.elts)
+        return any(_is_contained(e, contained) for e in node.elts)
     if not isinstance(node, ast.Call) or any(is_constant(a, "cpu") for a in node.args):
         return False
     name = dotted(node.func) or ""
     if name.startswith(("torch.", "torchvision.", "F.")) or name.rpartition(".")[2] == "make_grid":
-        return any(_is_held(a, held) for a in node.args)
-    if isinstance(node.func, ast.Name) and node.func.id in held:
-        return any(_is_held(a, held) for a in node.args)  # a model of the caller's
+        return any(_is_contained(a, contained) for a in node.args)
+    if isinstance(node.func, ast.Name) and node.func.id in contained:
+        return any(_is_contained(a, contained) for a in node.args)  # a model of the caller's
     method = node.func
-    return isinstance(method, ast.Attribute) and method.attr not in _FETCHING and _is_held(method.value, held)
+    return (
+        isinstance(method, ast.Attribute)
+        and method.attr not in _FETCHING
+        and _is_contained(method.value, contained)
+    )
 
 
 def _is_of_numpy(script: ScriptModel, module: Module, scope: Scope, call: ast.Call) -> bool:
@@ -216,6 +220,6 @@ def _is_fetched(node: ast.expr) -> bool:
     return False
 
 
-def can_be_mended(read: HostRead) -> bool:
+def can_be_fixed(read: HostRead) -> bool:
     """Whether the module can use a copy on the host instead: a module that trains is converted by itself."""
     return read.certain and not read.module.tree.mentions(b".backward(")

@@ -18,7 +18,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, calls_in, dotted, names_in, target_names
-from accelify.analysis.values import Imported, Thing
+from accelify.analysis.values import Entity, Imported
 
 # Functions of helpers may call others, as far as this.
 _DEEPEST = 3
@@ -43,10 +43,10 @@ class HostRun(NamedTuple):
 
 def runs_on_host(
     script: ScriptModel,
-    models: Set[Thing],
-    prepared: Set[Thing],
+    models: Set[Entity],
+    prepared: Set[Entity],
     after: Locations,
-    behind_prepare: Callable[[ast.Call], bool],
+    afterwards_prepare: Callable[[ast.Call], bool],
 ) -> Iterator[HostRun]:
     """Calls that pass such a function tensors of the host, or a loader that is not prepared, for some models.
 
@@ -74,9 +74,9 @@ def runs_on_host(
                 known[key] = _run(script, models, callee, loaders, tensors, _DEEPEST) if asked else None
             found = known[key]
             if found is None and script.interpreter.module_of(callee) not in script.modules:
-                told = {name for name, argument in given if script.models_of(argument) & models}
-                if told and behind_prepare(call):
-                    found = _runs_what_it_makes(script, callee, told, makes)
+                stated = {name for name, argument in given if script.models_of(argument) & models}
+                if stated and afterwards_prepare(call):
+                    found = _runs_what_it_makes(script, callee, stated, makes)
             if found is None:
                 continue
             module, sites = script.interpreter.module_of(found[0]), found[1]
@@ -121,7 +121,7 @@ def _makes_on_host(script: ScriptModel) -> Callable[[Module, Scope, ast.expr], b
 def _runs_what_it_makes(
     script: ScriptModel,
     callee: Scope,
-    told: Set[str],
+    stated: Set[str],
     makes: Callable[[Module, Scope, ast.expr], bool],
 ) -> tuple[Scope, list[ast.Call]] | None:
     """Where a function runs a model from its arguments, known by some names, on a tensor that it makes on the host."""
@@ -142,7 +142,7 @@ def _runs_what_it_makes(
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr == "forward":
             func = func.value
-        if not isinstance(func, ast.Name) or func.id not in told or func.id in other:
+        if not isinstance(func, ast.Name) or func.id not in stated or func.id in other:
             continue
         for given in call.args:
             values = bound.get(given.id, []) if isinstance(given, ast.Name) else [given]
@@ -151,8 +151,8 @@ def _runs_what_it_makes(
     return None
 
 
-def _is_unprepared(script: ScriptModel, argument: ast.expr, prepared: Set[Thing]) -> bool:
-    loaders = script.things(argument, v.LOADER)
+def _is_unprepared(script: ScriptModel, argument: ast.expr, prepared: Set[Entity]) -> bool:
+    loaders = script.entities(argument, v.LOADER)
     return bool(loaders) and not loaders & prepared
 
 
@@ -167,7 +167,7 @@ def _is_moved(script: ScriptModel, argument: ast.expr) -> bool:
 
 def _run(
     script: ScriptModel,
-    models: Set[Thing],
+    models: Set[Entity],
     scope: Scope,
     loaders: frozenset[str],
     tensors: frozenset[str],
@@ -175,21 +175,21 @@ def _run(
 ) -> tuple[Scope, list[ast.Call]] | None:
     """Where a function, or one that it calls, runs a model on arguments known by some names."""
     module = script.interpreter.module_of(scope)
-    held = _held(script, scope, loaders, tensors)
+    contained = _contained(script, scope, loaders, tensors)
 
     def runs(call: ast.Call) -> bool:
         given = [*call.args, *[kw.value for kw in call.keywords]]
-        if not any(_is_held(script, a, held) for a in given):
+        if not any(_is_contained(script, a, contained) for a in given):
             return False
         run = script.interpreter.evaluate(module, scope, call.func)
-        return any(isinstance(one, Thing) and one in models for one in run)
+        return any(isinstance(one, Entity) and one in models for one in run)
 
     for call in scope.calls:
         if runs(call):
             return scope, [one for one in scope.calls if runs(one)]
         for callee in in_order(script.callees(call)) if depth else ():
             pairs = handed_to(call, callee)
-            inner = frozenset(n for a, n in pairs if _is_held(script, a, held))
+            inner = frozenset(n for a, n in pairs if _is_contained(script, a, contained))
             within = frozenset(n for a, n in pairs if isinstance(a, ast.Name) and a.id in loaders)
             if inner or within:
                 found = _run(script, models, callee, within, inner, depth - 1)
@@ -198,24 +198,26 @@ def _run(
     return None
 
 
-def _held(script: ScriptModel, scope: Scope, loaders: frozenset[str], tensors: frozenset[str]) -> set[str]:
+def _contained(
+    script: ScriptModel, scope: Scope, loaders: frozenset[str], tensors: frozenset[str]
+) -> set[str]:
     """The names of a function whose tensors are on the host: none that it moves anywhere."""
-    held = set(tensors)
+    contained = set(tensors)
     moved: set[str] = set()
     known = -1
-    while known < len(held) + len(moved):
-        known = len(held) + len(moved)
+    while known < len(contained) + len(moved):
+        known = len(contained) + len(moved)
         for node in scope.of_type(ast.For, ast.AsyncFor, ast.Assign):
             if isinstance(node, (ast.For, ast.AsyncFor)):
-                if _goes_through(node.iter, loaders) or _is_held(script, node.iter, held):
-                    held.update(target_names(node.target))
+                if _goes_through(node.iter, loaders) or _is_contained(script, node.iter, contained):
+                    contained.update(target_names(node.target))
             elif isinstance(node, ast.Assign):
                 names = {name for target in node.targets for name in target_names(target)}
                 if _moves(script, node.value):
                     moved |= names
-                elif _is_held(script, node.value, held):
-                    held |= names
-    return held - moved
+                elif _is_contained(script, node.value, contained):
+                    contained |= names
+    return contained - moved
 
 
 def _goes_through(node: ast.expr, loaders: frozenset[str]) -> bool:
@@ -225,22 +227,22 @@ def _goes_through(node: ast.expr, loaders: frozenset[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in loaders
 
 
-def _is_held(script: ScriptModel, node: ast.expr, held: set[str]) -> bool:
+def _is_contained(script: ScriptModel, node: ast.expr, contained: set[str]) -> bool:
     """Whether an expression passes on a tensor of such a name, as it is or through a function that moves nothing."""
     if isinstance(node, ast.Name):
-        return node.id in held
+        return node.id in contained
     if isinstance(node, (ast.Subscript, ast.Starred)):
-        return _is_held(script, node.value, held)
+        return _is_contained(script, node.value, contained)
     if isinstance(node, (ast.Tuple, ast.List)):
-        return any(_is_held(script, e, held) for e in node.elts)
+        return any(_is_contained(script, e, contained) for e in node.elts)
     if isinstance(node, ast.Attribute):
-        return node.attr not in _NUMBERS and _is_held(script, node.value, held)
-    if not isinstance(node, ast.Call) or held.isdisjoint(names_in(node)) or _moves(script, node):
+        return node.attr not in _NUMBERS and _is_contained(script, node.value, contained)
+    if not isinstance(node, ast.Call) or contained.isdisjoint(names_in(node)) or _moves(script, node):
         return False
-    if isinstance(node.func, ast.Attribute) and _is_held(script, node.func, held):
+    if isinstance(node.func, ast.Attribute) and _is_contained(script, node.func, contained):
         return True
     return (dotted(node.func) or "").rpartition(".")[2] not in ("len", "range", "type") and any(
-        _is_held(script, a, held) for a in node.args
+        _is_contained(script, a, contained) for a in node.args
     )
 
 

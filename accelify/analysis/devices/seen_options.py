@@ -50,19 +50,19 @@ def bound_before(script: ScriptModel, anchor: Anchor, devices: list[NamedDevice]
     """The options naming a device that can be assigned where the Accelerator is made, each once."""
     scope = place_of(script, anchor)
     found: dict[str, NamedDevice] = {}
-    for told in devices:
-        own = told.owner is not None and told.owner.owner_class is scope.owner_class is not None
-        here = told.owner is scope or (told.owner is not None and told.owner.kind == "module")
+    for stated in devices:
+        own = stated.owner is not None and stated.owner.owner_class is scope.owner_class is not None
+        here = stated.owner is scope or (stated.owner is not None and stated.owner.kind == "module")
         stores = [
             n
             for n in script.tree.nodes(ast.Name)
-            if n.id == told.name and isinstance(n.ctx, ast.Store) and script.scope_of(n) is scope
+            if n.id == stated.name and isinstance(n.ctx, ast.Store) and script.scope_of(n) is scope
         ]
         late = bool(stores) and min(script.tree.start(n) for n in stores) > anchor.offset
-        if "." in told.name:
-            here, late = own, not _is_set(script, told.name, scope, anchor)
-        if here and not late and scope.resolve(told.name.split(".")[0]) is not None:
-            found.setdefault(told.text, told)
+        if "." in stated.name:
+            here, late = own, not _is_set(script, stated.name, scope, anchor)
+        if here and not late and scope.resolve(stated.name.split(".")[0]) is not None:
+            found.setdefault(stated.text, stated)
     return list(found.values())
 
 

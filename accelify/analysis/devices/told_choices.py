@@ -63,7 +63,7 @@ class ToldChoices:
             return None
         return next((named for value in values if (named := self.named(value)) is not None), None)
 
-    def is_told(self, call: ast.Call) -> bool:
+    def is_stated(self, call: ast.Call) -> bool:
         """Whether a helper of the project takes the device that it gives from one of its arguments."""
         return any(
             isinstance(text := self.text_in(arm), ast.Name)

@@ -43,7 +43,7 @@ class Devices:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.tree = script.tree
-        self._told = ToldChoices(script, lambda test: self.wish(test) is not None)
+        self._stated = ToldChoices(script, lambda test: self.wish(test) is not None)
         self.assignments: list[DeviceAssignment] = []
         for stmt in [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]:
             if stmt.value is None:
@@ -54,20 +54,20 @@ class Devices:
                     continue
                 if not self.is_device_expression(value) and not self._is_current(value, target):
                     continue
-                if isinstance(target, ast.Attribute) and self._is_told_place(target, value):
+                if isinstance(target, ast.Attribute) and self._is_recorded_place(target, value):
                     continue
                 whole = self._whole_choice(stmt) if value is stmt.value else None
                 test = self._condition(stmt, value, whole)
                 cpu, names = self._cpu(test, stmt)
                 parent = self.tree.parent(stmt)
-                if isinstance(parent, ast.If) and (told := named_before(self.script, parent)) is not None:
-                    whole, cpu, names = parent, f'str({told.id}) == "cpu"', frozenset({told.id})
+                if isinstance(parent, ast.If) and (stated := named_before(self.script, parent)) is not None:
+                    whole, cpu, names = parent, f'str({stated.id}) == "cpu"', frozenset({stated.id})
                 self.assignments.append(DeviceAssignment(stmt, whole, cpu, names, target, value))
         # Defaults of options that name the CPU, which is what the run is on only where nobody says another device.
         self._fields = [a for a in self.assignments if a.cpu == "True" and is_field(self.script, a.statement)]
         self.assignments = [a for a in self.assignments if a not in self._fields]
         # What a helper makes of the device that it is told belongs to the choice where it is called.
-        helpers = {callee for a in self.assignments for callee in self._told_callees(a)}
+        helpers = {callee for a in self.assignments for callee in self._stated_callees(a)}
         self.assignments = [a for a in self.assignments if self.script.scope_of(a.statement) not in helpers]
         chosen = {self.script.scope_of(a.statement) for a in self.assignments}
         # `device = choose()`, where the choice is replaced in there.
@@ -88,10 +88,10 @@ class Devices:
         value = assignment.value
         return self.script.callees(value) if isinstance(value, ast.Call) else set()
 
-    def _told_callees(self, assignment: DeviceAssignment) -> Set[Scope]:
+    def _stated_callees(self, assignment: DeviceAssignment) -> Set[Scope]:
         value = assignment.value
-        told = isinstance(value, ast.Call) and self._told.is_told(value)
-        return self._callees(assignment) if told else set()
+        stated = isinstance(value, ast.Call) and self._stated.is_stated(value)
+        return self._callees(assignment) if stated else set()
 
     def is_device_expression(self, node: ast.expr) -> bool:
         """Whether an expression chooses a device: a call of torch.device, or a name of one, in any branch."""
@@ -124,7 +124,7 @@ class Devices:
             return False
         return self.script.qualname(value.func) == "torch.cuda.current_device"
 
-    def _is_told_place(self, target: ast.Attribute, value: ast.expr) -> bool:
+    def _is_recorded_place(self, target: ast.Attribute, value: ast.expr) -> bool:
         """Whether an attribute only records where something was put last: nothing is moved to it.
 
         `if self.place != place: net = move(net); self.place = place`, and `self.place = "cpu"` at first.
@@ -137,11 +137,11 @@ class Devices:
             for n in self.tree.nodes(ast.Attribute)
             if n.attr == target.attr and isinstance(n.ctx, ast.Load) and dotted(n) == text
         ]
-        told = any(
+        stated = any(
             isinstance(s.value, ast.Name) and s.value.id in self.script.scope_of(s).positional()
             for s in self.tree.assigns(text)
         )
-        return told and bool(reads) and all(isinstance(self.tree.parent(n), ast.Compare) for n in reads)
+        return stated and bool(reads) and all(isinstance(self.tree.parent(n), ast.Compare) for n in reads)
 
     def _set_aside(self) -> None:
         """Keep apart the names for the CPU that are next to a choice: places to fetch to, and nobody's setting."""
@@ -252,20 +252,20 @@ class Devices:
         """The tests under which something better than the CPU is taken; an expression that is true on the CPU."""
         if self._is_of_another_machine(stmt):
             return None
-        value = self._told.text_in(value)
+        value = self._stated.text_in(value)
         if isinstance(value, (ast.IfExp, ast.BoolOp)):
-            if (named := self._told.named(value)) is not None:
+            if (named := self._stated.named(value)) is not None:
                 return _is_the_cpu(named)
             return chain(value) if isinstance(value, ast.IfExp) else None
         parent = self.tree.parent(stmt)
         if isinstance(parent, ast.If) and parent is not self.script.main_guard and self._chooses(parent):
-            named = self._told.named_in(whole or parent)
+            named = self._stated.named_in(whole or parent)
             return _is_the_cpu(named) if named is not None else if_chain(whole or parent)
         if isinstance(value, ast.Constant) and value.value == "cpu":
             return ast.Constant(True)
         if isinstance(value, ast.Subscript) and k.DEVICE_NAME.search(option_name(value) or ""):
             return _is_the_cpu(value)
-        if isinstance(value, ast.Call) and self._told.is_told(value):
+        if isinstance(value, ast.Call) and self._stated.is_stated(value):
             return _is_the_cpu(value)
         if isinstance(value, ast.Call) and (asked := choice_of(self.script, value)) is not None:
             given = [as_given(self.script, test, asked[0], value) for test in chain(asked[1])]
@@ -317,23 +317,25 @@ class Devices:
         wants = [self.wish(t) for t in test]
         if any(w is None for w in wants):
             return None, frozenset()
-        kept = [w for w in wants if w is not None]
+        retained = [w for w in wants if w is not None]
         text = (
-            negated(kept[0][0]) if len(kept) == 1 else " and ".join(negated(w[0], inside=True) for w in kept)
+            negated(retained[0][0])
+            if len(retained) == 1
+            else " and ".join(negated(w[0], inside=True) for w in retained)
         )
-        return text, frozenset(n for w in kept for n in w[1])
+        return text, frozenset(n for w in retained for n in w[1])
 
     def wish(self, test: ast.expr, seen: frozenset[str] = frozenset()) -> tuple[str, frozenset[str]] | None:
         """The part of a test that is the user's setting: its text and names. None where it only asks the machine."""
         if isinstance(test, ast.BoolOp):
             wishes = [self.wish(value, seen) for value in test.values]
-            kept = [p for p in wishes if p is not None]
-            if isinstance(test.op, ast.Or) and len(kept) < len(wishes):
+            retained = [p for p in wishes if p is not None]
+            if isinstance(test.op, ast.Or) and len(retained) < len(wishes):
                 return None
-            if not kept:
+            if not retained:
                 return None
             joiner = " and " if isinstance(test.op, ast.And) else " or "
-            return joiner.join(p[0] for p in kept), frozenset(n for p in kept for n in p[1])
+            return joiner.join(p[0] for p in retained), frozenset(n for p in retained for n in p[1])
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             if isinstance(test.operand, ast.BoolOp) and isinstance(test.operand.op, ast.Or):
                 # `"cpu" if not torch.cuda.is_available() or args.no_cuda`: what the machine lacks is no setting.
@@ -373,7 +375,7 @@ class Devices:
             return None
         return self.tree.segment(test), self._read_by(test)
 
-    def told(self, test: ast.expr) -> str | None:
+    def stated(self, test: ast.expr) -> str | None:
         """The user's setting that a test asks for and for nothing else: `args.gpu` of `self.gpu`, which is no more."""
         asked: set[str | None] = set()
         while isinstance(test, (ast.Name, ast.Attribute)) and dotted(test) not in asked:

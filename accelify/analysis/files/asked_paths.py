@@ -27,17 +27,17 @@ def asked_paths(test: ast.expr) -> set[str]:
     }
 
 
-def behind_questions(tree: Tree, stmt: ast.stmt) -> ast.stmt:
+def after_tests(tree: Tree, stmt: ast.stmt) -> ast.stmt:
     """The statement after which all processes continue that separate at tests around a statement."""
-    behind = stmt
+    afterwards = stmt
     for ancestor in tree.ancestors(stmt):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             break
         if isinstance(ancestor, ast.If) and asked_paths(ancestor.test):
-            behind = ancestor
-    while tree.is_elif(behind) and isinstance(outer := tree.parent(behind), ast.stmt):
-        behind = outer
-    return behind
+            afterwards = ancestor
+    while tree.is_elif(afterwards) and isinstance(outer := tree.parent(afterwards), ast.stmt):
+        afterwards = outer
+    return afterwards
 
 
 def outermost_question(script: ScriptModel, stmt: ast.stmt) -> ast.stmt:
@@ -45,18 +45,18 @@ def outermost_question(script: ScriptModel, stmt: ast.stmt) -> ast.stmt:
 
     A function that one call alone runs is left for that: `if not os.path.exists(path): make(path)`.
     """
-    tree, behind = script.tree, behind_questions(script.tree, stmt)
+    tree, afterwards = script.tree, after_tests(script.tree, stmt)
     for _ in range(_FARTHEST):
-        for loop in script.enclosing_loops(behind):
-            behind = loop if not script.trains(loop) else behind
-        behind = behind_questions(tree, behind)
-        scope = script.scope_of(behind)
+        for loop in script.enclosing_loops(afterwards):
+            afterwards = loop if not script.trains(loop) else afterwards
+        afterwards = after_tests(tree, afterwards)
+        scope = script.scope_of(afterwards)
         calls = script.callers(scope) if scope.kind == "function" else []
-        outer = behind_questions(tree, tree.statement(calls[0])) if len(calls) == 1 else behind
+        outer = after_tests(tree, tree.statement(calls[0])) if len(calls) == 1 else afterwards
         if not isinstance(outer, ast.If) or not asked_paths(outer.test):
-            return behind
-        behind = outer
-    return behind
+            return afterwards
+        afterwards = outer
+    return afterwards
 
 
 def needed_at_once(script: ScriptModel, stmt: ast.stmt, paths: set[str], folders: set[str]) -> bool:

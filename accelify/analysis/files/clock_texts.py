@@ -64,9 +64,9 @@ class ClockTexts:
         """Whether a module of the program asks for the time, or draws an id, at all."""
         return any(self._tells_time(m) for m in self._script.program.modules.values())
 
-    def named_in(self, function: Scope, told: Collection[str] = ()) -> set[str]:
+    def named_in(self, function: Scope, stated: Collection[str] = ()) -> set[str]:
         """The variables of a function, and attributes that it sets, that hold text of the clock, as `told` ones do."""
-        names: set[str] = set(told) | self.times_in(function)
+        names: set[str] = set(stated) | self.times_in(function)
         before = -1
         while len(names) > before:
             before = len(names)
@@ -119,9 +119,9 @@ class ClockTexts:
             return True
         if any(self.is_given(callee) for callee in self._called(node)):
             return True
-        held = [n for a in [*node.args, *[kw.value for kw in node.keywords]] for n in _parts(a)]
-        held += [node.func.value] if isinstance(node.func, ast.Attribute) else []
-        return last in _JOINING and any(self.is_text(n, names) for n in held)
+        contained = [n for a in [*node.args, *[kw.value for kw in node.keywords]] for n in _parts(a)]
+        contained += [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return last in _JOINING and any(self.is_text(n, names) for n in contained)
 
     def is_drawn(self, nodes: Iterable[ast.AST]) -> bool:
         """Whether ids are drawn among some nodes, or in functions that they call, and no clock is read."""
@@ -151,17 +151,17 @@ class ClockTexts:
         places = [(function, names)]
         if function.is_method and function.parent is not None:
             own = f"{function.self_name()}."
-            kept = [n.removeprefix(own) for n in names if n.startswith(own)]
-            for method in function.parent.children.values() if kept else ():
-                told = {f"{method.self_name()}.{n}" for n in kept}
-                places.append((method, self.named_in(method, told)))
-        return any(self.first_path(scope, held, is_path) for scope, held in places) or any(
+            retained = [n.removeprefix(own) for n in names if n.startswith(own)]
+            for method in function.parent.children.values() if retained else ():
+                stated = {f"{method.self_name()}.{n}" for n in retained}
+                places.append((method, self.named_in(method, stated)))
+        return any(self.first_path(scope, contained, is_path) for scope, contained in places) or any(
             self.is_taken_into_path(callee, parameter, is_path, left - 1)
-            for scope, held in (places if left else ())
+            for scope, contained in (places if left else ())
             for node in scope.of_type(ast.Call)
             for callee in self._called(node)
             for given, parameter in handed_to(node, callee)
-            if self.is_text(given, held)
+            if self.is_text(given, contained)
         )
 
     def first_path(
@@ -218,12 +218,12 @@ class ClockTexts:
         return self._script.interpreter.calls.get(node, set()) if isinstance(node, ast.Call) else set()
 
     def _tells_time(self, module: Module) -> bool:
-        told = self._telling.get(module)
-        if told is None:
+        stated = self._telling.get(module)
+        if stated is None:
             data = module.tree.data  # of modules that are converted together: that of all
             times = b"time" in data and any(w.encode() in data for w in _TEXTS | _TIMES)
-            told = self._telling[module] = times or any(w.encode() in data for w in _IDS)
-        return told
+            stated = self._telling[module] = times or any(w.encode() in data for w in _IDS)
+        return stated
 
 
 def is_text_of_time(value: ast.AST) -> bool:

@@ -68,8 +68,8 @@ def prints_beside(call: ast.Call, name: str, attribute: str, taken: bool) -> boo
     """
     if name and name not in PRINTERS:
         return False
-    told = any(kw.arg in ("stream", "file", None) for kw in call.keywords)
-    if told or taken or (name in PRETTY and len(call.args) > 1):
+    stated = any(kw.arg in ("stream", "file", None) for kw in call.keywords)
+    if stated or taken or (name in PRETTY and len(call.args) > 1):
         return False
     return name in PRINTERS or (not name and attribute == "pprint")
 

@@ -38,7 +38,7 @@ from accelify.analysis.files.writing_calls import (
     WritingCalls,
     opens_for_writing,
 )
-from accelify.analysis.metrics.kept import KeptState, class_of, own_attribute
+from accelify.analysis.metrics.stored_state import StoredState, class_of, own_attribute
 from accelify.analysis.models.changed_parts import changes_part
 from accelify.analysis.models.handed_models import LOGGING, models_handed
 from accelify.analysis.program import Module
@@ -47,7 +47,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.made_within import LOOKS, is_made_within, root_name
 from accelify.analysis.statements.unreached import reached
 from accelify.analysis.syntax import Node, dotted, flat_targets, is_constant, walk
-from accelify.analysis.values import Class, Imported, Thing, Values
+from accelify.analysis.values import Class, Entity, Imported, Values
 
 _LOOKING_METHODS = LOOKS | LOGGING
 _NOT_RUNNING = LOOKS | WRITING_METHODS | {"save"}
@@ -105,7 +105,7 @@ class SideEffects:
         self._known_calls: dict[tuple[ast.Call, Scope], Effects] = {}
         self._open = 0
         self._may_read = may_read(script.program)
-        self._kept = KeptState(script, self._is_for_all, self._shows)
+        self._stored = StoredState(script, self._is_for_all, self._shows)
 
     def reads(self, scope: Scope) -> bool:
         """Whether a function of the program reads a file."""
@@ -153,10 +153,10 @@ class SideEffects:
         called = self.of(callee).models
         return models_handed(call, callee, called, scope, lambda a: self._is_a(module, scope, a, *_CALLED))
 
-    def kept_by(self, node: Node) -> str:
+    def attribute_set_by(self, node: Node) -> str:
         """The attribute or global that a node of the script sets for what all processes do; "" where it sets none."""
         state = self.of_nodes(node).state
-        return min((name for owner, name in state if self._kept.is_read(owner, name)), default="")
+        return min((name for owner, name in state if self._stored.is_read(owner, name)), default="")
 
     def keeps_log(self, cls: Class) -> bool:
         """Whether the instances of a class store a file that is open for writing, or a writer."""
@@ -188,9 +188,9 @@ class SideEffects:
         if prints and effects.sets_model:
             return "it changes the model"
         for owner, name in sorted(effects.state, key=lambda pair: pair[1]):
-            if self._kept.is_read(owner, name):
+            if self._stored.is_read(owner, name):
                 return f"it sets `{name}`, which is read elsewhere"
-            if self._kept.is_of_model(owner) or (prints and not self._kept.is_shown_only(owner, name)):
+            if self._stored.is_of_model(owner) or (prints and not self._stored.is_shown_only(owner, name)):
                 return f"it sets `{name}` of its object"
         return ""
 
@@ -220,7 +220,7 @@ class SideEffects:
                     self._store(found, module, scope, target)
             elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
                 if any(
-                    isinstance(w, Thing) and w.kind in (v.LOADER, v.ITERATOR)
+                    isinstance(w, Entity) and w.kind in (v.LOADER, v.ITERATOR)
                     for w in self.interpreter.evaluate(module, scope, node.iter)
                 ):
                     found.tie("it reads batches")
@@ -259,9 +259,9 @@ class SideEffects:
     def _call(self, found: Effects, module: Module, scope: Scope, call: ast.Call) -> None:
         func = call.func
         attribute = func.attr if isinstance(func, ast.Attribute) else ""
-        held = self.interpreter.evaluate(module, scope, func)
-        name = _name_among(held, scope, func) or ""
-        runs = any(isinstance(w, Thing) and w.kind in _CALLED for w in held)
+        contained = self.interpreter.evaluate(module, scope, func)
+        name = _name_among(contained, scope, func) or ""
+        runs = any(isinstance(w, Entity) and w.kind in _CALLED for w in contained)
         callees = self.interpreter.calls.get(call, set())
         kind = self.writing.kind_of(module, scope, call, name, attribute)
         if kind in (FILES, PICTURES) and self.writing.into_memory(module, scope, call):
@@ -273,9 +273,9 @@ class SideEffects:
             missing = asks_first(module, call, deletes=is_deletion(name or attribute))
             missing = missing or (kind == TERMINAL and stops_first(module, call))
             asked = asked_for(module, scope, call)
-            told = asked_to_download(call, name) if kind == DOWNLOADS else None
-            if isinstance(told, ast.Name) and scope.takes(told.id):
-                asked = told.id
+            stated = asked_to_download(call, name) if kind == DOWNLOADS else None
+            if isinstance(stated, ast.Name) and scope.takes(stated.id):
+                asked = stated.id
             found.sites.append(Site(kind, name or attribute, path, line, missing, asked))
         if name.startswith(LISTING) or attribute in ("glob", "iterdir"):
             found.lists = True
@@ -327,7 +327,7 @@ class SideEffects:
             # An object that is made here, and only bound to a local variable, is visible to nobody else.
             fresh = callee.name.rsplit(".", 1)[-1] == "__init__" or self._is_local(scope, func)
             found.state |= {pair for pair in inner.state if not (fresh and pair[0] is own)}
-        for callee in _losses(held) if runs and not callees else ():
+        for callee in _losses(contained) if runs and not callees else ():
             shown = as_called_within(self._shown_by(callee), module, call, callee, scope)
             found.sites += [site for site in shown if site not in found.sites]
 
@@ -410,8 +410,8 @@ class SideEffects:
         return _name_among(self.interpreter.evaluate(module, scope, node), scope, node)
 
     def _is_a(self, module: Module, scope: Scope, node: ast.expr, *kinds: str) -> bool:
-        held: Values = self.interpreter.evaluate(module, scope, node)
-        return any(isinstance(w, Thing) and w.kind in kinds for w in held)
+        contained: Values = self.interpreter.evaluate(module, scope, node)
+        return any(isinstance(w, Entity) and w.kind in kinds for w in contained)
 
     def _is_local(self, scope: Scope, func: ast.expr) -> bool:
         root = root_name(func)
@@ -425,11 +425,11 @@ class SideEffects:
         return path, line
 
 
-def _name_among(held: Values, scope: Scope, node: ast.expr) -> str | None:
+def _name_among(contained: Values, scope: Scope, node: ast.expr) -> str | None:
     """The qualified name of a library's function among what a name or an attribute can be."""
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return None
-    names = [value.name for value in held if isinstance(value, Imported)]
+    names = [value.name for value in contained if isinstance(value, Imported)]
     if names:
         return min(names)
     if isinstance(node, ast.Name) and scope.resolve(node.id) is None:
@@ -437,7 +437,9 @@ def _name_among(held: Values, scope: Scope, node: ast.expr) -> str | None:
     return None
 
 
-def _losses(held: Values) -> list[Scope]:
+def _losses(contained: Values) -> list[Scope]:
     """The forwards of the program's losses among what is called, which the interpreter does not go into."""
-    classes = [t.cls for t in held if isinstance(t, Thing) and t.kind == v.CRITERION and t.cls is not None]
+    classes = [
+        t.cls for t in contained if isinstance(t, Entity) and t.kind == v.CRITERION and t.cls is not None
+    ]
     return in_order({method[1] for cls in classes if (method := cls.method("forward")) is not None})

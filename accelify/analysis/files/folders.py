@@ -60,13 +60,15 @@ def makings(script: ScriptModel) -> Iterator[tuple[ast.Call, ast.expr, bool]]:
         if made is not None:
             yield call, made, _with_parents(call)
         for callee in script.callees(call):
-            told = {
+            stated = {
                 path.id: _with_parents(inner)
                 for inner in callee.of_type(ast.Call)
                 if makes_folder(inner)
                 if isinstance(path := folder_made(inner), ast.Name)
             }
-            yield from ((call, given, told[name]) for given, name in handed_to(call, callee) if name in told)
+            yield from (
+                (call, given, stated[name]) for given, name in handed_to(call, callee) if name in stated
+            )
 
 
 def _with_parents(call: ast.Call) -> bool:
@@ -189,12 +191,12 @@ def _removed(script: ScriptModel, call: ast.Call) -> Iterator[ast.expr]:
     if path is not None:
         yield path
     for callee in script.callees(call):
-        told = {
+        stated = {
             inner_path.id
             for inner in callee.of_type(ast.Call)
             if isinstance(inner_path := _path_removed(inner), ast.Name)
         }
-        yield from (given for given, name in handed_to(call, callee) if name in told)
+        yield from (given for given, name in handed_to(call, callee) if name in stated)
 
 
 def _path_removed(call: ast.Call) -> ast.expr | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Set
 from functools import cached_property
 from typing import NamedTuple
 
-from accelify.analysis.devices.told import self_of
+from accelify.analysis.devices.option_devices import self_of
 from accelify.analysis.files.folders import path_text
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
@@ -57,7 +57,7 @@ class ListedLater:
             return False
         scope = self.script.scope_of(stmt)
         texts = frozenset(t for path in made for one in self._each(path) if (t := self._text(scope, one)))
-        return self._behind(scope, self.script.tree.end(stmt), self._folders(scope, texts), frozenset())
+        return self._after(scope, self.script.tree.end(stmt), self._folders(scope, texts), frozenset())
 
     @cached_property
     def _may_be(self) -> bool:
@@ -68,7 +68,7 @@ class ListedLater:
         modules = self.script.program.modules.values()
         return any(module.tree.mentions(word) for module in modules for word in words)
 
-    def _behind(self, scope: Scope, end: int, folders: _Folders, seen: frozenset[Scope]) -> bool:
+    def _after(self, scope: Scope, end: int, folders: _Folders, seen: frozenset[Scope]) -> bool:
         """Whether it is so in the rest of a function, or of those that call it."""
         if not folders or scope in seen:
             return False
@@ -79,10 +79,10 @@ class ListedLater:
             texts = {self._text(outer, a) for a, name in given if f"{{{name}}}" in folders.texts}
             texts |= {t for a, name in given for t in _renamed(folders.texts, name, dotted(a))}
             texts |= {t for t in folders.texts if self._is_shared(t, scope, outer)}
-            told = self._folders(outer, frozenset(texts))
-            if not told.attributes:
-                told = _Folders(told.texts, folders.attributes, folders.cls)
-            if self._behind(outer, self.script.tree.end(call), told, seen | {scope}):
+            stated = self._folders(outer, frozenset(texts))
+            if not stated.attributes:
+                stated = _Folders(stated.texts, folders.attributes, folders.cls)
+            if self._after(outer, self.script.tree.end(call), stated, seen | {scope}):
                 return True
         return False
 
@@ -143,8 +143,10 @@ class ListedLater:
 
     def _folders(self, scope: Scope, texts: frozenset[str]) -> _Folders:
         own = f"{{{self_of(scope)}."
-        kept = frozenset(text[len(own) : -1] for text in texts if text.startswith(own) and text.endswith("}"))
-        return _Folders(texts, kept, scope.owner_class if kept else None)
+        retained = frozenset(
+            text[len(own) : -1] for text in texts if text.startswith(own) and text.endswith("}")
+        )
+        return _Folders(texts, retained, scope.owner_class if retained else None)
 
     def _are(self, scope: Scope, node: ast.expr, folders: _Folders) -> bool:
         """Whether an expression is the path of such a folder, of one around it, or of a file in it."""

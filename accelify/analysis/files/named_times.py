@@ -44,8 +44,8 @@ def _is_time(value: ast.expr, names: set[str]) -> bool:
     if not isinstance(value, ast.Call):
         return False
     last = _last_name(value)
-    held = [*value.args, *([value.func.value] if isinstance(value.func, ast.Attribute) else [])]
-    return last in _SHOWN or (last in _KEEPING and any(_is_time(a, names) for a in held))
+    contained = [*value.args, *([value.func.value] if isinstance(value.func, ast.Attribute) else [])]
+    return last in _SHOWN or (last in _KEEPING and any(_is_time(a, names) for a in contained))
 
 
 def _last_name(value: ast.expr) -> str:

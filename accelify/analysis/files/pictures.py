@@ -20,7 +20,7 @@ def saves_picture(script: ScriptModel, bindings: Bindings, call: ast.Call) -> bo
         return False
     if _is_drawn(script, bindings, call.func.value) or _names_picture(script, bindings, call.args[0]):
         return True
-    made, libraries = script.things(call.func.value), ("PIL.", "matplotlib.animation.", "imageio.")
+    made, libraries = script.entities(call.func.value), ("PIL.", "matplotlib.animation.", "imageio.")
     return any(t.kind == v.TENSOR or (t.qualname or "").startswith(libraries) for t in made)
 
 

@@ -59,11 +59,11 @@ class ReadLater:
             untold: whether a file counts of which not even the name is known.
         """
         names = {path_text(self.script, path) for path in written}
-        kept = {text for text in names if untold and not self._is_gone_on_with(text)}
+        retained = {text for text in names if untold and not self._is_gone_on_with(text)}
         return any(
             any(_are_one(text, read.text) for text in names)
-            or (read.plain and any(_may_be_one(text, read.text) for text in kept))
-            for read in self._behind(place)
+            or (read.plain and any(_may_be_one(text, read.text) for text in retained))
+            for read in self._after(place)
         )
 
     def _is_gone_on_with(self, text: str) -> bool:
@@ -75,7 +75,7 @@ class ReadLater:
             if isinstance(mode, ast.Constant) and getattr(call.func, "id", "") == "open"
         )
 
-    def _behind(self, place: ast.stmt) -> Iterator[_Read]:
+    def _after(self, place: ast.stmt) -> Iterator[_Read]:
         """The reads of the functions that run after a place, of the function around it and of those that call it."""
         tree, seen, inner = self.script.tree, set[Scope](), list[Scope]()
         queue = [(self.script.scope_of(place), tree.end(place))]
@@ -119,10 +119,10 @@ class ReadLater:
         if self.script.interpreter.module_of(scope) not in self.script.modules:
             return
         for callee in in_order(self.script.callees(call)):
-            told = {read.text: read for _, read in self._reads(callee)}
-            for given, name in handed_to(call, callee) if told else ():
-                if f"{{{name}}}" in told and not isinstance(given, ast.Starred):
-                    yield _Read(path_text(self.script, given), told[f"{{{name}}}"].plain)
+            stated = {read.text: read for _, read in self._reads(callee)}
+            for given, name in handed_to(call, callee) if stated else ():
+                if f"{{{name}}}" in stated and not isinstance(given, ast.Starred):
+                    yield _Read(path_text(self.script, given), stated[f"{{{name}}}"].plain)
 
     def _read_by(self, module: Module, scope: Scope, call: ast.Call) -> _Read | None:
         last = getattr(call.func, "attr", getattr(call.func, "id", ""))
@@ -153,21 +153,21 @@ def _writes(call: ast.Call) -> bool:
     )
 
 
-def _told(text: str) -> str:
+def _stated(text: str) -> str:
     """The end of a path that is known: `/t.csv` of `{folder}/t.csv`."""
     return text.rpartition("}")[2]
 
 
 def _are_one(text: str, other: str) -> bool:
     """Whether two paths have the same file name, where both are known."""
-    whole = all("/" in _told(one) or "{" not in one for one in (text, other))
-    names = {_told(one).rpartition("/")[2] for one in (text, other)}
+    whole = all("/" in _stated(one) or "{" not in one for one in (text, other))
+    names = {_stated(one).rpartition("/")[2] for one in (text, other)}
     return whole and len(names) == 1 and "" not in names and _may_be_one(text, other)
 
 
 def _may_be_one(text: str, other: str) -> bool:
     """Whether two paths can be the same, judged by the ends that are known."""
-    end, other_end = _told(text), _told(other)
+    end, other_end = _stated(text), _stated(other)
     return end.endswith(other_end) or other_end.endswith(end)
 
 

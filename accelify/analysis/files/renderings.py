@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis.syntax import call_argument, is_constant
-from accelify.analysis.values import Thing, Values
+from accelify.analysis.values import Entity, Values
 
 # Methods of a graph that write its source and its picture; a simulator opens a window by its `render`.
 RENDERING = frozenset("render view save".split())
@@ -14,16 +14,16 @@ _GRAPHS = ("graphviz.", "torchviz.", "pydot.", "pygraphviz.")
 _SIMULATORS = ("gym.make", "gymnasium.make")
 
 
-def renders(held: Values) -> bool:
+def renders(contained: Values) -> bool:
     """Whether what has a method of `RENDERING` is a graph, whose picture that writes.
 
     Args:
         held: what the object can evaluate to.
     """
-    return _is_of(held, _GRAPHS)
+    return _is_of(contained, _GRAPHS)
 
 
-def opens_window(call: ast.Call, parent: ast.AST | None, held: Values) -> bool:
+def opens_window(call: ast.Call, parent: ast.AST | None, contained: Values) -> bool:
     """Whether a call shows an environment in a window: `env.render()`, where the picture is not used.
 
     Args:
@@ -32,11 +32,11 @@ def opens_window(call: ast.Call, parent: ast.AST | None, held: Values) -> bool:
         held: what the object can evaluate to.
     """
     named = isinstance(call.func, ast.Attribute) and call.func.attr == "render"
-    return named and isinstance(parent, ast.Expr) and _is_of(held, _SIMULATORS)
+    return named and isinstance(parent, ast.Expr) and _is_of(contained, _SIMULATORS)
 
 
-def _is_of(held: Values, names: tuple[str, ...]) -> bool:
-    return any(isinstance(one, Thing) and (one.qualname or "").startswith(names) for one in held)
+def _is_of(contained: Values, names: tuple[str, ...]) -> bool:
+    return any(isinstance(one, Entity) and (one.qualname or "").startswith(names) for one in contained)
 
 
 def fetches_repository(call: ast.Call, name: str | None) -> bool:

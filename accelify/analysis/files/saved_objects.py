@@ -8,7 +8,7 @@ from accelify.analysis import values as v
 from accelify.analysis.files.asked_paths import bare_path
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.reaching import last_assignment
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _COMPILING = frozenset(
     f"torch.jit.{name}" for name in ("script", "trace", "trace_module", "freeze", "optimize_for_inference")
@@ -26,8 +26,8 @@ def saved_to(script: ScriptModel, call: ast.Call) -> ast.expr | None:
         return None
     if _is_compiled(script, func.value):
         return bare_path(call.args[0])
-    held = script.values(func.value)
-    made = bool(held) and all(isinstance(w, Thing) and _is_library_made(w) for w in held)
+    contained = script.values(func.value)
+    made = bool(contained) and all(isinstance(w, Entity) and _is_library_made(w) for w in contained)
     return bare_path(call.args[0]) if made else None
 
 
@@ -39,9 +39,9 @@ def _is_compiled(script: ScriptModel, node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and script.qualname(node.func) in _COMPILING
 
 
-def _is_library_made(thing: Thing) -> bool:
-    library = (thing.qualname or "torch").partition(".")[0]
-    return thing.kind == v.UNKNOWN and thing.cls is None and library != "torch"
+def _is_library_made(entity: Entity) -> bool:
+    library = (entity.qualname or "torch").partition(".")[0]
+    return entity.kind == v.UNKNOWN and entity.cls is None and library != "torch"
 
 
 __all__ = ["saved_to"]

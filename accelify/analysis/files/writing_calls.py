@@ -6,7 +6,7 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.data.fetch_options import told_to_download
+from accelify.analysis.data.fetch_options import asks_to_download
 from accelify.analysis.data.fetches import is_download
 from accelify.analysis.files.array_files import dumps_to_file
 from accelify.analysis.files.effect_sites import (
@@ -25,11 +25,11 @@ from accelify.analysis.files.log_files import BEGUN_LOGS, begins_log, by_default
 from accelify.analysis.files.renderings import RENDERING, renders
 from accelify.analysis.files.shell import run_for_all, writes_by_shell
 from accelify.analysis.interpretation.interpreter import Interpreter
-from accelify.analysis.metrics.kept import class_of
+from accelify.analysis.metrics.stored_state import class_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted, is_constant
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 _FOLDERS = frozenset("os.makedirs os.mkdir os.rmdir os.removedirs distutils.dir_util.mkpath".split())
 _PICTURES = frozenset(
@@ -113,17 +113,17 @@ class WritingCalls:
         callees = self.interpreter.calls.get(call, set())
         if prints_beside(call, name, attribute, bool(callees)):
             return TERMINAL
-        asked = told_to_download(module.tree, module.scopes.of, call) and all(map(self._hands_up, callees))
+        asked = asks_to_download(module.tree, module.scopes.of, call) and all(map(self._hands_up, callees))
         if is_download(call, name) or asked:
             return DOWNLOADS
         if name in k.WRITER_CLASSES or name.startswith(("wandb.", "mlflow.", "tensorboard_logger.")):
             return LOGS
         if name in _OPENING_WITH_A_MODE:
-            told = by_default(call, scope)
-            if begins_log(told, name) is not None:
+            stated = by_default(call, scope)
+            if begins_log(stated, name) is not None:
                 return LOGS
-            if opens_for_writing(told, name) is not None:
-                mode = call_argument(told, 1, "mode")
+            if opens_for_writing(stated, name) is not None:
+                mode = call_argument(stated, 1, "mode")
                 return LOGS if isinstance(mode, ast.Constant) and "a" in str(mode.value) else FILES
         if isinstance(call.func, ast.Attribute):
             # A stream takes one argument: `memory.write(row, erase, add)` is none.
@@ -146,18 +146,18 @@ class WritingCalls:
 
     def _is_buffer(self, module: Module, scope: Scope, node: ast.expr) -> bool:
         return isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and any(
-            isinstance(held, Thing) and held.qualname in _BUFFERS
-            for held in self.interpreter.evaluate(module, scope, node)
+            isinstance(contained, Entity) and contained.qualname in _BUFFERS
+            for contained in self.interpreter.evaluate(module, scope, node)
         )
 
     def _is_writer(self, module: Module, scope: Scope, node: ast.expr) -> bool:
-        held = self.interpreter.evaluate(module, scope, node)
-        return any(isinstance(writer, Thing) and writer.kind == v.WRITER for writer in held)
+        contained = self.interpreter.evaluate(module, scope, node)
+        return any(isinstance(writer, Entity) and writer.kind == v.WRITER for writer in contained)
 
     def _hands_up(self, callee: Scope) -> bool:
         """Whether the `__init__` of a library's subclass takes options by `**kwargs`, which are the library's."""
         node, owner = callee.node, class_of(callee)
-        cls = self.interpreter.things.get((owner.node, "class")) if owner is not None else None
+        cls = self.interpreter.entities.get((owner.node, "class")) if owner is not None else None
         init = isinstance(node, ast.FunctionDef) and node.name == "__init__" and node.args.kwarg is not None
         return init and isinstance(cls, Class) and bool(cls.external_bases())
 

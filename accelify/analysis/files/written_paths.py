@@ -35,11 +35,11 @@ def paths_given(effects: SideEffects, call: ast.Call) -> list[ast.expr] | None:
         if isinstance(func, ast.Attribute) and func.attr in _STREAM and isinstance(func.value, ast.Call):
             call = func.value  # `open(path, "w").write(text)`
         return _paths_of(call, script.qualname(call.func) or "")
-    told = {callee: path_parameters(effects, callee) for callee in callees}
-    if not any(told.values()):
+    stated = {callee: path_parameters(effects, callee) for callee in callees}
+    if not any(stated.values()):
         return None
     return [
-        given for callee, names in told.items() for given, name in handed_to(call, callee) if name in names
+        given for callee, names in stated.items() for given, name in handed_to(call, callee) if name in names
     ]
 
 

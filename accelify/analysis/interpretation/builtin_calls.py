@@ -12,7 +12,7 @@ from accelify.analysis.interpretation.reads import ReadsOfNodes
 from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS, is_of, kinds_of, of_kind
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Function, Mapping, Sequence, Thing, Value, Values
+from accelify.analysis.values import Entity, Function, Mapping, Sequence, Value, Values
 
 
 class BuiltinCalls(Expressions):
@@ -22,7 +22,7 @@ class BuiltinCalls(Expressions):
 
     if TYPE_CHECKING:
 
-        def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
+        def link(self, entity: Entity, relation: str, values: Collection[Value]) -> None: ...
         def attribute(self, base: Value, name: str, module: Module) -> Values: ...
         def call_function(
             self,
@@ -59,7 +59,7 @@ class BuiltinCalls(Expressions):
             return {made}
         if name == "items":
             made = self._container(node, Sequence)
-            pair = self.things.setdefault((node, "pair"), Sequence([set(), set()]))
+            pair = self.entities.setdefault((node, "pair"), Sequence([set(), set()]))
             assert isinstance(pair, Sequence)
             self.add(pair.elements[1], base.get(object()))
             self.add(made.rest, {pair})
@@ -74,7 +74,7 @@ class BuiltinCalls(Expressions):
     ) -> Values:
         first = arguments[0] if arguments else set()
         if name == "enumerate":
-            pair = self.things.setdefault((node, "pair"), Sequence([set(), set()]))
+            pair = self.entities.setdefault((node, "pair"), Sequence([set(), set()]))
             assert isinstance(pair, Sequence)
             for value in first:
                 self.add(pair.elements[1], self.element_values(module, node, value))
@@ -84,7 +84,7 @@ class BuiltinCalls(Expressions):
             self.add(made.elements[0] if made.elements else _grow(made), set())
             return {made}
         if name == "zip":
-            pair = self.things.setdefault((node, "pair"), Sequence([set() for _ in arguments]))
+            pair = self.entities.setdefault((node, "pair"), Sequence([set() for _ in arguments]))
             assert isinstance(pair, Sequence)
             for index, values in enumerate(arguments):
                 for value in tuple(values):
@@ -94,13 +94,13 @@ class BuiltinCalls(Expressions):
             self.add(made.rest, {pair})
             return {made}
         if name in ("iter", "reversed") and kinds_of(first) & {v.LOADER, v.ITERATOR, v.UNKNOWN}:
-            iterator = self.thing(node, "iterator", v.ITERATOR, module)
+            iterator = self.entity(node, "iterator", v.ITERATOR, module)
             self.link(iterator, "iterated", first)
             return {iterator}
         if name == "next":
             found: Values = set()
             for value in first:
-                cls = value.cls if isinstance(value, Thing) and value.kind == v.INSTANCE else None
+                cls = value.cls if isinstance(value, Entity) and value.kind == v.INSTANCE else None
                 own = cls.method("__next__") if cls is not None else None
                 if own is not None:
                     drawn = Function(own[1], own[0].module, value)
@@ -122,7 +122,7 @@ class BuiltinCalls(Expressions):
             target = node.args[1]
             if isinstance(target, ast.Constant) and isinstance(target.value, str):
                 return {w for base in first for w in self.attribute(base, target.value, module)}
-            return {self.thing(node, "result", v.UNKNOWN, module)}
+            return {self.entity(node, "result", v.UNKNOWN, module)}
         if name in ("sum", "max", "min", "abs"):
             flat: Values = set()
             for value in first:
@@ -138,13 +138,13 @@ class BuiltinCalls(Expressions):
     ) -> Values:
         """A dictionary of what `dict(x=x.cuda())` names, and the tensors in `dict(batch)`, `dict((k, v) for ...)`, or
         the parameters in `dict(model.named_parameters())`."""
-        mapping = self.things.setdefault((node, "mapping"), Mapping())
+        mapping = self.entities.setdefault((node, "mapping"), Mapping())
         assert isinstance(mapping, Mapping)
         for value in arguments[0] if arguments else ():
             for element in self.element_values(module, node, value):
                 pair = isinstance(element, Sequence) and len(element.elements) == 2
-                held = element.elements[1] if isinstance(element, Sequence) and pair else {element}
-                self.add(mapping.rest, tensors_of(held) | of_kind([held], v.PARAMETERS))
+                contained = element.elements[1] if isinstance(element, Sequence) and pair else {element}
+                self.add(mapping.rest, tensors_of(contained) | of_kind([contained], v.PARAMETERS))
         for key, values in keywords.items():
             if key is not None:
                 self.add(mapping.entries.setdefault(key, set()), values)
@@ -153,8 +153,8 @@ class BuiltinCalls(Expressions):
         return {mapping}
 
 
-def tensors_of(held: Values) -> Values:
-    return {w for w in held if isinstance(w, Thing) and w.kind in TENSOR_KINDS}
+def tensors_of(contained: Values) -> Values:
+    return {w for w in contained if isinstance(w, Entity) and w.kind in TENSOR_KINDS}
 
 
 def _grow(sequence: Sequence) -> Values:

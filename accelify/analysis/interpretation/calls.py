@@ -22,12 +22,12 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.values import (
     Class,
+    Entity,
     Function,
     Imported,
     Mapping,
     Method,
     Sequence,
-    Thing,
     Value,
     Values,
     order_of,
@@ -45,10 +45,10 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
     returns: dict[Scope, Values]
     calls: dict[ast.Call, set[Scope]]
     callers: dict[Scope, list[tuple[Module, ast.Call]]]
-    things: dict[tuple[object, object], Value]
+    entities: dict[tuple[object, object], Value]
     changed: bool
     reads: ReadsOfNodes
-    kept: dict[ast.AST | None, Values] | None
+    retained: dict[ast.AST | None, Values] | None
     _memo: dict[ast.Call, tuple[Values, Reads]]
     _own_names: dict[ast.Name, str]
     _hands_back: dict[Scope, str | None]
@@ -56,12 +56,12 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
     if TYPE_CHECKING:
 
         def settled(self) -> bool: ...
-        def thing(
+        def entity(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
-        ) -> Thing: ...
-        def part(self, base: Thing, tag: object, module: Module | None) -> Thing: ...
-        def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
-        def add(self, held: Values, values: Collection[Value]) -> None: ...
+        ) -> Entity: ...
+        def part(self, base: Entity, tag: object, module: Module | None) -> Entity: ...
+        def link(self, entity: Entity, relation: str, values: Collection[Value]) -> None: ...
+        def add(self, contained: Values, values: Collection[Value]) -> None: ...
         def bind(self, scope: Scope, name: str, values: Collection[Value]) -> None: ...
         def variable(self, owner: Scope, name: str) -> Values: ...
         def lookup(self, module: Module, scope: Scope, name: str) -> Values: ...
@@ -73,8 +73,8 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
 
     def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values:
         """What an expression can evaluate to."""
-        kept = self.kept
-        if kept is not None and (found := kept.get(node)) is not None:
+        retained = self.retained
+        if retained is not None and (found := retained.get(node)) is not None:
             return found
         if type(node) is ast.Name:
             own = self._own_names.get(node)
@@ -86,9 +86,9 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
             meant = _MEANT.get(type(node))
             # A comparison, a slice and whatever else has no known value.
             found = meant(self, module, scope, node) if meant is not None else set()
-        if kept is not None:
+        if retained is not None:
             # All has been run, so that nothing changes any more what an expression evaluates to.
-            kept[node] = found
+            retained[node] = found
         return found
 
     def _attribute_of(self, module: Module, scope: Scope, node: ast.Attribute) -> Values:
@@ -97,12 +97,12 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
         found: Values = set()
         tensors: Values = set()
         for base in self.evaluate(module, scope, node.value):
-            if isinstance(base, Thing) and base.kind in TENSOR_KINDS:
+            if isinstance(base, Entity) and base.kind in TENSOR_KINDS:
                 if node.attr in k.TENSOR_SELF:
                     found |= {base} if node.attr == "data" else set()
                 elif node.attr != "device":
                     tensors.add(base)
-            elif isinstance(base, Thing) and base.kind == v.MODEL and node.attr in ("module", "forward"):
+            elif isinstance(base, Entity) and base.kind == v.MODEL and node.attr in ("module", "forward"):
                 if base.cls is not None:
                     for cls in base.cls.ancestry():
                         self.reads.note(cls.attributes)
@@ -117,13 +117,13 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
         if tensors:
             found.add(self.derived(module, node, tensors))
         if node.attr == "SummaryWriter" and isinstance(node.value, ast.Call):  # import_module(name)
-            return {self.things.setdefault(("import", k.TENSORBOARD), Imported(k.TENSORBOARD))}
+            return {self.entities.setdefault(("import", k.TENSORBOARD), Imported(k.TENSORBOARD))}
         return found
 
     def _inherited(self, module: Module, scope: Scope, name: str) -> Values:
         """What `super().name` is: the next method of that name among the bases, or the library's."""
         own = scope.self_name()
-        cls = self.things.get((scope.owner_class, "class"))
+        cls = self.entities.get((scope.owner_class, "class"))
         found: Values = set()
         if own is None or not isinstance(cls, Class):
             return found
@@ -139,12 +139,12 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
             if method is not None:
                 for receiver in self.lookup(module, scope, own):
                     key = (method.node, ("bound", receiver))
-                    found.add(self.things.setdefault(key, Function(method, ancestor.module, receiver)))
+                    found.add(self.entities.setdefault(key, Function(method, ancestor.module, receiver)))
                 return found
         if name in k.SELF_RETURNING:
             for receiver in self.lookup(module, scope, own):
-                if isinstance(receiver, Thing) and receiver.kind == v.MODEL:
-                    found.add(self.things.setdefault((receiver, ("method", name)), Method(receiver, name)))
+                if isinstance(receiver, Entity) and receiver.kind == v.MODEL:
+                    found.add(self.entities.setdefault((receiver, ("method", name)), Method(receiver, name)))
         return found
 
     def _subscript(self, module: Module, scope: Scope, node: ast.Subscript) -> Values:
@@ -168,27 +168,27 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
                     found |= base.elements[index]
                 else:
                     found |= base.any()
-            elif isinstance(base, Thing) and base.kind in (*TENSOR_KINDS, v.PARAMETERS):
+            elif isinstance(base, Entity) and base.kind in (*TENSOR_KINDS, v.PARAMETERS):
                 found.add(base)
-            elif isinstance(base, Thing) and base.kind == v.MODEL:
+            elif isinstance(base, Entity) and base.kind == v.MODEL:
                 # A part of a Sequential or ModuleList belongs to the model.
                 continue
-            elif isinstance(base, Thing) and base.kind == v.UNKNOWN:
+            elif isinstance(base, Entity) and base.kind == v.UNKNOWN:
                 found.add(self.part(base, ("item", index), module))
         return found
 
     # -- elements of what is iterated or unpacked
 
-    def item(self, module: Module, site: ast.AST, held: Values, index: int) -> Values:
+    def item(self, module: Module, site: ast.AST, contained: Values, index: int) -> Values:
         """What unpacking gives at one place."""
         found: Values = set()
-        for value in held:
+        for value in contained:
             self.reads.container(value)
             if isinstance(value, Sequence):
                 if index < len(value.elements):
                     found |= value.elements[index]
                 found |= value.rest
-            elif isinstance(value, Thing):
+            elif isinstance(value, Entity):
                 if value.kind in TENSOR_KINDS:
                     found.add(value)
                 elif value.kind == v.PARAMETERS and index == 1:
@@ -211,7 +211,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
         if isinstance(value, Sequence):
             self.reads.container(value)
             return value.any()
-        if isinstance(value, Thing):
+        if isinstance(value, Entity):
             if value.kind == v.LOADER:
                 return {self.batch(value)}
             if value.kind == v.ITERATOR:
@@ -227,9 +227,9 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
                 return {value}
         return set()
 
-    def batch(self, loader: Thing) -> Thing:
+    def batch(self, loader: Entity) -> Entity:
         """The `Thing` for the batches of a loader."""
-        made = self.thing(loader, "batch", v.BATCH, loader.module)
+        made = self.entity(loader, "batch", v.BATCH, loader.module)
         self.link(made, "loader", {loader})
         return made
 
@@ -254,17 +254,17 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
         found: Values = set()
         if isinstance(node.func, ast.Attribute):
             if is_numbered_gpu(node):
-                return {self.thing(node, "device", v.DEVICE, module)}
+                return {self.entity(node, "device", v.DEVICE, module)}
         elif not isinstance(node.func, ast.Name):
             if is_by_name(node.func):
-                held = self.evaluate(module, scope, node.func.args[0])  # type: ignore[attr-defined]
-                found = self.made_by_name(module, scope, node, held, arguments, keywords)
+                contained = self.evaluate(module, scope, node.func.args[0])  # type: ignore[attr-defined]
+                found = self.made_by_name(module, scope, node, contained, arguments, keywords)
                 if found:
                     return found
             namespace = namespace_of(node.func)
             if namespace is not None:
-                held = self.evaluate(module, scope, namespace)
-                found = self.data_by_name(module, scope, node, held, arguments, keywords)
+                contained = self.evaluate(module, scope, namespace)
+                found = self.data_by_name(module, scope, node, contained, arguments, keywords)
                 if found:
                     return found
         if module.named and (name := module.named.get(node)) is not None:
@@ -290,14 +290,14 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
                 found |= self.call_imported(module, scope, node, callee.name, arguments, keywords)
             elif isinstance(callee, Method):
                 found |= self.call_method(module, node, callee, arguments)
-            elif isinstance(callee, Thing):
-                found |= self.call_thing(module, scope, node, callee, arguments, keywords)
+            elif isinstance(callee, Entity):
+                found |= self.call_entity(module, scope, node, callee, arguments, keywords)
         if isinstance(node.func, ast.Attribute):
             known, tensors = bool(found), set[Value]()
             for base in self.evaluate(module, scope, node.func.value):
                 if known and not isinstance(base, (Mapping, Sequence)):
                     continue  # a list may be one of the values of a name, and is filled all the same
-                if isinstance(base, Thing) and base.kind in TENSOR_KINDS:
+                if isinstance(base, Entity) and base.kind in TENSOR_KINDS:
                     if node.func.attr in k.TENSOR_SELF:
                         found.add(base)
                     else:
@@ -307,7 +307,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
             if tensors:
                 found.add(self.derived(module, node, tensors))
         if not callees and not found and self.settled():
-            found.add(self.thing(node, "result", v.UNKNOWN, module))
+            found.add(self.entity(node, "result", v.UNKNOWN, module))
         return found
 
     def call_function(
@@ -415,12 +415,12 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
     ) -> Values:
         if arguments and arguments[0] and cls.only_splits(k.PARALLEL_WRAPPERS):
             return set(arguments[0])  # the model in it, as with torch's wrapper
-        known = (node, "instance") in self.things
-        made = self.thing(node, "instance", v.INSTANCE, module, cls=cls, qualname=cls.name)
+        known = (node, "instance") in self.entities
+        made = self.entity(node, "instance", v.INSTANCE, module, cls=cls, qualname=cls.name)
         kind = self.kind_of_class(cls)
         if kind in (v.DATASET, v.INSTANCE) and made.cls is not None and made.cls is not cls:
             # Where one of several is made, each is run by its methods.
-            made = self.thing(node, cls, v.INSTANCE, module, cls=cls, qualname=cls.name)
+            made = self.entity(node, cls, v.INSTANCE, module, cls=cls, qualname=cls.name)
         if made.cls is not None and cls not in (made.cls, *made.others):
             made.others.append(cls)
         # A loss whose weights are trained is a model from then on.

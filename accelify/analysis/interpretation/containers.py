@@ -10,7 +10,7 @@ from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import Holder, ScriptModel, is_in_model
 from accelify.analysis.syntax import assigned_pairs, dotted, target_names, walk
-from accelify.analysis.values import Mapping, Sequence, Thing, Value
+from accelify.analysis.values import Entity, Mapping, Sequence, Value
 
 LIST, TUPLE, DICT = "list", "tuple", "dict"
 # `*args` of a function are a tuple.
@@ -39,21 +39,21 @@ class Containers:
         self.tree = script.tree
         self._stored: dict[ast.stmt, list[tuple[ast.expr, bool]]] = {}
 
-    def holders_of(self, thing: Thing) -> list[Holder]:
+    def holders_of(self, entity: Entity) -> list[Holder]:
         """The names of containers that have a `Thing` as an element."""
-        return [h for h in self.script.holders if any(thing in within(c) for c in h.containers)]
+        return [h for h in self.script.holders if any(entity in within(c) for c in h.containers)]
 
     def form(self, holder: Holder, kind: str) -> str | None:
         """How the container of a name is written; None where it is no plain one with elements of one kind only."""
         forms = {self._form_of(stmt, c) for stmt, _ in holder.assignments for c in holder.containers}
         mixed = any(
-            not isinstance(w, Thing) or w.kind not in (kind, v.UNKNOWN)
+            not isinstance(w, Entity) or w.kind not in (kind, v.UNKNOWN)
             for container in holder.containers
             for w in within(container)
         )
         mixed = mixed or self._holds_plain(holder)
         only = next(iter(forms)) if len(forms) == 1 else None
-        return None if mixed or holder.things else only
+        return None if mixed or holder.entities else only
 
     def _holds_plain(self, holder: Holder) -> bool:
         """Whether there are numbers or texts among the elements: `{"model": net, "epoch": 0}`, `conf["rate"] = 0.1`."""
@@ -83,7 +83,7 @@ class Containers:
         """The expression that each container is made by, or what it is a copy of."""
         containers = {
             key: value
-            for key, value in self.script.interpreter.things.items()
+            for key, value in self.script.interpreter.entities.items()
             if isinstance(value, (Sequence, Mapping))
         }
         found: dict[Value, ast.AST] = {
@@ -146,8 +146,8 @@ class Containers:
         value = getattr(stmt, "value", None)
         if isinstance(stmt, ast.Assign) and isinstance(value, ast.Tuple):
             pairs = [pair for target in stmt.targets for pair in assigned_pairs(target, value)]
-            held = [one for _, one in pairs if self.script.things(one, *_PREPARED)]
-            return bool(held) and all(map(self._takes_element, held))
+            contained = [one for _, one in pairs if self.script.entities(one, *_PREPARED)]
+            return bool(contained) and all(map(self._takes_element, contained))
         if _container(stmt) is None:
             if not isinstance(value, (ast.Name, ast.Attribute)) or not self.script.enclosing_loops(stmt):
                 return False
@@ -157,10 +157,10 @@ class Containers:
     def _takes_element(self, value: ast.expr) -> bool:
         """Whether an expression is an element of a container: `models[0]`, `models.get(name)`."""
         around = _element_of(value)
-        held = self.script.values(around) if around is not None else ()
-        return any(isinstance(w, (Sequence, Mapping)) for w in held)
+        contained = self.script.values(around) if around is not None else ()
+        return any(isinstance(w, (Sequence, Mapping)) for w in contained)
 
-    def only_by_place(self, loader: Thing, stmts: list[ast.stmt]) -> bool:
+    def only_by_place(self, loader: Entity, stmts: list[ast.stmt]) -> bool:
         """Whether a loader has no names but those of places in a list that options make longer or shorter.
 
         Which loader is at a place depends on the options, and so does the name that it gets: `loaders[1]`,
@@ -175,7 +175,7 @@ class Containers:
         if not taken or None in taken or loader.module not in self.script.modules:
             return False
         return all(
-            isinstance(w, Sequence) and w.rest and len({t for t in within(w) if isinstance(t, Thing)}) > 1
+            isinstance(w, Sequence) and w.rest and len({t for t in within(w) if isinstance(t, Entity)}) > 1
             for w in lists
         )
 
@@ -202,7 +202,7 @@ class Containers:
             return True
         return far > 0 and any(self._runs_often(call, far - 1) for call in self.script.callers(scope))
 
-    def keeps(self, stmt: ast.stmt, things: set[Thing], run: bool) -> bool:
+    def keeps(self, stmt: ast.stmt, entities: set[Entity], run: bool) -> bool:
         """Whether a statement puts one of some `Thing`s into a container, a composite module or the like.
 
         The element there is still the object as it was before prepare.
@@ -215,14 +215,14 @@ class Containers:
         found = self._stored.get(stmt)
         if found is None:
             found = self._stored[stmt] = list(self._stored_in(stmt))
-        return any((hidden or run) and bool(things & self.script.things(node)) for node, hidden in found)
+        return any((hidden or run) and bool(entities & self.script.entities(node)) for node, hidden in found)
 
     def _stored_in(self, stmt: ast.stmt) -> Iterator[tuple[ast.expr, bool]]:
         """What a statement puts elsewhere, and whether that is a class that cannot be seen."""
         for node in walk(stmt):
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                 hidden = self._is_hidden(node)
-                if hidden or self._is_kept(node):
+                if hidden or self._is_stored(node):
                     yield node, hidden
 
     def _is_hidden(self, node: ast.expr) -> bool:
@@ -239,10 +239,10 @@ class Containers:
             return False
         return any(
             t.site is parent and t.cls is None and "()" in t.uses
-            for t in self.script.things(parent, v.UNKNOWN, v.MODEL)
+            for t in self.script.entities(parent, v.UNKNOWN, v.MODEL)
         )
 
-    def _is_kept(self, node: ast.expr) -> bool:
+    def _is_stored(self, node: ast.expr) -> bool:
         inner: ast.AST = node
         parent = self.tree.parent(node)
         while parent is not None and (isinstance(parent, _DISPLAYS) or _makes_dictionary(parent)):
@@ -255,19 +255,22 @@ class Containers:
         if isinstance(parent.func, ast.Attribute) and parent.func.attr in _FILLING:
             return any(isinstance(w, (Sequence, Mapping)) for w in self.script.values(parent.func.value))
         made = self.script.models_of(parent)
-        held = self.script.things(node, v.MODEL)
+        contained = self.script.entities(node, v.MODEL)
         return any(
-            thing.site is parent
+            entity.site is parent
             and (
-                held & thing.link("parts")
-                or (thing.cls is not None and any(held & values for values in thing.cls.attributes.values()))
+                contained & entity.link("parts")
+                or (
+                    entity.cls is not None
+                    and any(contained & values for values in entity.cls.attributes.values())
+                )
             )
-            for thing in made
+            for entity in made
         )
 
-    def called_within(self, things: set[Thing], holder: Holder) -> bool:
+    def called_within(self, entities: set[Entity], holder: Holder) -> bool:
         """Whether `Thing`s are run by another name than a holder's: an element's, or a composite module's."""
-        for call in dict.fromkeys(call for thing in things for call in self._runs.get(thing, ())):
+        for call in dict.fromkeys(call for entity in entities for call in self._runs.get(entity, ())):
             text = dotted(_run_by(call))
             own = text is not None and text.rsplit(".", 1)[-1] == holder.name
             elsewhere = is_in_model(self.script, self.script.scope_of(call))
@@ -316,12 +319,12 @@ class Containers:
         }
 
     @cached_property
-    def _runs(self) -> dict[Thing, list[ast.Call]]:
+    def _runs(self) -> dict[Entity, list[ast.Call]]:
         """The calls that can run each `Thing`."""
-        found: dict[Thing, list[ast.Call]] = {}
+        found: dict[Entity, list[ast.Call]] = {}
         for call in self.script.calls():
-            for thing in self.script.things(_run_by(call)):
-                found.setdefault(thing, []).append(call)
+            for entity in self.script.entities(_run_by(call)):
+                found.setdefault(entity, []).append(call)
         return found
 
     def _bound_by_loop(self, node: ast.AST, name: str) -> bool:

@@ -13,27 +13,27 @@ from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.interpretation.torch_calls import is_of, kinds_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Mapping, Sequence, Thing, Value, Values
+from accelify.analysis.values import Entity, Mapping, Sequence, Value, Values
 
 
 class Expressions:
     """What the interpreter makes of the expressions that are neither names, attributes, subscripts nor calls."""
 
-    things: dict[tuple[object, object], Value]
+    entities: dict[tuple[object, object], Value]
 
     if TYPE_CHECKING:
 
         def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values: ...
-        def thing(
+        def entity(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
-        ) -> Thing: ...
-        def add(self, held: Values, values: Collection[Value]) -> None: ...
-        def tensor_from(self, module: Module, node: ast.AST, held: Values) -> Values: ...
+        ) -> Entity: ...
+        def add(self, contained: Values, values: Collection[Value]) -> None: ...
+        def tensor_from(self, module: Module, node: ast.AST, contained: Values) -> Values: ...
         def element_values(self, module: Module, site: ast.AST, value: Value) -> Values: ...
 
     def _constant(self, module: Module, scope: Scope, node: ast.Constant) -> Values:
         if isinstance(node.value, str) and k.DEVICE_TEXT.match(node.value):
-            return {self.thing(node, "device", v.DEVICE, module)}
+            return {self.entity(node, "device", v.DEVICE, module)}
         return set()
 
     def _either(self, module: Module, scope: Scope, node: ast.IfExp) -> Values:
@@ -44,13 +44,13 @@ class Expressions:
         found: Values = set()
         for value in node.values:
             found |= self.evaluate(module, scope, value)
-        flags = {w for w in found if isinstance(w, Thing) and w.kind == v.FLAG}
-        return {self.thing(node, "flag", v.FLAG, module)} if flags else found
+        flags = {w for w in found if isinstance(w, Entity) and w.kind == v.FLAG}
+        return {self.entity(node, "flag", v.FLAG, module)} if flags else found
 
     def _unary(self, module: Module, scope: Scope, node: ast.UnaryOp) -> Values:
         found = self.evaluate(module, scope, node.operand)
         if isinstance(node.op, ast.Not):
-            return {self.thing(node, "flag", v.FLAG, module)} if kinds_of(found) & {v.FLAG} else set()
+            return {self.entity(node, "flag", v.FLAG, module)} if kinds_of(found) & {v.FLAG} else set()
         return self.tensor_from(module, node, found)
 
     def _binary(self, module: Module, scope: Scope, node: ast.BinOp) -> Values:
@@ -63,7 +63,7 @@ class Expressions:
                 self.add(repeated.rest, value.any() if isinstance(value, Sequence) else set())
             return {repeated}
         if is_numbered_gpu(node):
-            return {self.thing(node, "device", v.DEVICE, module)}
+            return {self.entity(node, "device", v.DEVICE, module)}
         if isinstance(node.op, ast.Add) and _are_lists(both):
             return both
         return self.tensor_from(module, node, both)
@@ -74,7 +74,7 @@ class Expressions:
         return more if isinstance(node.op, ast.Add) and _are_lists(more) else set()
 
     def _joined(self, module: Module, scope: Scope, node: ast.JoinedStr) -> Values:
-        return {self.thing(node, "device", v.DEVICE, module)} if is_numbered_gpu(node) else set()
+        return {self.entity(node, "device", v.DEVICE, module)} if is_numbered_gpu(node) else set()
 
     def _comprehended(
         self, module: Module, scope: Scope, node: ast.ListComp | ast.GeneratorExp | ast.SetComp
@@ -86,7 +86,7 @@ class Expressions:
         return {made}
 
     def _comprehended_mapping(self, module: Module, scope: Scope, node: ast.DictComp) -> Values:
-        mapping = self.things.setdefault((node, "mapping"), Mapping())
+        mapping = self.entities.setdefault((node, "mapping"), Mapping())
         assert isinstance(mapping, Mapping)
         self.add(mapping.rest, self.evaluate(module, scope, node.value))
         return {mapping}
@@ -95,7 +95,7 @@ class Expressions:
         return self.evaluate(module, scope, node.value)
 
     def _container(self, node: ast.AST, kind: type[Sequence]) -> Sequence:
-        found = self.things.setdefault((node, "sequence"), kind())
+        found = self.entities.setdefault((node, "sequence"), kind())
         assert isinstance(found, Sequence)
         return found
 
@@ -113,7 +113,7 @@ class Expressions:
         return {made}
 
     def _mapping(self, module: Module, scope: Scope, node: ast.Dict) -> Values:
-        made = self.things.setdefault((node, "mapping"), Mapping())
+        made = self.entities.setdefault((node, "mapping"), Mapping())
         assert isinstance(made, Mapping)
         for key, value in zip(node.keys, node.values, strict=True):
             values = self.evaluate(module, scope, value)

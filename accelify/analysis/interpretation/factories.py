@@ -11,7 +11,7 @@ from accelify.analysis import values as v
 from accelify.analysis.interpretation.reads import ReadsOfNodes
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Class, Sequence, Thing, Value, Values
+from accelify.analysis.values import Class, Entity, Sequence, Value, Values
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,7 +24,7 @@ class Factories:
     """The part of the interpreter that distinguishes the calls of a helper by what they return."""
 
     program: Program
-    things: dict[tuple[object, object], Value]
+    entities: dict[tuple[object, object], Value]
     changed: bool
     reads: ReadsOfNodes
     returns: dict[Scope, Values]
@@ -32,7 +32,7 @@ class Factories:
 
     if TYPE_CHECKING:
 
-        def add(self, held: Values, values: Collection[Value]) -> None: ...
+        def add(self, contained: Values, values: Collection[Value]) -> None: ...
         def classes(self) -> list[Class]: ...
         def module_of(self, scope: Scope) -> Module: ...
 
@@ -67,34 +67,34 @@ class Factories:
             self.reads.container(value)
             every = [*value.elements, value.rest]
             if value in around or len(around) > _DEEPEST:
-                return self.things.get((value, node), value)
-            if not any(self._is_made_in(w, target) for held in every for w in held):
+                return self.entities.get((value, node), value)
+            if not any(self._is_made_in(w, target) for contained in every for w in contained):
                 return value
-            own = self.things.setdefault((value, node), Sequence())
+            own = self.entities.setdefault((value, node), Sequence())
             assert isinstance(own, Sequence)
             while len(own.elements) < len(value.elements):
                 own.elements.append(set())
-            for mine, held in zip([*own.elements, own.rest], every, strict=True):
-                self.add(mine, [self._of_call(w, node, target, around | {value}) for w in held])
+            for mine, contained in zip([*own.elements, own.rest], every, strict=True):
+                self.add(mine, [self._of_call(w, node, target, around | {value}) for w in contained])
             return own
         if not self._is_made_in(value, target):
             return value
-        assert isinstance(value, Thing)
-        again = self.things.get((value, node))
+        assert isinstance(value, Entity)
+        again = self.entities.get((value, node))
         if again is None:
-            again = Thing(
+            again = Entity(
                 value.kind, value.site, value.module, value.qualname, value.cls, value.links, value.attributes
             )
             again.evidence = value.evidence
             again.made_by = (*self._made_by(value, target), node)
-            self.things[(value, node)] = again
+            self.entities[(value, node)] = again
             self.changed = True
         return again
 
     def _is_made_in(self, value: Value, target: Scope) -> bool:
-        if not isinstance(value, Thing) or value.kind != v.LOADER or not isinstance(value.site, ast.Call):
+        if not isinstance(value, Entity) or value.kind != v.LOADER or not isinstance(value.site, ast.Call):
             return False
-        if len(value.made_by) >= _DEEPEST or self._is_kept(value, target):
+        if len(value.made_by) >= _DEEPEST or self._is_stored(value, target):
             return False
         origin = [value.site, *self._made_by(value, target)][-1]
         module = self.module_of(target)
@@ -103,7 +103,7 @@ class Factories:
             scope = scope.parent
         return scope is target
 
-    def _made_by(self, value: Thing, target: Scope) -> tuple[ast.Call, ...]:
+    def _made_by(self, value: Entity, target: Scope) -> tuple[ast.Call, ...]:
         """The calls that lead to a `Thing`; of helpers that are called once as well, up to one that `target` makes."""
         if value.made_by or not isinstance(value.site, ast.Call):
             return value.made_by
@@ -125,17 +125,17 @@ class Factories:
             root = ancestor
         return root is module.scopes.module.node
 
-    def _is_kept(self, value: Thing, target: Scope) -> bool:
+    def _is_stored(self, value: Entity, target: Scope) -> bool:
         """Whether a method stores what it made, to return it again."""
         owner = target.owner_class
         for cls in self.classes() if owner is not None else ():
             if cls.scope.node is owner:
                 self.reads.all_of(cls.attributes)
         return owner is not None and any(
-            value in held
+            value in contained
             for cls in self.classes()
             if cls.scope.node is owner
-            for held in cls.attributes.values()
+            for contained in cls.attributes.values()
         )
 
 

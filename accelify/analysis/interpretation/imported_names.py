@@ -22,7 +22,7 @@ class ImportedNames:
     """What names represent that come from elsewhere."""
 
     program: Program
-    things: dict[tuple[object, object], Value]
+    entities: dict[tuple[object, object], Value]
     changed: bool
     reads: ReadsOfNodes
     # Names that are being looked up, and those found to be a library's.
@@ -46,7 +46,7 @@ class ImportedNames:
                 self.bind(scope, alias.asname, self._imported(module, alias.name))
             else:
                 head = alias.name.split(".")[0]
-                self.bind(scope, head, {self.things.setdefault(("import", head), Imported(head))})
+                self.bind(scope, head, {self.entities.setdefault(("import", head), Imported(head))})
 
     def _run_import_from(self, module: Module, scope: Scope, node: ast.ImportFrom) -> None:
         base = absolute_name(node, module.package)
@@ -76,7 +76,7 @@ class ImportedNames:
             return known
         # A package that imports its modules by name can lead back to itself for ever.
         if name in self._resolving or name.count(".") > _DEEPEST_NAME:
-            return {self.things.setdefault(("import", name), Imported(name))}
+            return {self.entities.setdefault(("import", name), Imported(name))}
         self._resolving.add(name)
         try:
             return self._resolve_import(module, name)
@@ -97,7 +97,7 @@ class ImportedNames:
             ours = True
             values: Values = set()
             if cut == len(parts):
-                values = {self.things.setdefault((target, name), Imported(name))}
+                values = {self.entities.setdefault((target, name), Imported(name))}
             else:
                 values = self.lookup(target, target.scopes.module, parts[cut])
                 for part in parts[cut + 1 :]:
@@ -106,7 +106,7 @@ class ImportedNames:
                 return values
             if not self.settled():
                 return set()  # its module may not have been gone through yet
-        found: Values = {self.things.setdefault(("import", name), Imported(name))}
+        found: Values = {self.entities.setdefault(("import", name), Imported(name))}
         if not ours:
             self._of_libraries[(module, name)] = found
         return found

@@ -21,7 +21,7 @@ from accelify.analysis.interpretation.reads import NoReads, Reads, ReadsOfNodes
 from accelify.analysis.interpretation.run_nodes import DEFINITIONS, INTERESTING, given_results
 from accelify.analysis.interpretation.strays import drop_strays
 from accelify.analysis.modules.in_force import own_definitions
-from accelify.analysis.modules.own_main import own_main
+from accelify.analysis.modules.main_blocks import own_main
 from accelify.analysis.modules.registries import registering
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
@@ -29,12 +29,12 @@ from accelify.analysis.statements.comprehensions import own_names
 from accelify.analysis.syntax import FunctionNode, walk_scope
 from accelify.analysis.values import (
     Class,
+    Entity,
     Function,
     Imported,
     Mapping,
     Method,
     Sequence,
-    Thing,
     Value,
     Values,
     order_of,
@@ -58,23 +58,23 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         self.returns: dict[Scope, Values] = {}
         self.calls: dict[ast.Call, set[Scope]] = {}
         self.callers: dict[Scope, list[tuple[Module, ast.Call]]] = {}
-        self.things: dict[tuple[object, object], Value] = {}
+        self.entities: dict[tuple[object, object], Value] = {}
         self.changed = False
         self._settled: list[bool] = []
         self._set_outside: list[bool] = []
-        self._held_back = False
+        self._contained_back = False
         self._resolving: set[str] = set()
         self._of_libraries: dict[tuple[Module, str], Values] = {}
-        self._depths: dict[Thing, int] = {}
-        self._unknown: list[Thing] = []
-        self._of_things: list[tuple[Thing, object, Thing]] = []
-        self._shows_none: dict[Thing, tuple[int, int]] = {}
-        self._turned: set[Thing] = set()
+        self._depths: dict[Entity, int] = {}
+        self._unknown: list[Entity] = []
+        self._of_entities: list[tuple[Entity, object, Entity]] = []
+        self._shows_none: dict[Entity, tuple[int, int]] = {}
+        self._turned: set[Entity] = set()
         self._hands_back: dict[Scope, str | None] = {}
         self._by_name: dict[Scope, ast.Call | None] = {}
         self._memo: dict[ast.Call, tuple[Values, Reads]] = {}
         self.reads: ReadsOfNodes = ReadsOfNodes()
-        self.kept: dict[ast.AST | None, Values] | None = None
+        self.retained: dict[ast.AST | None, Values] | None = None
         self._classes: list[Class] = []
         self._star_imports: dict[Module, list[Module]] = {}
         self._own_names: dict[ast.Name, str] = {}
@@ -101,7 +101,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         for reached in (None, self._settled, self._set_outside):
             if reached is not None:
                 reached.append(True)
-            if reached is self._set_outside and not self._held_back:
+            if reached is self._set_outside and not self._contained_back:
                 break
             for _ in range(_MOST_ROUNDS):
                 self.changed = False
@@ -117,7 +117,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
                     break
         drop_strays(self)
         self.reads = NoReads()
-        self.kept = {}
+        self.retained = {}
 
     # -- setting up
 
@@ -131,7 +131,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         if not self.settled() or name not in self._given_results:
             return self.settled()
         self.reads.note(self._set_outside)
-        self._held_back |= not self._set_outside
+        self._contained_back |= not self._set_outside
         return bool(self._set_outside)
 
     @cached_property
@@ -146,7 +146,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
             if isinstance(scope.node, ast.ClassDef):
                 cls = Class(scope, module)
                 self._classes.append(cls)
-                self.things[(scope.node, "class")] = cls
+                self.entities[(scope.node, "class")] = cls
                 assert scope.parent is not None
                 self.bind(scope.parent, scope.node.name, {cls})
             elif not isinstance(scope.node, ast.Module):
@@ -154,7 +154,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
                 self.bind(scope.parent, scope.node.name, {self.function(scope)})
             if (own := redefined.get(scope.node)) is not None:
                 kind = "class" if isinstance(scope.node, ast.ClassDef) else "function"
-                self.bind(module.scopes.module, own, {self.things[scope.node, kind]})
+                self.bind(module.scopes.module, own, {self.entities[scope.node, kind]})
         self._own_names.update(own_names(module.tree))
         main = None if module.entry else own_main(module.tree)
         for scope in module.used_scopes():
@@ -171,10 +171,10 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
     def function(self, scope: Scope) -> Function:
         """The one value that represents a function."""
         key = (scope.node, "function")
-        found = self.things.get(key)
+        found = self.entities.get(key)
         if not isinstance(found, Function):
             found = Function(scope, self._module_of[scope])
-            self.things[key] = found
+            self.entities[key] = found
         return found
 
     def module_of(self, scope: Scope) -> Module:
@@ -185,36 +185,36 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         """Every class that the program defines."""
         return self._classes
 
-    def thing(self, site: object, tag: object, kind: str, module: Module | None, **more: object) -> Thing:
+    def entity(self, site: object, tag: object, kind: str, module: Module | None, **more: object) -> Entity:
         """The one `Thing` made at a site."""
         key = (site, tag)
-        found = self.things.get(key)
-        if isinstance(found, Thing):
+        found = self.entities.get(key)
+        if isinstance(found, Entity):
             if found.kind == v.UNKNOWN:
                 self.reads.note(found.earlier_kinds)
             return found
-        found = Thing(kind, site if isinstance(site, ast.AST) else None, module)
+        found = Entity(kind, site if isinstance(site, ast.AST) else None, module)
         for name, value in more.items():
             setattr(found, name, value)
-        self.things[key] = found
+        self.entities[key] = found
         self.changed = True
         if kind == v.UNKNOWN:
             self._unknown.append(found)
             self.reads.note(found.earlier_kinds)
-        if isinstance(site, Thing):
-            self._of_things.append((site, tag, found))
+        if isinstance(site, Entity):
+            self._of_entities.append((site, tag, found))
         return found
 
-    def part(self, base: Thing, tag: object, module: Module | None) -> Thing:
+    def part(self, base: Entity, tag: object, module: Module | None) -> Entity:
         """A part of something unknown. `x = x[0]`, run over and over, would take parts of parts for ever."""
-        known = self.things.get((base, tag))
-        if type(known) is Thing:
+        known = self.entities.get((base, tag))
+        if type(known) is Entity:
             self.reads.note(known.earlier_kinds)
             return known
         depth = self._depths.get(base, 0)
         if depth >= _DEEPEST_PART:
             return base
-        found = self.thing(base, tag, v.UNKNOWN, module)
+        found = self.entity(base, tag, v.UNKNOWN, module)
         self._depths[found] = depth + 1
         if found is not base:
             self.link(found, "whole", {base})
@@ -224,78 +224,78 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
 
     def bind(self, scope: Scope, name: str, values: Collection[Value]) -> None:
         """Add to what a name can hold."""
-        held = self._held(scope, name)
-        if held.issuperset(values):  # as from the second round on
+        contained = self._contained(scope, name)
+        if contained.issuperset(values):  # as from the second round on
             return
-        if len(held) > _CROWDED or len(values) > _CROWDED:
+        if len(contained) > _CROWDED or len(values) > _CROWDED:
             values = sorted(values, key=order_of)
         for value in values:
-            if value not in held and len(held) < _MOST_VALUES:
-                held.add(value)
+            if value not in contained and len(contained) < _MOST_VALUES:
+                contained.add(value)
                 self.changed = True
-            if isinstance(value, Thing) and name not in value.names:
+            if isinstance(value, Entity) and name not in value.names:
                 value.names.add(name)
 
-    def _held(self, scope: Scope, name: str) -> Values:
-        held = self.variables.get((scope, name))
-        if held is None:
-            held = self.variables[scope, name] = set()
+    def _contained(self, scope: Scope, name: str) -> Values:
+        contained = self.variables.get((scope, name))
+        if contained is None:
+            contained = self.variables[scope, name] = set()
             self.reads.made((scope, name))
-        return held
+        return contained
 
-    def add(self, held: Values, values: Collection[Value]) -> None:
+    def add(self, contained: Values, values: Collection[Value]) -> None:
         """Add to a set of values, noting whether that changed anything."""
-        if held.issuperset(values):
+        if contained.issuperset(values):
             return
-        if len(held) > _CROWDED or len(values) > _CROWDED:
+        if len(contained) > _CROWDED or len(values) > _CROWDED:
             values = sorted(values, key=order_of)
         for value in values:
-            if value not in held and len(held) < _MOST_VALUES:
-                held.add(value)
+            if value not in contained and len(contained) < _MOST_VALUES:
+                contained.add(value)
                 self.changed = True
 
-    def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None:
+    def link(self, entity: Entity, relation: str, values: Collection[Value]) -> None:
         """Add to a relation of a `Thing`."""
-        self.add(thing.links.setdefault(relation, set()), values)
+        self.add(entity.links.setdefault(relation, set()), values)
 
     def lookup(self, module: Module, scope: Scope, name: str) -> Values:
         """What a name holds as seen from a scope."""
         owner = scope.resolve(name)
         if owner is None:
-            held = self._from_stars(module, name, {module}) or self._from_libraries(module, name)
-            if not held and name == "input":
+            contained = self._from_stars(module, name, {module}) or self._from_libraries(module, name)
+            if not contained and name == "input":
                 # The builtin to which scripts for Python 2 and 3 give another name: `raw_input = input`.
-                return {self.things.setdefault(("import", name), Imported("builtins.input"))}
-            return held
-        held = self.variable(owner, name)
-        if held:
-            return held
+                return {self.entities.setdefault(("import", name), Imported("builtins.input"))}
+            return contained
+        contained = self.variable(owner, name)
+        if contained:
+            return contained
         if owner is module.scopes.module and module in self._star_imports:
-            held = self._from_stars(module, name, {module})
-            if held:
-                return held
+            contained = self._from_stars(module, name, {module})
+            if contained:
+                return contained
         if owner.kind == "function" and owner.takes(name) and self.settled():
             return {self._parameter(module, owner, name)}
         return set()
 
     def variable(self, owner: Scope, name: str) -> Values:
         """What a name of a scope holds."""
-        held = self.variables.get((owner, name))
-        if held is None:
+        contained = self.variables.get((owner, name))
+        if contained is None:
             self.reads.missing((owner, name))
             return set()
-        self.reads.note(held)
-        return held
+        self.reads.note(contained)
+        return contained
 
-    def _parameter(self, module: Module, scope: Scope, name: str) -> Thing:
+    def _parameter(self, module: Module, scope: Scope, name: str) -> Entity:
         kind = v.UNKNOWN
         if k.DEVICE_NAME.search(name):
             kind = v.DEVICE
         elif k.FLAG_NAME.search(name):
             kind = v.FLAG
-        thing = self.thing(scope.node, ("parameter", name), kind, module)
-        thing.names.add(name)
-        return thing
+        entity = self.entity(scope.node, ("parameter", name), kind, module)
+        entity.names.add(name)
+        return entity
 
     def attribute(self, base: Value, name: str, module: Module) -> Values:
         """What an attribute of a value holds."""
@@ -303,7 +303,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
             return self._imported(module, f"{base.name}.{name}")
         if isinstance(base, Class):
             return self._class_attribute(base, name, None, unbound=True)
-        if not isinstance(base, Thing):
+        if not isinstance(base, Entity):
             return set()
         if base.cls is not None:
             found = self._class_attribute(base.cls, name, base)
@@ -324,9 +324,9 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
             base.uses.add(name)
             named = k.option_named(name)
             if named == k.FLAG:
-                return {self.thing(base, ("attribute", name), v.FLAG, module), self._method(base, name)}
+                return {self.entity(base, ("attribute", name), v.FLAG, module), self._method(base, name)}
             if named == k.DEVICE:
-                return {self.thing(base, ("attribute", name), v.DEVICE, module)}
+                return {self.entity(base, ("attribute", name), v.DEVICE, module)}
             child = self.part(base, ("attribute", name), module)
             if child is base:
                 return {self._method(base, name), base}
@@ -334,24 +334,24 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
             return {self._method(base, name), child}
         return {self._method(base, name)}
 
-    def _method(self, receiver: Thing, name: str) -> Value:
+    def _method(self, receiver: Entity, name: str) -> Value:
         """The one value that represents a method of a `Thing`: new ones each time would never reach a fixed point."""
         key = (receiver, ("method", name))
-        found = self.things.get(key)
+        found = self.entities.get(key)
         if found is None:
-            found = self.things[key] = Method(receiver, name)
+            found = self.entities[key] = Method(receiver, name)
         return found
 
     def _class_attribute(
-        self, cls: Class, name: str, receiver: Thing | None, unbound: bool = False
+        self, cls: Class, name: str, receiver: Entity | None, unbound: bool = False
     ) -> Values:
         found: Values = set()
         for ancestor in cls.ancestry():
             self.reads.note(ancestor.attributes)
-            held = ancestor.attributes.get(name)
-            if held is not None:
-                self.reads.note(held)
-                found |= held
+            contained = ancestor.attributes.get(name)
+            if contained is not None:
+                self.reads.note(contained)
+                found |= contained
         if found:
             return found
         method = cls.method(name)
@@ -361,10 +361,10 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
             if unbound and bound_to is not cls:
                 return {self.function(scope)}  # `Base.method(self, ...)`
             key = (scope.node, ("bound", bound_to))
-            bound = self.things.get(key)
+            bound = self.entities.get(key)
             if bound is None:
                 bound = Function(scope, self._module_of[scope], bound_to or cls.instance)
-                self.things[key] = bound
+                self.entities[key] = bound
             return {bound}
         for ancestor in cls.ancestry():
             found |= self.variable(ancestor.scope, name)
@@ -372,11 +372,11 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
 
     def store_attribute(self, base: Value, name: str, values: Values) -> None:
         """Note what is assigned to an attribute."""
-        if isinstance(base, Thing):
-            held = base.attributes if base.cls is None else base.cls.attributes
-            self.add(held.setdefault(name, set()), values)
+        if isinstance(base, Entity):
+            contained = base.attributes if base.cls is None else base.cls.attributes
+            self.add(contained.setdefault(name, set()), values)
             for value in values:
-                if isinstance(value, Thing):
+                if isinstance(value, Entity):
                     value.names.add(name)
 
     # -- statements
@@ -415,10 +415,10 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         elif isinstance(node, (ast.Yield, ast.YieldFrom)):
             if node.value is not None:
                 values = self.evaluate(module, scope, node.value)
-                generated = self.things.get((scope.node, "generated"))
+                generated = self.entities.get((scope.node, "generated"))
                 if not isinstance(generated, Sequence):
                     generated = Sequence()
-                    self.things[(scope.node, "generated")] = generated
+                    self.entities[(scope.node, "generated")] = generated
                 if isinstance(node, ast.YieldFrom):
                     values = {w for value in values for w in self.element_values(module, node, value)}
                 self.add(generated.rest, values)
@@ -429,7 +429,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
             self._run_class(module, scope, node)
 
     def _run_class(self, module: Module, scope: Scope, node: ast.ClassDef) -> None:
-        cls = self.things[(node, "class")]
+        cls = self.entities[(node, "class")]
         assert isinstance(cls, Class)
         for base in node.bases:
             for value in sorted(self.evaluate(module, scope, base), key=order_of):
@@ -440,7 +440,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         if node.decorator_list:
             self._register(module, scope, node, cls)
         if cls.instance is None:
-            cls.instance = self.thing(node, "instance", v.INSTANCE, module, cls=cls)
+            cls.instance = self.entity(node, "instance", v.INSTANCE, module, cls=cls)
         kind = self.kind_of_class(cls)
         if cls.instance.kind != kind:
             cls.instance.kind = kind
@@ -475,9 +475,9 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
     def assign(self, module: Module, scope: Scope, target: ast.expr, values: Values) -> None:
         """Bind a target to values, through tuples, attributes and subscripts."""
         if isinstance(target, ast.Name) and target in self._own_names:
-            self.add(self._held(module.scopes.module, self._own_names[target]), values)
+            self.add(self._contained(module.scopes.module, self._own_names[target]), values)
             for value in values:
-                if isinstance(value, Thing):
+                if isinstance(value, Entity):
                     value.names.add(target.id)
         elif isinstance(target, ast.Name):
             owner = scope.resolve(target.id) or scope
@@ -493,7 +493,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
             key = target.slice.value if isinstance(target.slice, ast.Constant) else None
             for base in tuple(self.evaluate(module, scope, target.value)):
                 if isinstance(base, Mapping):
-                    held = base.rest if key is None else base.entries.setdefault(key, set())
-                    self.add(held, values)
+                    contained = base.rest if key is None else base.entries.setdefault(key, set())
+                    self.add(contained, values)
                 elif isinstance(base, Sequence):
                     self.add(base.rest, values)

@@ -13,11 +13,11 @@ from accelify.analysis.values import Mapping, Sequence, Value, Values
 class Parameters:
     """The part of the interpreter that binds them."""
 
-    things: dict[tuple[object, object], Value]
+    entities: dict[tuple[object, object], Value]
 
     if TYPE_CHECKING:
 
-        def add(self, held: Values, values: Collection[Value]) -> None: ...
+        def add(self, contained: Values, values: Collection[Value]) -> None: ...
         def bind(self, scope: Scope, name: str, values: Collection[Value]) -> None: ...
 
     def _positional(self, target: Scope, names: list[str], index: int, values: Values) -> None:
@@ -26,14 +26,14 @@ class Parameters:
         if index < len(names):
             self.bind(target, names[index], values)
         elif isinstance(signature, ast.arguments) and signature.vararg is not None:
-            rest = self.things.setdefault((target.node, "rest"), Sequence())
+            rest = self.entities.setdefault((target.node, "rest"), Sequence())
             assert isinstance(rest, Sequence)
             self.add(rest.rest, values)
             self.bind(target, signature.vararg.arg, {rest})
 
     def _keyword(self, target: Scope, rest: str, name: object, values: Values) -> None:
         """Put an argument into a function's `**kwargs`."""
-        mapping = self.things.setdefault((target.node, "keywords"), Mapping())
+        mapping = self.entities.setdefault((target.node, "keywords"), Mapping())
         assert isinstance(mapping, Mapping)
         self.add(mapping.entries.setdefault(name, set()), values)
         self.bind(target, rest, {mapping})

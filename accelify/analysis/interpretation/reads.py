@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Set, Sized
 
-from accelify.analysis.values import Mapping, Sequence, Thing, Value
+from accelify.analysis.values import Entity, Mapping, Sequence, Value
 
 # What was read, and how long it was then.
 Reads = tuple[list[Sized], list[int]]
@@ -43,37 +43,37 @@ class ReadsOfNodes:
         """Whether all is as it was when the node was run last."""
         if self._valid.get(node) != self._since:
             return False
-        held, lengths = self._of[node]
-        return list(map(len, held)) == lengths
+        contained, lengths = self._of[node]
+        return list(map(len, contained)) == lengths
 
     def nothing_holds(self) -> None:
         """Something changed of which nobody knows who reads it."""
         self._since += 1
 
-    def changed_in_place(self, things: Set[Thing]) -> None:
+    def changed_in_place(self, entities: Set[Entity]) -> None:
         """Some `Thing`s are of another kind: what reads a set with one of them, or a method of one, is run again."""
         holding: dict[int, bool] = {}
-        for node, (held, _) in self._of.items():
-            for one in held:
+        for node, (contained, _) in self._of.items():
+            for one in contained:
                 if type(one) is set:
                     found = holding.get(id(one))
                     if found is None:
                         found = holding[id(one)] = any(
-                            value in things or getattr(value, "receiver", None) in things for value in one
+                            value in entities or getattr(value, "receiver", None) in entities for value in one
                         )
                     if found:
                         self._valid.pop(node, None)
                         break
 
-    def note(self, held: Sized) -> None:
+    def note(self, contained: Sized) -> None:
         """The node reads a set, list or dictionary."""
-        self._now.append(held)
-        self._lengths.append(len(held))
+        self._now.append(contained)
+        self._lengths.append(len(contained))
 
-    def all_of(self, held: dict[str, set[Value]]) -> None:
+    def all_of(self, contained: dict[str, set[Value]]) -> None:
         """It reads a dictionary and the sets in it."""
-        self.note(held)
-        for values in held.values():
+        self.note(contained)
+        for values in contained.values():
             self.note(values)
 
     def container(self, value: Value) -> None:
@@ -89,12 +89,12 @@ class ReadsOfNodes:
             for entry in value.entries.values():
                 self.note(entry)
 
-    def relation(self, thing: Thing, name: str) -> None:
+    def relation(self, entity: Entity, name: str) -> None:
         """The node reads what a relation of a `Thing` leads to."""
-        self.note(thing.links)
-        held = thing.links.get(name)
-        if held is not None:
-            self.note(held)
+        self.note(entity.links)
+        contained = entity.links.get(name)
+        if contained is not None:
+            self.note(contained)
 
     def missing(self, key: Hashable) -> None:
         """It reads something that is not there yet."""
@@ -124,7 +124,7 @@ class ReadsOfNodes:
 class NoReads(ReadsOfNodes):
     """Records nothing: for questions after everything has been run."""
 
-    def note(self, held: Sized) -> None:
+    def note(self, contained: Sized) -> None:
         """Forget what is read."""
 
     def missing(self, key: Hashable) -> None:

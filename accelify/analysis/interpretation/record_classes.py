@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis.syntax import dotted, text_of
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 _MARKS = frozenset(
     "dataclass dataclasses.dataclass attr.s attr.attrs attr.define attrs.define define".split()
@@ -39,11 +39,11 @@ def fields_of(cls: Class) -> list[str]:
     return found
 
 
-def is_record(thing: Thing) -> bool:
+def is_record(entity: Entity) -> bool:
     """Whether an object stores its arguments, by a generated constructor."""
-    if thing.cls is None:
-        return thing.qualname in NAMESPACES or thing.qualname == NAMED
-    return thing.cls.method("__init__") is None and bool(fields_of(thing.cls))
+    if entity.cls is None:
+        return entity.qualname in NAMESPACES or entity.qualname == NAMED
+    return entity.cls.method("__init__") is None and bool(fields_of(entity.cls))
 
 
 def _is_marked(cls: Class) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
-from accelify.analysis.values import Class, Imported, Mapping, Sequence, Thing, Values
+from accelify.analysis.values import Class, Entity, Imported, Mapping, Sequence, Values
 
 if TYPE_CHECKING:
     from accelify.analysis.interpretation.interpreter import Interpreter
@@ -27,33 +27,33 @@ def drop_strays(interpreter: Interpreter) -> None:
     """
     strays: set[object] = set()
     for owner, name in interpreter.variables:
-        stray = interpreter.things.get((owner.node, ("parameter", name)))
-        if isinstance(stray, Thing) and stray.kind not in (v.DEVICE, v.FLAG):
-            held = interpreter.variables[owner, name]
-            if held - {stray}:
+        stray = interpreter.entities.get((owner.node, ("parameter", name)))
+        if isinstance(stray, Entity) and stray.kind not in (v.DEVICE, v.FLAG):
+            contained = interpreter.variables[owner, name]
+            if contained - {stray}:
                 strays.add(stray)
     strays |= _handed_on_by_idle(interpreter)
     if not strays:
         return
-    for held in _sets(interpreter):
-        if len(held - strays) < len(held):
-            held -= strays
+    for contained in _sets(interpreter):
+        if len(contained - strays) < len(contained):
+            contained -= strays
 
 
-def _handed_on_by_idle(interpreter: Interpreter) -> set[Thing]:
+def _handed_on_by_idle(interpreter: Interpreter) -> set[Entity]:
     """Parameters of functions that nobody calls which reach a function only where a known argument does, too."""
-    idle: dict[Thing, list[Values]] = {}
-    for (owner, name), held in interpreter.variables.items():
+    idle: dict[Entity, list[Values]] = {}
+    for (owner, name), contained in interpreter.variables.items():
         if owner.kind != "function" or name not in [a.arg for a in owner.parameters()]:
             continue
-        for value in held:
+        for value in contained:
             if (
-                isinstance(value, Thing)
+                isinstance(value, Entity)
                 and value.kind not in (v.DEVICE, v.FLAG)
                 and _is_of_idle(interpreter, value)
             ):
-                idle.setdefault(value, []).append(held)
-    found = {thing for thing, sets in idle.items() if all(held - idle.keys() for held in sets)}
+                idle.setdefault(value, []).append(contained)
+    found = {entity for entity, sets in idle.items() if all(contained - idle.keys() for contained in sets)}
     if not found or _looks_up_functions(interpreter):
         return set()
     named: set[object] = set()
@@ -62,7 +62,7 @@ def _handed_on_by_idle(interpreter: Interpreter) -> set[Thing]:
             n.attr for n in module.tree.nodes(ast.Attribute)
         }
         named |= {n.value for n in module.tree.nodes(ast.Constant) if isinstance(n.value, str)}
-    return {thing for thing in found if getattr(thing.site, "name", "") not in named}
+    return {entity for entity in found if getattr(entity.site, "name", "") not in named}
 
 
 def _looks_up_functions(interpreter: Interpreter) -> bool:
@@ -73,22 +73,22 @@ def _looks_up_functions(interpreter: Interpreter) -> bool:
             if called in ("eval", "exec", "globals", "locals"):
                 return True
             if called == "getattr" and not any(isinstance(a, ast.Constant) for a in call.args[1:2]):
-                held = interpreter.evaluate(module, module.scopes.of(call), call.args[0])
-                if not any(isinstance(w, Imported) for w in held):
+                contained = interpreter.evaluate(module, module.scopes.of(call), call.args[0])
+                if not any(isinstance(w, Imported) for w in contained):
                     return True
     return False
 
 
-def _is_of_idle(interpreter: Interpreter, thing: Thing) -> bool:
+def _is_of_idle(interpreter: Interpreter, entity: Entity) -> bool:
     """Whether a `Thing` represents a parameter of a plain function that nobody calls."""
-    site = thing.site
-    if not isinstance(site, (ast.FunctionDef, ast.AsyncFunctionDef)) or thing.module is None:
+    site = entity.site
+    if not isinstance(site, (ast.FunctionDef, ast.AsyncFunctionDef)) or entity.module is None:
         return False
-    scope = thing.module.scopes.for_definition(site)
+    scope = entity.module.scopes.for_definition(site)
     if site.decorator_list or site.name.startswith("__") or interpreter.callers.get(scope):
         return False
     # A library may call the methods of a class that is derived from a class of the library.
-    cls = interpreter.things.get((scope.owner_class, "class")) if scope.is_method else None
+    cls = interpreter.entities.get((scope.owner_class, "class")) if scope.is_method else None
     return not scope.is_method or (isinstance(cls, Class) and not cls.external_bases() - {"builtins.object"})
 
 
@@ -96,8 +96,8 @@ def _sets(interpreter: Interpreter) -> Iterator[Values]:
     yield from interpreter.variables.values()
     yield from interpreter.returns.values()
     yield from (found for found, _ in interpreter._memo.values())
-    for value in interpreter.things.values():
-        if isinstance(value, Thing):
+    for value in interpreter.entities.values():
+        if isinstance(value, Entity):
             yield from value.links.values()
             yield from value.attributes.values()
         elif isinstance(value, Sequence):

@@ -14,7 +14,7 @@ from accelify.analysis.interpretation.record_classes import NAMED, NAMED_TUPLE, 
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, calls_in, is_constant
-from accelify.analysis.values import Function, Mapping, Method, Sequence, Thing, Value, Values
+from accelify.analysis.values import Entity, Function, Mapping, Method, Sequence, Value, Values
 
 TENSOR_KINDS = (v.BATCH, v.OUTPUT, v.TENSOR)
 _CHAINS = frozenset({"itertools.chain", "itertools.chain.from_iterable"})
@@ -44,16 +44,16 @@ class LibraryCalls:
 
     changed: bool
     reads: ReadsOfNodes
-    things: dict[tuple[object, object], Value]
+    entities: dict[tuple[object, object], Value]
 
     if TYPE_CHECKING:
 
         def settled(self) -> bool: ...
-        def thing(
+        def entity(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
-        ) -> Thing: ...
-        def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
-        def add(self, held: Values, values: Collection[Value]) -> None: ...
+        ) -> Entity: ...
+        def link(self, entity: Entity, relation: str, values: Collection[Value]) -> None: ...
+        def add(self, contained: Values, values: Collection[Value]) -> None: ...
         def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values: ...
         def store_attribute(self, base: Value, name: str, values: Values) -> None: ...
         def element_values(self, module: Module, site: ast.AST, value: Value) -> Values: ...
@@ -78,7 +78,7 @@ class LibraryCalls:
     ) -> Values:
         every = [*arguments, *keywords.values()]
         if name in NAMESPACES and keywords:
-            made = self.thing(node, "result", v.UNKNOWN, module, qualname=name)
+            made = self.entity(node, "result", v.UNKNOWN, module, qualname=name)
             self.keep(made, [], [], keywords)
             return {made}
         if _is_known_by_name(name) or k.is_unread_wrapper(name, node):
@@ -102,11 +102,11 @@ class LibraryCalls:
         if name.startswith(("torch.utils.data.", "torchvision.datasets.")):
             return {self._make(node, v.DATASET, module, name, f"it is a {name}")}
         if name == "functools.partial" and node.args:
-            return {self.thing(node, "result", v.UNKNOWN, module)}
-        sources = {w for values in every for w in values if isinstance(w, Thing) and w.kind in TENSOR_KINDS}
+            return {self.entity(node, "result", v.UNKNOWN, module)}
+        sources = {w for values in every for w in values if isinstance(w, Entity) and w.kind in TENSOR_KINDS}
         if sources and not name.startswith(("torch.save", "numpy.save")):
             return {self.derived(module, node, set(sources))}
-        made = self.thing(node, "result", v.UNKNOWN, module, qualname=name)
+        made = self.entity(node, "result", v.UNKNOWN, module, qualname=name)
         self.link(made, "iterated", of_kind(arguments, v.LOADER) | of_kind(arguments, v.ITERATOR))
         parameters = of_kind(every, v.PARAMETERS)
         if (
@@ -133,7 +133,7 @@ class LibraryCalls:
             if name in k.SELF_RETURNING:
                 return {receiver}
             if name in ("parameters", "named_parameters"):
-                made = self.thing(node, "parameters", v.PARAMETERS, module)
+                made = self.entity(node, "parameters", v.PARAMETERS, module)
                 self.link(made, "models", {receiver})
                 return {made}
             if name in (
@@ -146,12 +146,12 @@ class LibraryCalls:
             ):
                 return set()
             if "optim" in name:
-                return {self.thing(node, "result", v.UNKNOWN, module)}  # `model.get_optimizer(rate)`
+                return {self.entity(node, "result", v.UNKNOWN, module)}  # `model.get_optimizer(rate)`
             if name in ("encode", "decode", "sample", "generate", "loss") or arguments:
-                made = self.thing(node, "output", v.OUTPUT, module)
+                made = self.entity(node, "output", v.OUTPUT, module)
                 self.link(made, "model", {receiver})
                 return {made}
-            return {self.thing(node, "result", v.UNKNOWN, module)}
+            return {self.entity(node, "result", v.UNKNOWN, module)}
         if (
             receiver.kind == v.CRITERION
             and receiver.cls is not None
@@ -174,7 +174,7 @@ class LibraryCalls:
         if receiver.kind == v.PARAMETERS and name in ("extend", "append"):
             # `given = list(encoder.parameters())`, then `given.extend(head.parameters())`
             for more in of_kind(arguments, v.PARAMETERS):
-                assert isinstance(more, Thing)
+                assert isinstance(more, Entity)
                 self.reads.relation(more, "models")
                 self.link(receiver, "models", more.links.get("models", set()))
             return set()
@@ -182,7 +182,7 @@ class LibraryCalls:
             if name in ("next", "__next__"):
                 return self.element_values(module, node, receiver)
             if name == "__iter__":
-                iterator = self.thing(node, "iterator", v.ITERATOR, module)
+                iterator = self.entity(node, "iterator", v.ITERATOR, module)
                 self.link(iterator, "iterated", {receiver})
                 return {iterator}
             return set()
@@ -190,13 +190,13 @@ class LibraryCalls:
             if name in k.SELF_RETURNING:
                 return {receiver}
             if name in ("parameters", "named_parameters"):
-                made = self.thing(node, "parameters", v.PARAMETERS, module)
+                made = self.entity(node, "parameters", v.PARAMETERS, module)
                 self.link(made, "models", {receiver})
                 return {made}
             if name == "numpy" or name == "item":
                 return set()
-            return {self.thing(node, "result", v.UNKNOWN, module)}
-        return {self.thing(node, "result", v.UNKNOWN, module)}
+            return {self.entity(node, "result", v.UNKNOWN, module)}
+        return {self.entity(node, "result", v.UNKNOWN, module)}
 
     def _call_known(
         self,
@@ -248,12 +248,12 @@ class LibraryCalls:
         if k.is_unread_wrapper(name, node):
             return first or (keywords.get("module") or set())
         if name in k.SPLIT_RUNS:
-            models = {w for w in first or keywords.get("module", set()) if isinstance(w, Thing)}
+            models = {w for w in first or keywords.get("module", set()) if isinstance(w, Entity)}
             inputs = arguments[1] if len(arguments) > 1 else keywords.get("inputs", set())
             for value in inputs:
                 self.reads.container(value)
             given = next((w.elements for w in inputs if isinstance(w, Sequence)), [inputs])
-            ran = (self.call_thing(module, scope, node, model, given, {}) for model in models)
+            ran = (self.call_entity(module, scope, node, model, given, {}) for model in models)
             return set().union(*ran)
         if name == "apex.amp.initialize":
             return self._initialized(node, arguments, keywords)
@@ -264,13 +264,13 @@ class LibraryCalls:
                 copies = {self._copied(module, node, value) for value in first}
                 # What is not known to be a model yet may turn out to be one, and its copy then is another.
                 return {
-                    self.thing(node, "copy", v.UNKNOWN, module) if is_of(w, v.UNKNOWN) else w for w in copies
+                    self.entity(node, "copy", v.UNKNOWN, module) if is_of(w, v.UNKNOWN) else w for w in copies
                 }
             return first
         if name in _ITERATORS:
             if any(is_of(w, v.PARAMETERS) for values in arguments for w in values):
                 return set().union(*arguments)
-            iterator = self.thing(node, "iterator", v.ITERATOR, module)
+            iterator = self.entity(node, "iterator", v.ITERATOR, module)
             for argument, values in zip(
                 node.args, arguments if name in _CHAINS else arguments[:1], strict=False
             ):
@@ -280,32 +280,32 @@ class LibraryCalls:
                 self.link(iterator, "iterated", values)
             return {iterator}
         if name == "itertools.repeat" and arguments:
-            repeated = self.things.setdefault((node, "sequence"), Sequence())
+            repeated = self.entities.setdefault((node, "sequence"), Sequence())
             assert isinstance(repeated, Sequence)
             repeated.rest |= first
             return {repeated}
         return None
 
     def keep(
-        self, made: Thing, fields: list[str], arguments: list[Values], keywords: dict[str | None, Values]
+        self, made: Entity, fields: list[str], arguments: list[Values], keywords: dict[str | None, Values]
     ) -> None:
         """Store the arguments of an object in it: by the order of its fields, and by their names."""
         for name, values in [*zip(fields, arguments, strict=False), *keywords.items()]:
             if name is not None:
                 self.store_attribute(made, name, values)
 
-    def call_thing(
+    def call_entity(
         self,
         module: Module,
         scope: Scope,
         node: ast.Call,
-        callee: Thing,
+        callee: Entity,
         arguments: list[Values],
         keywords: dict[str | None, Values],
     ) -> Values:
         callee.uses.add("()")
         if callee.qualname == NAMED_TUPLE and isinstance(callee.site, ast.Call):
-            made = self.thing(node, "result", v.UNKNOWN, module, qualname=NAMED)
+            made = self.entity(node, "result", v.UNKNOWN, module, qualname=NAMED)
             self.keep(made, names_given(callee.site), arguments, keywords)
             return {made}
         if callee.kind == v.MODEL:
@@ -320,10 +320,10 @@ class LibraryCalls:
                         arguments,
                         keywords,
                     )
-            made = self.thing(node, "output", v.OUTPUT, module)
+            made = self.entity(node, "output", v.OUTPUT, module)
             self.link(made, "model", {callee})
             given = set[Value]().union(*arguments, *keywords.values())
-            self.link(made, "sources", {w for w in given if isinstance(w, Thing)})
+            self.link(made, "sources", {w for w in given if isinstance(w, Entity)})
             return {made}
         if callee.kind == v.CRITERION:
             made = self.derived(module, node, set().union(*arguments, *keywords.values()))
@@ -336,7 +336,7 @@ class LibraryCalls:
                     module, scope, node, Function(dunder[1], dunder[0].module, callee), arguments, keywords
                 )
         if callee.kind == v.UNKNOWN:
-            made = self.thing(node, "result", v.UNKNOWN, module)
+            made = self.entity(node, "result", v.UNKNOWN, module)
             self.link(made, "callee", {callee})
             parameters = of_kind([*arguments, *keywords.values()], v.PARAMETERS)
             self.reads.note(made.uses)
@@ -356,7 +356,7 @@ class LibraryCalls:
         given = arguments[1] if len(arguments) > 1 else keywords.get("optimizers")
         if given is None:
             return models
-        both = self.things.setdefault((node, "pair"), Sequence([set(), set()]))
+        both = self.entities.setdefault((node, "pair"), Sequence([set(), set()]))
         assert isinstance(both, Sequence)
         both.elements[0] |= models
         both.elements[1] |= given
@@ -366,7 +366,7 @@ class LibraryCalls:
 
     def _copied(self, module: Module, node: ast.Call, value: Value) -> Value:
         """What `copy.deepcopy` makes of a value: other models than its argument's, also in a list or a dictionary."""
-        if isinstance(value, Thing) and value.kind == v.MODEL:
+        if isinstance(value, Entity) and value.kind == v.MODEL:
             copied = self._make(node, v.MODEL, module, value.qualname, "it is a copy of a model")
             copied.cls = value.cls
             self.link(copied, "original", {value})
@@ -374,11 +374,11 @@ class LibraryCalls:
         if not isinstance(value, (Sequence, Mapping)):
             return value
         self.reads.container(value)
-        held = value.any() if isinstance(value, Sequence) else value.get(None)
-        if not any(is_of(w, v.MODEL) for w in held):
+        contained = value.any() if isinstance(value, Sequence) else value.get(None)
+        if not any(is_of(w, v.MODEL) for w in contained):
             return value
         empty = Sequence() if isinstance(value, Sequence) else Mapping()
-        own = self.things.setdefault(((node, value), "copy"), empty)
+        own = self.entities.setdefault(((node, value), "copy"), empty)
         # Deeper levels are not distinguished.
         pairs = [(own.rest, value.rest)] if isinstance(own, (Sequence, Mapping)) else []
         if isinstance(own, Sequence) and isinstance(value, Sequence):
@@ -391,12 +391,12 @@ class LibraryCalls:
             self.add(mine, [self._copied(module, node, w) if is_of(w, v.MODEL) else w for w in theirs])
         return own
 
-    def _make(self, node: ast.Call, kind: str, module: Module, name: str | None, evidence: str) -> Thing:
-        made = self.thing(node, kind, kind, module, qualname=name)
+    def _make(self, node: ast.Call, kind: str, module: Module, name: str | None, evidence: str) -> Entity:
+        made = self.entity(node, kind, kind, module, qualname=name)
         made.note(evidence)
         return made
 
-    def link_optimizer(self, module: Module, optimizer: Thing, groups: list[Values]) -> None:
+    def link_optimizer(self, module: Module, optimizer: Entity, groups: list[Values]) -> None:
         stack = [w for values in groups for w in values]
         seen: set[int] = set()
         while stack:
@@ -405,16 +405,16 @@ class LibraryCalls:
                 continue
             seen.add(id(value))
             self.reads.container(value)
-            if isinstance(value, Thing) and value.kind == v.PARAMETERS:
+            if isinstance(value, Entity) and value.kind == v.PARAMETERS:
                 self.reads.relation(value, "models")
                 self.link(optimizer, "models", value.links.get("models", set()))
-            elif isinstance(value, Thing) and value.kind == v.MODEL:
+            elif isinstance(value, Entity) and value.kind == v.MODEL:
                 self.link(optimizer, "models", {value})
             elif isinstance(value, Sequence):
                 stack.extend(value.any())
             elif isinstance(value, Mapping):
                 stack.extend(value.get("params"))
-            elif isinstance(value, Thing) and value.kind == v.ITERATOR:
+            elif isinstance(value, Entity) and value.kind == v.ITERATOR:
                 self.reads.relation(value, "iterated")
                 stack.extend(value.links.get("iterated", ()))
 
@@ -426,24 +426,24 @@ class LibraryCalls:
             calls += [
                 w.site
                 for w in self.evaluate(module, scope, given)
-                if isinstance(w, Thing) and isinstance(w.site, ast.Call) and w.module is module
+                if isinstance(w, Entity) and isinstance(w.site, ast.Call) and w.module is module
             ]
         for call in calls:
             asked = [call.func.value] if isinstance(call.func, ast.Attribute) else []
             for expression in (*asked, *call.args):
                 if isinstance(expression, (ast.Name, ast.Attribute)):
-                    held = self.evaluate(module, scope, expression)
-                    found |= {w for w in held if is_of(w, v.MODEL)}
+                    contained = self.evaluate(module, scope, expression)
+                    found |= {w for w in contained if is_of(w, v.MODEL)}
         return found
 
-    def derived(self, module: Module, node: ast.AST, sources: Values) -> Thing:
-        made = self.thing(node, "tensor", v.TENSOR, module)
-        self.link(made, "sources", {w for w in sources if isinstance(w, Thing) and w.kind in TENSOR_KINDS})
+    def derived(self, module: Module, node: ast.AST, sources: Values) -> Entity:
+        made = self.entity(node, "tensor", v.TENSOR, module)
+        self.link(made, "sources", {w for w in sources if isinstance(w, Entity) and w.kind in TENSOR_KINDS})
         return made
 
-    def tensor_from(self, module: Module, node: ast.AST, held: Values) -> Values:
-        if any(isinstance(w, Thing) and w.kind in TENSOR_KINDS for w in held):
-            return {self.derived(module, node, held)}
+    def tensor_from(self, module: Module, node: ast.AST, contained: Values) -> Values:
+        if any(isinstance(w, Entity) and w.kind in TENSOR_KINDS for w in contained):
+            return {self.derived(module, node, contained)}
         return set()
 
 
@@ -461,11 +461,11 @@ def _is_known_by_name(name: str) -> bool:
 
 
 def is_of(value: Value, kind: str) -> bool:
-    return isinstance(value, Thing) and value.kind == kind
+    return isinstance(value, Entity) and value.kind == kind
 
 
-def kinds_of(held: Values) -> set[str]:
-    return {w.kind for w in held if isinstance(w, Thing)}
+def kinds_of(contained: Values) -> set[str]:
+    return {w.kind for w in contained if isinstance(w, Entity)}
 
 
 def of_kind(groups: Iterable[Values], kind: str) -> Values:

@@ -21,7 +21,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import assigned_pairs, call_argument, calls_in, dotted, is_constant, walk
-from accelify.analysis.values import Function, Imported, Thing
+from accelify.analysis.values import Entity, Function, Imported
 
 _DEEPEST = 10
 # Smaller constants keep a divisor from being zero, and weigh nothing.
@@ -60,7 +60,7 @@ class BatchDegrees:
         self._divisors: dict[ast.expr, Scope] = {}
         self._active: set[ast.AST] = set()
         # What a name is up to the assignment that is looked at.
-        self._held: dict[tuple[Scope, str], float] = {}
+        self._contained: dict[tuple[Scope, str], float] = {}
 
     def averaging(self, node: ast.expr, module: Module, scope: Scope) -> dict[ast.expr, Scope]:
         """The counts of the batch by which what a sum adds up, or its weight, is divided; none where the sum grows."""
@@ -120,8 +120,8 @@ class BatchDegrees:
         key = place.scope, name.id
         if place.scope.resolve(name.id) is not place.scope:
             return 0
-        if key in self._held:
-            return self._held[key]
+        if key in self._contained:
+            return self._contained[key]
         start, tree = place.module.tree.start(name), place.module.tree
         whole, blank = 0.0, False
         degree: float = 0
@@ -131,11 +131,11 @@ class BatchDegrees:
             target, value = self._given(stmt, name.id)
             if target is None or value is None:
                 continue
-            self._held[key] = degree
+            self._contained[key] = degree
             try:
                 given = self._assigned(stmt, value, place, depth)
             finally:
-                del self._held[key]
+                del self._contained[key]
             if isinstance(target, ast.Subscript):
                 one = given if isinstance(stmt, ast.Assign) else whole + given
                 degree = one if blank else max(degree, one)
@@ -155,8 +155,8 @@ class BatchDegrees:
                 return ast.Name(name), size
             pairs = [pair for target in stmt.targets for pair in assigned_pairs(target, stmt.value)]
         for target, value in pairs:
-            held = target.value if isinstance(target, ast.Subscript) else target
-            if isinstance(held, ast.Name) and held.id == name:
+            contained = target.value if isinstance(target, ast.Subscript) else target
+            if isinstance(contained, ast.Name) and contained.id == name:
                 return target, value
         return None, None
 
@@ -242,8 +242,8 @@ class BatchDegrees:
         scope = place.scope
         if name.id == scope.self_name() or scope.resolve(name.id) is not scope:
             return False
-        held = self.script.interpreter.evaluate(place.module, scope, name)
-        kinds = {w.kind for w in held if isinstance(w, Thing)}
+        contained = self.script.interpreter.evaluate(place.module, scope, name)
+        kinds = {w.kind for w in contained if isinstance(w, Entity)}
         if kinds & {v.BATCH, v.OUTPUT, v.MODEL, v.PARAMETERS}:
             return bool(kinds & {v.BATCH, v.OUTPUT})
         if scope.kind == "function" and scope.takes(name.id):
@@ -271,8 +271,8 @@ class BatchDegrees:
         return False
 
     def _library_name(self, node: ast.Call, place: _Place) -> str:
-        held = self.script.interpreter.evaluate(place.module, place.scope, node.func)
-        names = {w.name for w in held if isinstance(w, Imported)}
+        contained = self.script.interpreter.evaluate(place.module, place.scope, node.func)
+        names = {w.name for w in contained if isinstance(w, Imported)}
         return names.pop() if len(names) == 1 else ""
 
 

@@ -42,7 +42,7 @@ class InputGradients:
         scope, call = backward.scope, backward.call
         if not self._is_read or backward.scaler is not None:
             return []
-        read = dict.fromkeys(str(dotted(n.value)) for n in self._reads(scope) if self._is_behind(n, call))
+        read = dict.fromkeys(str(dotted(n.value)) for n in self._reads(scope) if self._is_after(n, call))
         made_of = self._made_of(backward) if read else set()
         return [name for name in read if name in made_of and self._is_of_batch(scope, name, call)]
 
@@ -55,8 +55,8 @@ class InputGradients:
 
     def _is_one_model(self) -> bool:
         """Whether one model is trained, be it one of several that a name can represent."""
-        kept = [set(map(id, self.script.holders_of(model))) for model in self.script.trained_models]
-        return len(kept) == 1 or bool(kept and set.intersection(*kept))
+        retained = [set(map(id, self.script.holders_of(model))) for model in self.script.trained_models]
+        return len(retained) == 1 or bool(retained and set.intersection(*retained))
 
     def names_them(self, backward: Backward) -> bool:
         """Whether a backward has an argument for tensors which are no parameters: `inputs=[fake]`."""
@@ -91,7 +91,7 @@ class InputGradients:
                     found |= set(names_in(stmt.value))
         return found
 
-    def _is_behind(self, read: ast.Attribute, call: ast.Call) -> bool:
+    def _is_after(self, read: ast.Attribute, call: ast.Call) -> bool:
         """Whether a gradient is read after a backward: by its place, or in a later round of a loop over one batch."""
         if self.script.tree.is_before(call, read):
             return True

@@ -13,7 +13,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import calls_in, dotted, target_names, walk
-from accelify.analysis.values import Imported, Thing, Values
+from accelify.analysis.values import Entity, Imported, Values
 
 _OF_BATCHES = (v.BATCH, v.OUTPUT, v.LOADER, v.ITERATOR, v.DATASET)
 
@@ -40,35 +40,38 @@ def is_penalty(script: ScriptModel, node: ast.Call, module: Module, scope: Scope
     evaluate = script.interpreter.evaluate
     weights = False
     for name in names:
-        held = evaluate(module, scope, name)
-        if any(isinstance(w, Thing) and w.kind in (v.MODEL, v.PARAMETERS) for w in held):
+        contained = evaluate(module, scope, name)
+        if any(isinstance(w, Entity) and w.kind in (v.MODEL, v.PARAMETERS) for w in contained):
             weights = True
-        elif not (held and all(isinstance(w, Imported) for w in held)):
-            if not (_is_kept(script, name, held, module, scope) or _names_weight(name, module)):
+        elif not (contained and all(isinstance(w, Imported) for w in contained)):
+            if not (_is_stored(script, name, contained, module, scope) or _names_weight(name, module)):
                 return False
     if not weights:
         return False
     # What a method stores in its model (`self.features`) is of the batch.
-    kept = {dotted(t) for n in scope.of_type(ast.Assign) for t in n.targets} - {None}
+    retained = {dotted(t) for n in scope.of_type(ast.Assign) for t in n.targets} - {None}
     for n in walk(node):
         if isinstance(n, ast.Attribute) and (
-            dotted(n) in kept
-            or any(isinstance(w, Thing) and w.kind == v.OUTPUT for w in evaluate(module, scope, n))
+            dotted(n) in retained
+            or any(isinstance(w, Entity) and w.kind == v.OUTPUT for w in evaluate(module, scope, n))
         ):
             return False
     return not any(
-        isinstance(w, Thing) and w.kind == v.MODEL
+        isinstance(w, Entity) and w.kind == v.MODEL
         for c in calls_in(node)
         for w in evaluate(module, scope, c.func)
     )
 
 
-def _is_kept(script: ScriptModel, name: ast.Name, held: Values, module: Module, scope: Scope) -> bool:
+def _is_stored(script: ScriptModel, name: ast.Name, contained: Values, module: Module, scope: Scope) -> bool:
     """Whether a variable is set before the loop over batches in which it is read, or at the top of the module."""
     owner = scope.resolve(name.id)
     if owner is None or owner.kind == "class" or owner.takes(name.id):
         return False
-    if any(isinstance(w, Thing) and w.kind in _OF_BATCHES for w in held) or module not in script.modules:
+    if (
+        any(isinstance(w, Entity) and w.kind in _OF_BATCHES for w in contained)
+        or module not in script.modules
+    ):
         return False
     tree, loops = script.tree, {loop for loop, _ in script.loader_loops}
     if owner.kind != "module" and not any(a in loops for a in tree.ancestors(name)):

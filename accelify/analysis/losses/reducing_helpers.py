@@ -59,11 +59,11 @@ def _adds(scope: Scope, call: ast.Call) -> bool:
     for branch in scope.of_type(ast.If):
         test = branch.test
         if isinstance(test, ast.Name) and any(_divides(n) for s in branch.body for n in walk(s)):
-            return is_constant(_told(scope, call, test.id), False)
+            return is_constant(_stated(scope, call, test.id), False)
     return not any(_divides(n) for n in scope.nodes)
 
 
-def _told(scope: Scope, call: ast.Call, name: str) -> ast.expr | None:
+def _stated(scope: Scope, call: ast.Call, name: str) -> ast.expr | None:
     """What a call passes for a parameter, or the parameter's default."""
     positional = scope.positional()
     given = call_argument(call, positional.index(name) if name in positional else len(call.args), name)

@@ -15,7 +15,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.batch_degrees import BatchDegrees
-from accelify.analysis.losses.held_losses import Held, HeldLosses
+from accelify.analysis.losses.contained_losses import ContainedLosses, SlotValue
 from accelify.analysis.losses.moved_samples import MovedSamples
 from accelify.analysis.losses.penalties import is_penalty
 from accelify.analysis.losses.reduction_kinds import (
@@ -48,10 +48,10 @@ from accelify.analysis.models.alternatives import classes_of, run_by
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.branches import constants_of, constants_of_object, returned
-from accelify.analysis.statements.given_parts import parts_of
 from accelify.analysis.statements.reaching import made_of
+from accelify.analysis.statements.returned_parts import parts_of
 from accelify.analysis.syntax import dotted, is_constant, walk
-from accelify.analysis.values import Function, Imported, Thing
+from accelify.analysis.values import Entity, Function, Imported
 
 _DEEPEST = 16
 _FARTHEST_FACTOR = 6
@@ -83,7 +83,7 @@ class LossReductions:
         self._stores: dict[tuple[Scope, str], list[int]] = {}
         self._degrees = BatchDegrees(script, lambda node, *place: self._functions(node, Place(*place)))
         self._moved = MovedSamples(script)
-        self._held = HeldLosses(script, lambda node, *place: self._functions(node, Place(*place)))
+        self._contained = ContainedLosses(script, lambda node, *place: self._functions(node, Place(*place)))
 
     def of(self, loss: ast.expr) -> str:
         """`mean`, `sum`, `mixed` (both in one sum), `neutral` (no batch in it) or `unclear`."""
@@ -128,12 +128,14 @@ class LossReductions:
             )
         if isinstance(node, ast.NamedExpr):
             return self._of(node.value, place, depth)
-        if isinstance(node, ast.Subscript) and (under := self._held.under(node, place.module, place.scope)):
+        if isinstance(node, ast.Subscript) and (
+            under := self._contained.under(node, place.module, place.scope)
+        ):
             return self._any(under, either, depth)
-        held = node.value if isinstance(node, ast.Subscript) and is_constant(node.slice, 0) else node
-        if isinstance(held, ast.Attribute) and held.attr == "data":
+        contained = node.value if isinstance(node, ast.Subscript) and is_constant(node.slice, 0) else node
+        if isinstance(contained, ast.Attribute) and contained.attr == "data":
             # `loss.data.item()`, and `loss.data[0]` of the first releases: the loss itself.
-            return self._of(held.value, place, depth)
+            return self._of(contained.value, place, depth)
         return self._attribute(node, place, depth) if isinstance(node, ast.Attribute) else UNCLEAR
 
     def _attribute(self, node: ast.Attribute, place: Place, depth: int) -> str:
@@ -160,7 +162,7 @@ class LossReductions:
         owner = place.scope.resolve(name)
         if owner is None:
             return UNCLEAR
-        if self._held.is_of_comprehension(node, place.module):
+        if self._contained.is_of_comprehension(node, place.module):
             return self._element(node, place, depth)
         answer, home, divided, bound = NEUTRAL, Place(place.module, owner), False, False
         for stmt, always in self._assignments(node, place, owner).items():
@@ -185,13 +187,13 @@ class LossReductions:
 
     def _element(self, name: ast.Name, place: Place, depth: int) -> str:
         """How losses are reduced that a loop iterates over under a name; neutral for a name of something else."""
-        through = self._held.gone_through(name, place.module)
-        held = self._held.of(through, place.module, place.scope) if through is not None else []
-        return self._any(held, either, depth) if held else NEUTRAL
+        through = self._contained.gone_through(name, place.module)
+        contained = self._contained.of(through, place.module, place.scope) if through is not None else []
+        return self._any(contained, either, depth) if contained else NEUTRAL
 
-    def _any(self, held: Sequence[Held], join: Callable[[str, str], str], depth: int) -> str:
+    def _any(self, contained: Sequence[SlotValue], join: Callable[[str, str], str], depth: int) -> str:
         """How what a container holds is reduced: either of it, or all of it together."""
-        answers = [self._of(one, Place(module, scope), depth) for one, module, scope in held]
+        answers = [self._of(one, Place(module, scope), depth) for one, module, scope in contained]
         return functools.reduce(join, answers, NEUTRAL)
 
     def _assigned_by(self, stmt: ast.stmt, name: str, place: Place, depth: int) -> str | None:
@@ -349,15 +351,15 @@ class LossReductions:
 
     def _call(self, node: ast.Call, place: Place, depth: int) -> str:
         if dotted(node.func) == "sum" and node.args and place.scope.resolve("sum") is None:
-            added = self._held.of(node.args[0], place.module, place.scope)
+            added = self._contained.of(node.args[0], place.module, place.scope)
             return self._any(added, together, depth) if added else UNCLEAR
-        held = self.script.interpreter.evaluate(place.module, place.scope, node.func)
+        contained = self.script.interpreter.evaluate(place.module, place.scope, node.func)
         answers = [
             self._library_call(value.name, node, place, depth)
-            for value in held
+            for value in contained
             if isinstance(value, Imported)
         ]
-        criteria = [value for value in held if isinstance(value, Thing) and value.kind == v.CRITERION]
+        criteria = [value for value in contained if isinstance(value, Entity) and value.kind == v.CRITERION]
         reduced = [
             self._criterion(criterion, depth)
             for criterion in lies_at_hand(self.script, node, place, criteria)
@@ -367,7 +369,9 @@ class LossReductions:
         answers += reduced
         known = [answer for answer in answers if answer is not None]
         # An option may choose between a loss of torch's and a module of the program.
-        others = not known or any(isinstance(w, Thing) and w.kind in (v.MODEL, v.INSTANCE) for w in held)
+        others = not known or any(
+            isinstance(w, Entity) and w.kind in (v.MODEL, v.INSTANCE) for w in contained
+        )
         functions = self._functions(node, place) if others else []
         if known and not functions:
             return functools.reduce(either, sorted(known))
@@ -447,13 +451,13 @@ class LossReductions:
 
         Those that a dictionary holds are losses by their names, but not known where it is filled later.
         """
-        parts, named = self._held.stacked(node, place.module, place.scope)
+        parts, named = self._contained.stacked(node, place.module, place.scope)
         answers = {self._of(part, place, depth) for part in parts}
         if len(answers) == 1 and answers <= {MEAN, SUM}:
             return answers.pop()
         return UNCLEAR if named else None
 
-    def _criterion(self, criterion: Thing, depth: int) -> str:
+    def _criterion(self, criterion: Entity, depth: int) -> str:
         answer = NEUTRAL
         for cls in classes_of(criterion):
             forward = cls.method("forward")
@@ -483,10 +487,10 @@ class LossReductions:
         """The functions of the program that a call can run, and what each of them can return then."""
         found = []
         called = self.script.interpreter.evaluate(place.module, place.scope, node.func)
-        for value in called or self._held.parts_called(node, place.module, place.scope):
+        for value in called or self._contained.parts_called(node, place.module, place.scope):
             for function, cls in run_by(value):
                 constants = constants_of(function.scope, node)
-                if cls is not None and isinstance(value, Thing):
+                if cls is not None and isinstance(value, Entity):
                     constants |= constants_of_object(cls, value.site)
                 found.append((function, list(returned(function.scope.node.body, constants))))
         return found

@@ -13,11 +13,11 @@ from accelify.analysis.losses.summands import Summands
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import handed_to
 from accelify.analysis.script import Backward, ScriptModel
+from accelify.analysis.statements.assigned_values import ADDED, ELEMENT, PART, Gift, Given, Place
 from accelify.analysis.statements.branches import constants_of, returned
-from accelify.analysis.statements.given import ADDED, ELEMENT, PART, Gift, Given, Place
 from accelify.analysis.statements.plain_numbers import PlainNumbers
 from accelify.analysis.syntax import call_keyword, dotted
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _FARTHEST = 30
 # What makes one number of a tensor where it gets no dimension.
@@ -147,7 +147,7 @@ class ScalarLosses:
         criteria = [
             w
             for w in self.given.values(call.func, module)
-            if isinstance(w, Thing) and w.kind == v.CRITERION and w.cls is None
+            if isinstance(w, Entity) and w.kind == v.CRITERION and w.cls is None
         ]
         if criteria:
             return all(_is_reducing_criterion(c) for c in criteria)
@@ -205,10 +205,10 @@ class ScalarLosses:
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return False
         gifts = self.given.given(node, module)
-        held = self._put_in(node, module)
-        if not gifts or held is None or not all(self._is_one(one, module) for one in held):
+        contained = self._put_in(node, module)
+        if not gifts or contained is None or not all(self._is_one(one, module) for one in contained):
             return False
-        empty = not held and all(_is_empty(gift.value) for gift in gifts)
+        empty = not contained and all(_is_empty(gift.value) for gift in gifts)
         return not empty and all(
             gift.how not in (ELEMENT, PART, ADDED) and self._elements(gift.value, gift.module)
             for gift in gifts
@@ -308,11 +308,11 @@ def _may_keep_all(call: ast.Call) -> bool:
     """Whether an argument of a loss's call makes it, or may make it, return the losses of all samples."""
     if reduction_of(call) == "none":
         return True
-    told = [call_keyword(call, "reduction"), call_keyword(call, "reduce")]
-    return any(one is not None and not isinstance(one, ast.Constant) for one in told)
+    stated = [call_keyword(call, "reduction"), call_keyword(call, "reduce")]
+    return any(one is not None and not isinstance(one, ast.Constant) for one in stated)
 
 
-def _is_reducing_criterion(criterion: Thing) -> bool:
+def _is_reducing_criterion(criterion: Entity) -> bool:
     site = criterion.site
     return (
         isinstance(site, ast.Call) and k.is_loss_class(criterion.qualname or "") and not _may_keep_all(site)
@@ -322,12 +322,12 @@ def _is_reducing_criterion(criterion: Thing) -> bool:
 def _is_norm(call: ast.Call, first: int) -> bool:
     """`x.norm(2)`, `torch.norm(x, p=2)`: of the whole tensor."""
     last = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    told = [kw.value for kw in call.keywords if kw.arg == "p"]
+    stated = [kw.value for kw in call.keywords if kw.arg == "p"]
     return (
         last == "norm"
-        and len(told) == len(call.keywords)
-        and len(call.args) - first + len(told) == 1
-        and all(isinstance(one, ast.Constant) for one in [*call.args[first:], *told])
+        and len(stated) == len(call.keywords)
+        and len(call.args) - first + len(stated) == 1
+        and all(isinstance(one, ast.Constant) for one in [*call.args[first:], *stated])
     )
 
 

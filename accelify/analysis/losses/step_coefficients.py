@@ -16,7 +16,7 @@ from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.training_loops import Loop
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _DEEPEST = 6
 _SCALING = (ast.Mult, ast.Div)
@@ -61,7 +61,7 @@ def step_coefficients(script: ScriptModel, loop: Loop) -> list[StepCoefficient]:
     return list(counted.values())
 
 
-def model_coefficients(script: ScriptModel, loop: Loop, models: Set[Thing]) -> list[StepCoefficient]:
+def model_coefficients(script: ScriptModel, loop: Loop, models: Set[Entity]) -> list[StepCoefficient]:
     """What a loop over batches sets in its models by a count of steps, and what they compute with in their methods:
 
     net.beta = min(1, step / 1000)    (and `return fit + self.beta * divergence` in the model)
@@ -90,7 +90,7 @@ def model_coefficients(script: ScriptModel, loop: Loop, models: Set[Thing]) -> l
     return found
 
 
-def _reckons_with(model: Thing, attribute: str) -> bool:
+def _reckons_with(model: Entity, attribute: str) -> bool:
     """Whether a model's class has methods that compute with an attribute, or ask how far it went."""
     for cls in model.cls.ancestry() if model.cls is not None else ():
         tree = cls.module.tree

@@ -11,7 +11,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted, is_constant, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 BATCH_SIZE = re.compile(r"batch_?size|^bs$|^bsz$|^n_samples$|num_samples|^n$|^N$", re.I)
 # Divided by so many, a sum over the batch stays one.
@@ -81,12 +81,12 @@ def is_averaged(node: ast.expr, place: Place) -> bool:
     return any(isinstance(n, ast.Call) and averages_all(n) for part in parts for n in walk(part))
 
 
-def lies_at_hand(script: ScriptModel, call: ast.Call, place: Place, criteria: list[Thing]) -> list[Thing]:
+def lies_at_hand(script: ScriptModel, call: ast.Call, place: Place, criteria: list[Entity]) -> list[Entity]:
     """The criterion at a call, of several that cells of a notebook make one after the other under one name."""
     if len(criteria) < 2 or place.scope.kind != "module" or place.module not in script.modules:
         return criteria
     tree = script.tree
-    before: list[tuple[ast.stmt, Thing]] = []
+    before: list[tuple[ast.stmt, Entity]] = []
     for criterion in criteria:
         site = criterion.site
         if not isinstance(site, ast.Call) or tree.parent(site) is None:

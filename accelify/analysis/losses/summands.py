@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from accelify.analysis.losses.elementwise import operands
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
-from accelify.analysis.statements.given import ADDED, PART, WHOLE, Gift, Given, Place
+from accelify.analysis.statements.assigned_values import ADDED, PART, WHOLE, Gift, Given, Place
 from accelify.analysis.syntax import walk
 
 _Spot = tuple[ast.expr, Module]
@@ -34,7 +34,7 @@ class Summands:
         place = self.given.place(loss, module)
         if place is not None:
             self.places.add(place)
-            queue = self._behind(place, loss, module)
+            queue = self._after(place, loss, module)
         else:
             queue = [(loss, module)]
         while queue:
@@ -47,14 +47,14 @@ class Summands:
             if place is None or place in self.places or self._is_reduced_later(place, node, module):
                 return []
             self.places.add(place)
-            return self._behind(place, node, module)
+            return self._after(place, node, module)
         name = self.given.imported_name(node.func, module) if isinstance(node, ast.Call) else ""
         parts = operands(node, name)
         if parts is None:
             return list(self._given_back(node, None)) if isinstance(node, ast.Call) else []
         return [(part, module) for part in parts if not isinstance(part, ast.Constant)]
 
-    def _behind(self, place: Place, node: ast.expr, module: Module) -> list[_Spot]:
+    def _after(self, place: Place, node: ast.expr, module: Module) -> list[_Spot]:
         """What is assigned to a place, in its function and by the calls of it."""
         found: list[_Spot] = []
         if not self._is_reduced_later(place, node, module):

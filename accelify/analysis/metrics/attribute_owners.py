@@ -19,16 +19,16 @@ def own_class(script: ScriptModel, node: ast.Attribute) -> ast.ClassDef | None:
     owner = scope.owner_class
     if owner is None or scope.self_name() != node.value.id:
         return None
-    instance = script.interpreter.things.get((script.scope_for(owner), "instance"))
-    found = instance.cls if isinstance(instance, v.Thing) else None
+    instance = script.interpreter.entities.get((script.scope_for(owner), "instance"))
+    found = instance.cls if isinstance(instance, v.Entity) else None
     return (_farthest(found) or owner) if found is not None else owner
 
 
 def class_of_object(script: ScriptModel, node: ast.Attribute) -> ast.ClassDef | None:
     """The class of the object whose attribute is read: `trainer.best`."""
-    for thing in script.things(node.value, v.INSTANCE, v.MODEL):
-        if thing.cls is not None:
-            return _farthest(thing.cls)
+    for entity in script.entities(node.value, v.INSTANCE, v.MODEL):
+        if entity.cls is not None:
+            return _farthest(entity.cls)
     return None
 
 

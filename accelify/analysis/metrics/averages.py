@@ -31,7 +31,7 @@ from accelify.analysis.syntax import (
     text_of,
     walk,
 )
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 # `indices`, `previous` and `various` are none of them.
 _OVERLAP = r"(?<![vr])iou|(?<!in)dice|jaccard"
@@ -48,7 +48,7 @@ _LABELLING = frozenset({"torch.arange", "torch.eye", "torch.linspace", "numpy.ar
 def changed_by_gathering(
     script: ScriptModel,
     loop: ast.For | ast.AsyncFor,
-    loaders: set[Thing],
+    loaders: set[Entity],
     statements: Sequence[ast.stmt],
     forward: ast.stmt,
     gathered: set[str],
@@ -131,7 +131,7 @@ def _leaves_the_first(call: ast.Call) -> bool:
 
 def _within_criterion(script: ScriptModel, call: ast.Call) -> str | None:
     """The name of such a metric that a loss of the project, or of a module of its, is or computes."""
-    classes = {t.cls for t in script.things(call.func, v.CRITERION) if t.cls is not None}
+    classes = {t.cls for t in script.entities(call.func, v.CRITERION) if t.cls is not None}
     for cls in sorted(classes, key=lambda one: one.name):
         names = [one.name for one in cls.ancestry()]
         forward = cls.method("forward")
@@ -148,14 +148,14 @@ def _within_criterion(script: ScriptModel, call: ast.Call) -> str | None:
     return None
 
 
-def _episodes(script: ScriptModel, loaders: set[Thing]) -> str | None:
+def _episodes(script: ScriptModel, loaders: set[Entity]) -> str | None:
     """A batch sampler of the project decides what belongs together: an episode, a bag, a task."""
     for loader in loaders:
         given = call_argument(loader.site, 2, "batch_sampler") if isinstance(loader.site, ast.Call) else None
         keyword = given is not None and any(
             kw.value is given for kw in getattr(loader.site, "keywords", ()) if kw.arg == "batch_sampler"
         )
-        if keyword and given is not None and any(isinstance(t.cls, Class) for t in script.things(given)):
+        if keyword and given is not None and any(isinstance(t.cls, Class) for t in script.entities(given)):
             return "its batches are put together by a batch sampler of the script's own"
     return None
 
@@ -283,7 +283,7 @@ def _without_factor(script: ScriptModel, value: ast.expr) -> ast.expr:
 
 
 def _sum_by_batches(
-    script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Thing], statements: Sequence[ast.stmt]
+    script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Entity], statements: Sequence[ast.stmt]
 ) -> str | None:
     """What is added up over samples and divided by a number of batches: those of one process, of all its samples."""
     counts: set[str] = set()

@@ -54,14 +54,14 @@ def collecting(script: ScriptModel, loops: Iterable[ast.For | ast.AsyncFor]) -> 
 
 def collected(script: ScriptModel, loops: Iterable[ast.For | ast.AsyncFor]) -> Collected:
     """The same by the lists, as far as these are variables or attributes of their class."""
-    held: Collected = {}
+    contained: Collected = {}
     for one in collecting(script, loops):
         scope, text = script.scope_of(one.statement), dotted(one.container)
         if isinstance(one.container, ast.Name):
-            held.setdefault((scope.resolve(one.container.id), one.container.id), []).extend(one.values)
+            contained.setdefault((scope.resolve(one.container.id), one.container.id), []).extend(one.values)
         elif text is not None and text.split(".")[0] == scope.self_name():
-            held.setdefault((scope.owner_class, text), []).extend(one.values)
-    return held
+            contained.setdefault((scope.owner_class, text), []).extend(one.values)
+    return contained
 
 
 def filling_loops(script: ScriptModel) -> list[ast.For | ast.AsyncFor]:

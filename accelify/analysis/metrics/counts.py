@@ -8,7 +8,7 @@ from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.enumerated import counter_of
 from accelify.analysis.syntax import call_argument, dotted, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 
 def size_of(value: ast.expr) -> str | None:
@@ -132,7 +132,7 @@ def made_once(script: ScriptModel, name: ast.Name) -> ast.expr | None:
 
 
 def counts_own(
-    script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, loaders: set[Thing], divisor: ast.expr
+    script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, loaders: set[Entity], divisor: ast.expr
 ) -> bool:
     """Whether a divisor counts the batches of one process: `len(loader)`, `i + 1`, `n` with `n += batch_size`.
 
@@ -144,7 +144,7 @@ def counts_own(
     """
     for node in walk(divisor):
         if isinstance(node, ast.Call) and dotted(node.func) == "len" and len(node.args) == 1:
-            if script.things(node.args[0], v.LOADER) & loaders:
+            if script.entities(node.args[0], v.LOADER) & loaders:
                 return True
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             if node.id == counter_of(script, loop) or steps_of(script, loop, node.id):

@@ -12,7 +12,7 @@ from accelify.analysis.data.one_by_one import is_text, one_by_one, writes_all
 from accelify.analysis.data.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.data.picked import PickedEntries
 from accelify.analysis.data.taken_before import TakenBefore, taken_before
-from accelify.analysis.losses.kept_losses import keeps_loss
+from accelify.analysis.losses.stored_losses import keeps_loss
 from accelify.analysis.metrics.averages import changed_by_gathering
 from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
 from accelify.analysis.metrics.entry_counts import count_of, entry_counts
@@ -29,11 +29,11 @@ from accelify.analysis.metrics.evaluation_loop import (
 from accelify.analysis.models.model_calls import run_elsewhere
 from accelify.analysis.models.rows_together import parted_again, takes_rows_together
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.bound_anew import is_read_behind
+from accelify.analysis.statements.bound_anew import is_read_after
 from accelify.analysis.statements.enumerated import counter_of
 from accelify.analysis.statements.reaching import last_assignment
 from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, text_of, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _CRITERION = re.compile(r"crit|loss", re.I)
 _TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
@@ -104,7 +104,7 @@ def _shares_name(loss: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
 
 class _Analysis:
     def __init__(
-        self, script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Thing], batch_size: str
+        self, script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Entity], batch_size: str
     ) -> None:
         self.batch_size = batch_size
         self.script = script
@@ -174,9 +174,9 @@ class _Analysis:
         calls = [c for i in forward for c in calls_in(self.statements[i])]
         return all(
             one_row_a_sample(self.script, call.func) for call in calls if self._is_forward(call)
-        ) and not (self._entries_behind(forward[-1]) - {"logits", "loss", "labels", "label", "idx"})
+        ) and not (self._entries_after(forward[-1]) - {"logits", "loss", "labels", "label", "idx"})
 
-    def _entries_behind(self, last: int) -> set[str]:
+    def _entries_after(self, last: int) -> set[str]:
         """What is read of objects that contain tensors after the last call of the model."""
         found: set[str] = set()
         for node in (n for s in self.statements[last + 1 :] for n in walk(s)):
@@ -237,7 +237,7 @@ class _Analysis:
                 stored.add(node.id)
         end = self.script.tree.end(self.loop)
         scope = self.script.scope_of(self.loop)
-        return any(is_read_behind(self.script, scope, name, end) for name in stored)
+        return any(is_read_after(self.script, scope, name, end) for name in stored)
 
     def _only_steps(self) -> bool:
         """Whether a loop reads nothing of its batches and only sets learning rates or steps a schedule, to show it."""
@@ -256,7 +256,7 @@ class _Analysis:
         return (
             isinstance(call.func, ast.Attribute)
             and bool(self.script.models_of(call.func.value))
-            and any(t.kind == v.OUTPUT for t in self.script.things(call))
+            and any(t.kind == v.OUTPUT for t in self.script.entities(call))
         )
 
     def _takes_rows_together(self, last: int) -> bool:
@@ -289,16 +289,16 @@ class _Analysis:
         given = [n for stmt in self._assignments(until) for t in stmt.targets for n in target_names(t)]
         seen = dict.fromkeys([*target_names(self.loop.target), *given])
         scope = self.script.scope_of(self.loop)
-        held = self.script.interpreter.variables
-        kept, counts = [], self._counts(until)
+        contained = self.script.interpreter.variables
+        retained, counts = [], self._counts(until)
         for name in seen:
             sized = name in counts or self._size_of_batch(name, until) is not None
             if sized or self._is_of_a_shape(name, until):
                 continue
-            values = held.get((scope.resolve(name) or scope, name), set())
-            if any(isinstance(w, Thing) and w.kind in _TENSORS for w in values):
-                kept.append(name)
-        return kept
+            values = contained.get((scope.resolve(name) or scope, name), set())
+            if any(isinstance(w, Entity) and w.kind in _TENSORS for w in values):
+                retained.append(name)
+        return retained
 
     def _assignments(self, until: int) -> Iterator[ast.Assign]:
         """Assignments up to a statement, those in branches (`if use_cuda: x = x.cuda()`) too."""
@@ -369,7 +369,7 @@ class _Analysis:
         if alone is not None:
             return f"`{alone}` is the first sample of each batch, or a part of what the model gives"
         text = next(
-            (n for n in names if any(is_text(self.script, r) for r in self._reads_behind(n, last))), None
+            (n for n in names if any(is_text(self.script, r) for r in self._reads_after(n, last))), None
         )
         if text is not None:
             return f"`{text}` is a text, one for each sample"
@@ -396,7 +396,7 @@ class _Analysis:
         self.result.picked = taken
         return None
 
-    def _reads_behind(self, name: str, last: int) -> list[ast.Name]:
+    def _reads_after(self, name: str, last: int) -> list[ast.Name]:
         """The reads of a variable after a statement, but for those of what it is set to there."""
         tree, end = self.script.tree, self.script.tree.end(self.statements[last])
         reads = [

@@ -10,7 +10,7 @@ from accelify.analysis import values as v
 from accelify.analysis.data.picked import Picked
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import is_constant, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 NO_MODEL = "no call of a model was seen in it"
 
@@ -24,7 +24,7 @@ class EvaluationLoop:
     """
 
     loop: ast.For | ast.AsyncFor
-    loaders: set[Thing]
+    loaders: set[Entity]
     after: ast.stmt | None = None
     gathered: list[str] = field(default_factory=list)
     inline: list[ast.expr] = field(default_factory=list)

@@ -175,7 +175,7 @@ class Figures:
             and isinstance(value.right, ast.Call)
             and dotted(value.right.func) == "len"
             and len(value.right.args) == 1
-            and bool(self.script.things(value.right.args[0], v.LOADER))
+            and bool(self.script.entities(value.right.args[0], v.LOADER))
         )
 
     def _is_weighted(self, value: ast.expr) -> bool:
@@ -184,11 +184,11 @@ class Figures:
             return False
         sides = (value.left, value.right)
         return any(self.is_loss(side) for side in sides) and any(
-            not self.is_loss(side) and not self.script.is_uniform(side) and not self._is_kept(side)
+            not self.is_loss(side) and not self.script.is_uniform(side) and not self._is_stored(side)
             for side in sides
         )
 
-    def _is_kept(self, value: ast.expr) -> bool:
+    def _is_stored(self, value: ast.expr) -> bool:
         """Whether a number was there before the loop around it, and is read off as it is: `weights["style"]`."""
         root = value
         while isinstance(root, ast.Subscript) and isinstance(root.slice, ast.Constant):
@@ -346,7 +346,7 @@ class Figures:
         text = text_of(node)
         return text in (place.root, text_of(ast.parse(place.text, mode="eval").body))
 
-    def is_read_behind(self, loop: BatchLoop, place: Place) -> bool:
+    def is_read_after(self, loop: BatchLoop, place: Place) -> bool:
         """Whether a place is read once the loop is over; an attribute also by other methods."""
         end = end_of(self.tree, loop)
         if "." not in place.root:
@@ -426,7 +426,7 @@ def end_of(tree: Tree, loop: BatchLoop) -> int:
     return tree.end(loop.body[-1])
 
 
-def is_behind(tree: Tree, node: ast.AST, loop: BatchLoop) -> bool:
+def is_afterwards(tree: Tree, node: ast.AST, loop: BatchLoop) -> bool:
     """Whether a node comes when the rounds of a loop have ended."""
     return tree.is_after(node, loop.body[-1])
 

@@ -16,7 +16,7 @@ from accelify.analysis.devices.conversions import converts_itself
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, call_keyword, target_names, walk
-from accelify.analysis.values import CRITERION, MODEL, UNKNOWN, Class, Imported, Thing, Value
+from accelify.analysis.values import CRITERION, MODEL, UNKNOWN, Class, Entity, Imported, Value
 
 # Libraries whose functions change none of their arguments, except `out`.
 _PURE = ("torch.", "numpy.", "math.", "builtins.", "os.path.")
@@ -94,9 +94,9 @@ class Keeping:
     def _holds_a_function(self, method: Scope, attribute: ast.Attribute) -> bool:
         """Whether what an attribute holds is called for what it returns: a library's criterion, a model."""
         interpreter = self.script.interpreter
-        held = interpreter.evaluate(interpreter.module_of(method), method, attribute)
+        contained = interpreter.evaluate(interpreter.module_of(method), method, attribute)
         # `loss or nn.MSELoss()`: what a parameter holds is not always known.
-        known = [one for one in held if not (isinstance(one, Thing) and one.kind == UNKNOWN)]
+        known = [one for one in contained if not (isinstance(one, Entity) and one.kind == UNKNOWN)]
         return bool(known) and all(
             one.name.startswith(_PURE) if isinstance(one, Imported) else _is_stateless(one) for one in known
         )
@@ -106,8 +106,8 @@ class Keeping:
         if not isinstance(around, ast.Attribute) or around.attr not in k.MODULE_API:
             return False
         interpreter = self.script.interpreter
-        held = interpreter.evaluate(interpreter.module_of(method), method, attribute)
-        return bool(held) and all(isinstance(one, Thing) and one.kind == MODEL for one in held)
+        contained = interpreter.evaluate(interpreter.module_of(method), method, attribute)
+        return bool(contained) and all(isinstance(one, Entity) and one.kind == MODEL for one in contained)
 
     def _is_changed(self, tree: Tree, attribute: ast.Attribute) -> bool:
         """Whether what an attribute holds is changed where it is read, or gets another name or owner."""
@@ -169,7 +169,7 @@ def _tells_each(tree: Tree, loop: ast.For) -> bool:
 
 def _is_stateless(value: Value) -> bool:
     """Whether a value is a criterion of a library or a model, which store no figures."""
-    return isinstance(value, Thing) and (
+    return isinstance(value, Entity) and (
         value.kind == MODEL or (value.kind == CRITERION and value.cls is None)
     )
 

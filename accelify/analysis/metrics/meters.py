@@ -12,7 +12,7 @@ from accelify.analysis.syntax import names_in, walk
 from accelify.analysis.values import Class
 
 # Stands for the meter in the text of a formula.
-_HELD = "__meter__"
+_CONTAINED = "__meter__"
 _ARITHMETIC = frozenset("round max min float int abs".split())
 
 
@@ -26,14 +26,14 @@ class Meter:
     average: str | None
     formula: str = ""
 
-    def averaged(self, held: str) -> str:
+    def averaged(self, contained: str) -> str:
         """How the average of one that is called `held` is computed again, as its update does it."""
-        return self.formula.replace(_HELD, held)
+        return self.formula.replace(_CONTAINED, contained)
 
 
 def meter_of(script: ScriptModel, node: ast.expr) -> Meter | None:
     """What is known of the running average that an expression represents; None for anything else."""
-    classes = {t.cls for t in script.things(node, v.INSTANCE)}
+    classes = {t.cls for t in script.entities(node, v.INSTANCE)}
     found = {_meter(cls) if cls is not None else None for cls in classes}
     return found.pop() if len(found) == 1 else None
 
@@ -57,14 +57,14 @@ def _meter(cls: Class) -> Meter | None:
                 continue
             if set(added) != {quotient[0], quotient[1]}:
                 continue
-            kept = [
+            retained = [
                 node.value
                 for node in scope.of_type(ast.Assign)
                 if any(_own(t, receiver) == quotient[2] for t in node.targets)
             ]
-            if not kept:
+            if not retained:
                 return Meter(name, quotient[0], quotient[1], None)
-            formula = _formula(kept[0], receiver, quotient)
+            formula = _formula(retained[0], receiver, quotient)
             return Meter(name, *quotient, formula) if formula is not None else None
     return None
 
@@ -72,7 +72,7 @@ def _meter(cls: Class) -> Meter | None:
 def _formula(value: ast.expr, receiver: str, quotient: tuple[str, str, str]) -> str | None:
     """How an average is computed from a meter's attributes; None where that takes more than these."""
     total, count, average = quotient
-    plain = f"{_HELD}.{total} / max({_HELD}.{count}, 1)"
+    plain = f"{_CONTAINED}.{total} / max({_CONTAINED}.{count}, 1)"
     if isinstance(value, ast.IfExp):  # `total / count if count else 0`
         value = value.body if total in {_own(n, receiver) for n in walk(value.body)} else value.orelse
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div) and _own(value.left, receiver) == total:
@@ -90,7 +90,7 @@ class _Written(ast.NodeTransformer):
         self.receiver, self.count = receiver, count
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Name(_HELD, node.ctx) if node.id == self.receiver else node
+        return ast.Name(_CONTAINED, node.ctx) if node.id == self.receiver else node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         bare = isinstance(node.op, ast.Div) and _own(node.right, self.receiver) == self.count

@@ -195,7 +195,7 @@ class SampleCounts:
                 if any(isinstance(n, (ast.Yield, ast.Lambda)) for n in tree.ancestors(read)):
                     return False
                 for call in (n for n in tree.ancestors(read) if isinstance(n, ast.Call)):
-                    if not self._is_only_told(call, read):
+                    if not self._is_only_passed(call, read):
                         return False
                 if isinstance(stmt, ast.Assign) and use != SHARE:
                     for target in stmt.targets:
@@ -205,7 +205,7 @@ class SampleCounts:
                         queue.append((target.id, home, far + 1))
         return True
 
-    def _is_only_told(self, call: ast.Call, read: ast.Name) -> bool:
+    def _is_only_passed(self, call: ast.Call, read: ast.Name) -> bool:
         """Whether no function of the program that a call runs divides or multiplies by that argument."""
         for callee in self.script.callees(call):
             names = callee.positional()[1 if callee.self_name() is not None else 0 :]

@@ -16,7 +16,7 @@ from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.metrics.undivided import is_shown
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, names_in, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 
 class SetDivisors:
@@ -29,7 +29,7 @@ class SetDivisors:
     """
 
     def __init__(
-        self, script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, loaders: set[Thing]
+        self, script: ScriptModel, loop: ast.For | ast.AsyncFor | ast.While, loaders: set[Entity]
     ) -> None:
         self.script, self.tree, self.loop, self.loaders = script, script.tree, loop, loaders
 
@@ -70,7 +70,7 @@ class SetDivisors:
     def _leading(self) -> set[str]:
         """The names that drive the loop besides its loader: a number of its rounds, once that has been fixed."""
         names = [n for n in walk(getattr(self.loop, "iter", self.loop)) if isinstance(n, ast.Name)]
-        return {n.id for n in names if not self.script.things(n, v.LOADER)}
+        return {n.id for n in names if not self.script.entities(n, v.LOADER)}
 
     def _later(self, by: list[ast.expr]) -> Iterator[ast.expr]:
         """What the quotients are divided by in turn: `total / 2 / len(loader)`, `mean = total / 2; mean / n`."""

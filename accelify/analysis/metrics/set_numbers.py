@@ -118,7 +118,7 @@ def _writes(script: ScriptModel, name: str, scope: Scope) -> Iterator[ast.Name]:
 
 def _of_attribute(script: ScriptModel, number: ast.Attribute, depth: int) -> bool | None:
     """`args.batch_size` and `loader.batch_size`; `self.count`, where all that is stored there is set."""
-    if number.attr == "batch_size" and script.things(number.value, v.LOADER):
+    if number.attr == "batch_size" and script.entities(number.value, v.LOADER):
         return False
     stored = [
         n
@@ -139,7 +139,7 @@ def _of_attribute(script: ScriptModel, number: ast.Attribute, depth: int) -> boo
 
 def is_listed(script: ScriptModel, node: ast.expr, depth: int = 0) -> bool:
     """Whether an expression lists what the script has besides its loaders: files, lines, samples."""
-    if depth > _DEEPEST or script.things(node, v.LOADER):
+    if depth > _DEEPEST or script.entities(node, v.LOADER):
         return False
     if script.is_a(node, v.DATASET) or _is_loaded(script, node):
         return True

@@ -15,7 +15,7 @@ from accelify.analysis.syntax import dotted
 _SHOWING = frozenset(
     {"print", "info", "debug", "write", "log", "log_metric", "log_value", "add_scalar", "set_postfix"}
 )
-_SHOWN, _KEPT, _WORKED_WITH = "shown", "kept", "worked with"
+_SHOWN, _STORED, _WORKED_WITH = "shown", "kept", "worked with"
 _TURNING, _TAKING = frozenset({"round", "float", "str"}), frozenset({"item", "cpu", "detach", "numpy"})
 # A list of what epochs gave, a learning rate that falls when it no longer gets better.
 _KEEPING = frozenset({"append", "step"})
@@ -67,11 +67,11 @@ def _use(script: ScriptModel, read: ast.expr, far: int) -> str:
         if isinstance(parent, ast.Assign):
             return _renamed(script, parent, far)
         if isinstance(parent, ast.Compare):
-            return _KEPT
+            return _STORED
         if isinstance(parent, ast.Call):
             called = str(dotted(parent.func) or getattr(parent.func, "attr", "")).rpartition(".")[2]
             if called in _KEEPING:
-                return _KEPT
+                return _STORED
             if called not in (_TAKING if child is parent.func else _TURNING):
                 return _WORKED_WITH
         elif not isinstance(parent, (ast.Tuple, ast.List, ast.Dict, ast.Attribute)):
@@ -105,7 +105,7 @@ def _renamed(script: ScriptModel, stmt: ast.Assign, far: int) -> str:
     """What is done with a value under another name: `best = total`."""
     names = [t for t in stmt.targets if isinstance(t, ast.Name)]
     if not isinstance(stmt.value, (ast.Name, ast.Attribute)) or not far:
-        return _KEPT
+        return _STORED
     return _all_of(_read_as(script, name, far - 1) for name in names)
 
 
@@ -118,7 +118,7 @@ def _read_as(script: ScriptModel, name: ast.Name, far: int) -> str:
 
 def _all_of(uses: Iterable[str]) -> str:
     found = set(uses)
-    return next((word for word in (_WORKED_WITH, _SHOWN) if word in found), _KEPT)
+    return next((word for word in (_WORKED_WITH, _SHOWN) if word in found), _STORED)
 
 
 def _name_of(script: ScriptModel, call: ast.Call, place: int | None) -> ast.Name | None:

@@ -32,7 +32,7 @@ def is_over_window(script: ScriptModel, loop: BatchLoop) -> bool:
             t
             for call in walk(outer)
             if isinstance(call, ast.Call) and draws(call) and id(call) not in inside
-            for batch in script.things(call, v.BATCH)
+            for batch in script.entities(call, v.BATCH)
             for t in batch.link("loader")
         }
         if read & (drawn | passes.get(id(outer), set())):

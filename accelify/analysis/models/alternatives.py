@@ -8,27 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.values import Class, Function, Thing, Value
+from accelify.analysis.values import Class, Entity, Function, Value
 
 # What is called by its forward.
 _RUN = (v.MODEL, v.INSTANCE, v.CRITERION)
 
 
-def classes_of(thing: Thing) -> list[Class]:
+def classes_of(entity: Entity) -> list[Class]:
     """The classes of the program that a `Thing` can be of."""
-    return [thing.cls, *thing.others] if thing.cls is not None else []
+    return [entity.cls, *entity.others] if entity.cls is not None else []
 
 
 def run_by(called: Value) -> Iterator[tuple[Function, Class | None]]:
     """The functions that a call of something can run, those of objects with the class that each is of."""
-    if isinstance(called, Thing) and called.kind in _RUN:
+    if isinstance(called, Entity) and called.kind in _RUN:
         for cls in classes_of(called):
             forward = cls.method("forward") or cls.method("__call__")
             if forward is not None:
                 yield Function(forward[1], forward[0].module), cls
     elif isinstance(called, Function):
         yield called, None
-        others = called.receiver.others if isinstance(called.receiver, Thing) else []
+        others = called.receiver.others if isinstance(called.receiver, Entity) else []
         name = called.scope.name.rpartition(".")[2]
         for cls in others:
             own = cls.method(name)

@@ -15,7 +15,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 _ASKING = (b"isinstance(", b"type(")
 # Who asks for these finds the model in any wrapper.
@@ -33,7 +33,7 @@ class AskedElsewhere(NamedTuple):
     only: bool
 
 
-def asked_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[AskedElsewhere]:
+def asked_elsewhere(script: ScriptModel, models: Set[Entity]) -> Iterator[AskedElsewhere]:
     """The calls of a script that pass such a function one of some models."""
     others = {
         module
@@ -67,10 +67,12 @@ def _asked(script: ScriptModel, module: Module, callee: Scope, name: str) -> tup
         if dotted(node.func) == "isinstance" and len(node.args) == 2:
             asking.add(node.args[0])
             kinds = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
-            held = {w for kind in kinds for w in script.interpreter.evaluate(module, callee, kind)}
-            if any(isinstance(w, v.Imported) and w.name in k.DDP_WRAPPERS for w in held):
+            contained = {w for kind in kinds for w in script.interpreter.evaluate(module, callee, kind)}
+            if any(isinstance(w, v.Imported) and w.name in k.DDP_WRAPPERS for w in contained):
                 return None
-            if any(isinstance(w, Class) and script.interpreter.kind_of_class(w) == v.MODEL for w in held):
+            if any(
+                isinstance(w, Class) and script.interpreter.kind_of_class(w) == v.MODEL for w in contained
+            ):
                 tests.append(node)
         elif dotted(node.func) == "type" and isinstance(module.tree.parent(node), ast.Compare):
             asking.add(node.args[0])

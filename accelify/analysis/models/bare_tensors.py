@@ -18,7 +18,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.within_loops import runs_in
 from accelify.analysis.syntax import call_argument, dotted, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class UpdatedTensor:
     place: ast.stmt
 
 
-def tensors_updated_by_hand(script: ScriptModel, prepared: Set[Thing]) -> Iterator[UpdatedTensor]:
+def tensors_updated_by_hand(script: ScriptModel, prepared: Set[Entity]) -> Iterator[UpdatedTensor]:
     """The tensors that loops over prepared loaders train by hand, in source order."""
     reads: dict[tuple[Scope, str], list[ast.Attribute]] = {}
     for node in script.tree.nodes(ast.Attribute):
@@ -49,14 +49,18 @@ def tensors_updated_by_hand(script: ScriptModel, prepared: Set[Thing]) -> Iterat
     for (scope, name), found in reads.items():
         if not _is_updated(script, scope, name) or not _are_bare(script, found[0].value, stepped):
             continue
-        behind = script.tree.in_order(found)
+        afterwards = script.tree.in_order(found)
         backwards = [b.call for b in script.backwards if b.scope is scope]
         if backwards:
-            behind = [r for r in behind if any(_follows(script, r, call) is not None for call in backwards)]
-        if not behind or not runs_in(script, behind[0], loops):
+            afterwards = [
+                r for r in afterwards if any(_follows(script, r, call) is not None for call in backwards)
+            ]
+        if not afterwards or not runs_in(script, afterwards[0], loops):
             continue
-        place = next((p for p in (_follows(script, behind[0], c) for c in backwards) if p is not None), None)
-        yield UpdatedTensor(name, behind[0], _inside(script, behind[0], place))
+        place = next(
+            (p for p in (_follows(script, afterwards[0], c) for c in backwards) if p is not None), None
+        )
+        yield UpdatedTensor(name, afterwards[0], _inside(script, afterwards[0], place))
 
 
 def _is_updated(script: ScriptModel, scope: Scope, name: str) -> bool:
@@ -75,11 +79,11 @@ def _is_updated(script: ScriptModel, scope: Scope, name: str) -> bool:
     return False
 
 
-def _are_bare(script: ScriptModel, node: ast.expr, optimizers: list[Thing]) -> bool:
+def _are_bare(script: ScriptModel, node: ast.expr, optimizers: list[Entity]) -> bool:
     """Whether a name holds tensors that torch's functions make once, before the training, and no optimizer steps."""
-    held = script.values(node)
-    for value in held:
-        if not isinstance(value, Thing) or value.kind not in (v.UNKNOWN, v.TENSOR):
+    contained = script.values(node)
+    for value in contained:
+        if not isinstance(value, Entity) or value.kind not in (v.UNKNOWN, v.TENSOR):
             return False
         if not isinstance(value.site, ast.Call) or value.module not in script.modules:
             return False
@@ -94,9 +98,9 @@ def _are_bare(script: ScriptModel, node: ast.expr, optimizers: list[Thing]) -> b
         assert isinstance(optimizer.site, ast.Call)
         given = call_argument(optimizer.site, 0, "params")
         named = [n for n in walk(given) if isinstance(n, ast.Name)] if given is not None else []
-        if any(script.values(n) & held for n in named):
+        if any(script.values(n) & contained for n in named):
             return False  # those of a prepared optimizer are averaged by the runtime
-    return bool(held)
+    return bool(contained)
 
 
 def _first_call(call: ast.Call) -> ast.Call:

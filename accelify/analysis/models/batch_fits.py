@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from accelify.analysis import values as v
 from accelify.analysis.statements.within_loops import runs_in
 from accelify.analysis.syntax import call_argument, calls_in, target_names, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 if TYPE_CHECKING:
     from accelify.analysis.script import Backward, ScriptModel
@@ -38,10 +38,10 @@ class BatchFits:
 
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
-        self.names: dict[Thing, list[str]] = {}
+        self.names: dict[Entity, list[str]] = {}
         # One that is cleared and never stepped fits nothing: what it clears is read, and then made again.
         used = (o for call in script.calls() for o in self._asked(call, ("step", "zero_grad")))
-        every = sorted(set(used), key=Thing.place)
+        every = sorted(set(used), key=Entity.place)
         if len(every) < 2 or not any(o.link("models") for o in every):
             return  # what is fitted is all that is trained
         for optimizer in every:
@@ -66,21 +66,21 @@ class BatchFits:
             return []
         stmt = tree.statement(backward.call)
         block = tree.block_of(stmt)[2]
-        stepped: set[Thing] = set()
-        for behind in block[block.index(stmt) + 1 :]:
-            for node in walk(behind):
+        stepped: set[Entity] = set()
+        for afterwards in block[block.index(stmt) + 1 :]:
+            for node in walk(afterwards):
                 stepped |= self._asked(node, ("step",))
         if not stepped or not stepped <= set(self.names):
             return []
-        return list(dict.fromkeys(name for o in sorted(stepped, key=Thing.place) for name in self.names[o]))
+        return list(dict.fromkeys(name for o in sorted(stepped, key=Entity.place) for name in self.names[o]))
 
-    def _asked(self, node: ast.AST, methods: tuple[str, ...]) -> set[Thing]:
+    def _asked(self, node: ast.AST, methods: tuple[str, ...]) -> set[Entity]:
         """The optimizers of which a call runs one of these methods."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
-            return self.script.things(node.func.value, v.OPTIMIZER)
+            return self.script.entities(node.func.value, v.OPTIMIZER)
         return set()
 
-    def _fitted(self, optimizer: Thing) -> list[str]:
+    def _fitted(self, optimizer: Entity) -> list[str]:
         script, site = self.script, optimizer.site
         if not isinstance(site, ast.Call) or optimizer.module not in script.modules:
             return []

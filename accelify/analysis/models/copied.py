@@ -12,7 +12,7 @@ from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree
-from accelify.analysis.values import Imported, Thing
+from accelify.analysis.values import Entity, Imported
 
 _RUNNING = frozenset(
     {"eval", "train", "to", "cuda", "cpu", "float", "double", "half", "zero_grad", "requires_grad_"}
@@ -28,9 +28,9 @@ def is_run_only(script: ScriptModel, scope: Scope, call: ast.Call) -> bool:
     target = stmt.targets[0]
     if not isinstance(target, ast.Name) or stmt not in scope.node.body or scope.children:
         return False
-    behind = [n for n in _reads(scope, target.id) if tree.is_after(n, stmt)]
+    afterwards = [n for n in _reads(scope, target.id) if tree.is_after(n, stmt)]
     backward = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in scope.nodes)
-    return backward and all(_runs(tree, name) for name in behind)
+    return backward and all(_runs(tree, name) for name in afterwards)
 
 
 def copied_parameters(script: ScriptModel, function: Scope) -> set[str]:
@@ -72,7 +72,7 @@ def leaves_no_gradients(script: ScriptModel, call: ast.Call, function: Scope) ->
     own = copied | _targets(function, copied)
     others = [n for n in inside if n.id not in own]
     return not any(script.is_a(a, v.MODEL) for a in given) and not any(
-        isinstance(w, Thing) and w.kind == v.MODEL
+        isinstance(w, Entity) and w.kind == v.MODEL
         for n in others
         for w in interpreter.evaluate(module, function, n)
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree, dotted, names_in
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 
 def counted_in_forward(script: ScriptModel) -> list[ast.Attribute]:
@@ -29,7 +29,7 @@ def counted_in_forward(script: ScriptModel) -> list[ast.Attribute]:
         and script.scope_of(node).owner_class not in {c.scope.node for c in counting[node.attr]}
         and any(
             t.cls is not None and set(t.cls.ancestry()) & set(counting[node.attr])
-            for t in script.models_of(node.value) | script.things(node.value, v.MODEL)
+            for t in script.models_of(node.value) | script.entities(node.value, v.MODEL)
         )
     ]
 
@@ -68,8 +68,8 @@ def _is_run_by_library(script: ScriptModel, cls: Class) -> bool:
             if not call.args or not isinstance(call.args[0], (ast.Name, ast.Attribute)):
                 continue
             scope = script.scope_of(call) if module in script.modules else module.scopes.of(call)
-            held = interpreter.evaluate(module, scope, call.args[0])
-            if any(isinstance(w, Thing) and w.cls is cls for w in held):
+            contained = interpreter.evaluate(module, scope, call.args[0])
+            if any(isinstance(w, Entity) and w.cls is cls for w in contained):
                 called = interpreter.evaluate(module, scope, call.func)
                 names = {w.name for w in called if isinstance(w, v.Imported)}
                 if names and not any(n.split(".")[0] in ("torch", "builtins", "copy") for n in names):

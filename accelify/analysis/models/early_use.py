@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.models.kept_weights import WEIGHTS, are_kept, asks_device, keeps_part, makes_another
+from accelify.analysis.models.weight_copies import WEIGHTS, are_stored, asks_device, keeps_part, makes_another
 from accelify.analysis.planning.sites import PrepareSite
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel, is_in_model
@@ -31,10 +31,10 @@ _RECKONING = frozenset(
 )
 
 
-def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], model: v.Thing) -> bool:
+def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], model: v.Entity) -> bool:
     """Whether the model has to be on the device before prepare puts it there: it is run, or copied, by then."""
     for site in sites:
-        if not any(model in item.things for item in site.items):
+        if not any(model in item.entities for item in site.items):
             continue
         end = script.tree.end(site.after)
         for call in site.scope.of_type(ast.Call, ast.Attribute):
@@ -52,7 +52,7 @@ def is_needed_before_prepare(script: ScriptModel, sites: Iterable[PrepareSite], 
     return False
 
 
-def _loads_beside(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+def _loads_beside(script: ScriptModel, call: ast.Call, model: v.Entity) -> bool:
     """Whether an object of the script that is made from the model loads its state, onto the device of the model.
 
     `optimizer = Stepper(model)` and `optimizer.load_state_dict(...)`: prepare only brings that of torch's optimizers.
@@ -76,7 +76,7 @@ def _loads_beside(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
 
 
 def _reckons_with_another(
-    script: ScriptModel, sites: Iterable[PrepareSite], call: ast.Call, model: v.Thing
+    script: ScriptModel, sites: Iterable[PrepareSite], call: ast.Call, model: v.Entity
 ) -> bool:
     """Whether a call computes with the weights of the model and those of one that the script moves by itself.
 
@@ -85,7 +85,7 @@ def _reckons_with_another(
     given = [*call.args, *[kw.value for kw in call.keywords]]
     if len(given) < 2 or not any(model in _models_read(script, argument) for argument in given):
         return False
-    prepared = {thing for site in sites for item in site.items for thing in item.things}
+    prepared = {entity for site in sites for item in site.items for entity in item.entities}
     others = {other for argument in given for other in _models_read(script, argument)} - prepared
     if not others or not any(_is_moved_before(script, call, other) for other in others):
         return False
@@ -95,13 +95,13 @@ def _reckons_with_another(
     return any(_reckons(node) for _, node in _run_by(script, call))
 
 
-def _models_read(script: ScriptModel, argument: ast.expr) -> set[v.Thing]:
+def _models_read(script: ScriptModel, argument: ast.expr) -> set[v.Entity]:
     """The models that an argument is, or of whose parameters or state it is: `model.parameters()`."""
     func = argument.func if isinstance(argument, ast.Call) else None
     return script.models_of(func.value if isinstance(func, ast.Attribute) else argument)
 
 
-def _is_moved_before(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+def _is_moved_before(script: ScriptModel, call: ast.Call, model: v.Entity) -> bool:
     return any(
         isinstance(move.func, ast.Attribute)
         and move.func.attr in ("to", "cuda")
@@ -130,7 +130,7 @@ def _run_by(script: ScriptModel, call: ast.Call) -> Iterator[tuple[Scope, ast.AS
                 queue += in_order(script.callees(node))
 
 
-def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Entity) -> bool:
     if _is_among(script, model, script.models_run(call)) or _runs_within(script, call, model):
         return True
     if isinstance(call.func, ast.Attribute) and model in script.models_of(call.func.value):
@@ -161,7 +161,7 @@ def _runs_or_copies(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool
     return False
 
 
-def _draws_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+def _draws_weights(script: ScriptModel, call: ast.Call, model: v.Entity) -> bool:
     """Whether a call initialises the model's weights again after a move: `net.apply(init)`, `init_weights(net)`.
 
     They are drawn by the generator of the device that they are on.
@@ -180,7 +180,7 @@ def _draws_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
     return any(_DRAWING.search(_named(node)) for node in nodes) and _is_moved_before(script, call, model)
 
 
-def _is_shared(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+def _is_shared(script: ScriptModel, call: ast.Call, model: v.Entity) -> bool:
     """Whether a call gives the weights, where they are, to other processes: `net.share_memory()`."""
     func = call.func
     if isinstance(func, ast.Attribute) and func.attr == "share_memory":
@@ -196,14 +196,14 @@ def _named(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _keeps_weights(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+def _keeps_weights(script: ScriptModel, call: ast.Call, model: v.Entity) -> bool:
     """Whether a call reads weights from which something is made and stored that has to be on their device."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in WEIGHTS:
         return False
-    return _is_among(script, model, script.models_of(call.func.value)) and are_kept(script, call, _run_by)
+    return _is_among(script, model, script.models_of(call.func.value)) and are_stored(script, call, _run_by)
 
 
-def _is_among(script: ScriptModel, model: v.Thing, found: set[v.Thing]) -> bool:
+def _is_among(script: ScriptModel, model: v.Entity, found: set[v.Entity]) -> bool:
     """Whether a model, or a part of it (`model.generator`), is one of some."""
     return bool(found) and (model in found or model in script.outermost(found))
 
@@ -215,12 +215,12 @@ def _runs_parts(script: ScriptModel, method: Scope) -> bool:
         isinstance(inner, ast.Call)
         and isinstance(inner.func, ast.Attribute)
         and (dotted(inner.func) or "").startswith(f"{own}.")
-        and any(isinstance(w, v.Thing) and w.kind == v.MODEL for w in _called_in(script, method, inner.func))
+        and any(isinstance(w, v.Entity) and w.kind == v.MODEL for w in _called_in(script, method, inner.func))
         for inner in walk(method.node)
     )
 
 
-def _runs_within(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
+def _runs_within(script: ScriptModel, call: ast.Call, model: v.Entity) -> bool:
     """Whether a function of the project that is called runs the model, as its argument or as everybody's."""
     return bool(script.callees(call)) and any(
         isinstance(inner, ast.Call)
@@ -231,7 +231,7 @@ def _runs_within(script: ScriptModel, call: ast.Call, model: v.Thing) -> bool:
     )
 
 
-def _runs_method(script: ScriptModel, function: Scope, call: ast.Call, model: v.Thing) -> bool:
+def _runs_method(script: ScriptModel, function: Scope, call: ast.Call, model: v.Entity) -> bool:
     """Whether a function calls a method that the model defines and that runs parts of it: `model.extract(x)`."""
     return (
         isinstance(call.func, ast.Attribute)

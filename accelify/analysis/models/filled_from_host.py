@@ -17,7 +17,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.syntax import call_keyword, calls_in, dotted, target_names, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _WEIGHTS = frozenset({"parameters", "named_parameters"})
 # What leaves a tensor of the host no longer there: a move, or the place of another tensor.
@@ -25,16 +25,16 @@ _MOVING = frozenset({"cuda", "to", "type_as"})
 _WORDS = (b".data =", b".data=", b"Parameter(")
 
 
-def filled_from_host(script: ScriptModel) -> set[Thing]:
+def filled_from_host(script: ScriptModel) -> set[Entity]:
     """The models that some function gives such weights, whatever module it is in."""
-    found: set[Thing] = set()
+    found: set[Entity] = set()
     for module in {id(m.tree): m for m in [script.module, *script.program.modules.values()]}.values():
         if any(module.tree.mentions(word) for word in _WORDS):
             for holder in _replaced(module):
                 if is_making(script, module.scopes.of(holder)):
                     continue
-                held = script.interpreter.evaluate(module, module.scopes.of(holder), holder)
-                found |= {one for one in held if isinstance(one, Thing) and one.kind == v.MODEL}
+                contained = script.interpreter.evaluate(module, module.scopes.of(holder), holder)
+                found |= {one for one in contained if isinstance(one, Entity) and one.kind == v.MODEL}
     return found
 
 

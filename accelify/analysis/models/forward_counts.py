@@ -40,7 +40,7 @@ def forward_counts(script: ScriptModel) -> Iterator[ForwardCount]:
             continue
         forward = next((m for m in cls.scope.children.values() if m.name.endswith(".forward")), None)
         own = forward.self_name() if forward is not None else None
-        if forward is None or own is None or _is_told_a_length(script, cls):
+        if forward is None or own is None or _is_made_with_a_length(script, cls):
             continue
         for node in forward.nodes:
             if isinstance(node, ast.AugAssign) and _is_count(node, own):
@@ -81,7 +81,7 @@ def _makes_something(tree: Tree, method: Scope, name: str) -> bool:
     return False
 
 
-def _is_told_a_length(script: ScriptModel, cls: Class) -> bool:
+def _is_made_with_a_length(script: ScriptModel, cls: Class) -> bool:
     """Whether an object of a class is made with some length: a share of that may be what it asks for."""
     made = cls.method("__init__")
     return made is not None and any(

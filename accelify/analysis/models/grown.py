@@ -17,19 +17,19 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import calls_in, dotted, walk
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 _TAKING = frozenset({"append", "extend", "insert", "add_module", "register_module", "update"})
 
 
-def grown_models(script: ScriptModel) -> set[Thing]:
+def grown_models(script: ScriptModel) -> set[Entity]:
     """The models with a method that gives them layers made there, and that is called when they are there already."""
     grows: dict[Class, bool] = {}
-    found: set[Thing] = set()
-    for thing in list(script.interpreter.things.values()):  # asking adds to them
-        if isinstance(thing, Thing) and thing.kind == v.MODEL and thing.cls is not None:
-            if any(_grows(script, own, grows) for own in thing.cls.ancestry()):
-                found.add(thing)
+    found: set[Entity] = set()
+    for entity in list(script.interpreter.entities.values()):  # asking adds to them
+        if isinstance(entity, Entity) and entity.kind == v.MODEL and entity.cls is not None:
+            if any(_grows(script, own, grows) for own in entity.cls.ancestry()):
+                found.add(entity)
     return found
 
 
@@ -49,12 +49,12 @@ def _adds_layers(script: ScriptModel, module: Module, method: Scope) -> bool:
     own = f"{method.self_name()}."
     for stmt in method.of_type(ast.Assign, ast.Expr):
         if isinstance(stmt, ast.Assign):
-            kept = any((dotted(target) or "").startswith(own) for target in stmt.targets)
+            retained = any((dotted(target) or "").startswith(own) for target in stmt.targets)
         else:
             called = stmt.value.func if isinstance(stmt.value, ast.Call) else None
-            kept = isinstance(called, ast.Attribute) and called.attr in _TAKING
-            kept = kept and (dotted(called) or "").startswith(own)
-        if not kept:
+            retained = isinstance(called, ast.Attribute) and called.attr in _TAKING
+            retained = retained and (dotted(called) or "").startswith(own)
+        if not retained:
             continue
         calls = calls_in(stmt.value)
         moves = (c.func for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr in ("to", "cuda"))
@@ -66,8 +66,8 @@ def _adds_layers(script: ScriptModel, module: Module, method: Scope) -> bool:
 
 def _is_made(script: ScriptModel, module: Module, method: Scope, call: ast.Call) -> bool:
     return any(
-        isinstance(held, Thing) and held.kind == v.MODEL and held.site is call
-        for held in script.interpreter.evaluate(module, method, call)
+        isinstance(contained, Entity) and contained.kind == v.MODEL and contained.site is call
+        for contained in script.interpreter.evaluate(module, method, call)
     )
 
 

@@ -16,7 +16,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, target_names, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _GIVING = "state_dict"
 _TAKING = "load_state_dict"
@@ -46,7 +46,7 @@ class Keeping:
     loads: frozenset[Scope]
 
 
-def keeping_objects(script: ScriptModel, models: Set[Thing]) -> Iterator[Keeping]:
+def keeping_objects(script: ScriptModel, models: Set[Entity]) -> Iterator[Keeping]:
     """The calls of a script that pass a model to an object which stores it, and saves or loads its weights."""
     others = {
         m
@@ -60,21 +60,21 @@ def keeping_objects(script: ScriptModel, models: Set[Thing]) -> Iterator[Keeping
                 continue
             for argument, name in handed_to(call, callee):
                 bare = isinstance(argument, ast.Attribute) and argument.attr == "module"
-                held = set() if bare else script.models_of(argument)
-                kept = _kept_under(callee, name) if held and held <= models else set()
-                if kept:
-                    yield from _of_class(script, call, argument, callee, module, kept)
+                contained = set() if bare else script.models_of(argument)
+                retained = _stored_under(callee, name) if contained and contained <= models else set()
+                if retained:
+                    yield from _of_class(script, call, argument, callee, module, retained)
 
 
 def _of_class(
-    script: ScriptModel, call: ast.Call, model: ast.expr, callee: Scope, module: Module, kept: set[str]
+    script: ScriptModel, call: ast.Call, model: ast.expr, callee: Scope, module: Module, retained: set[str]
 ) -> Iterator[Keeping]:
     assert callee.parent is not None
     methods = list(callee.parent.children.values())
     if any(map(_minds, walk(callee.parent.node))):
         return
-    saving = next((n for method in methods for n in _asked(method, kept, _GIVING)), None)
-    sites = {method: site for method in methods for site in _asked(method, kept, _TAKING)}
+    saving = next((n for method in methods for n in _asked(method, retained, _GIVING)), None)
+    sites = {method: site for method in methods for site in _asked(method, retained, _TAKING)}
     loads, before = set(sites), 0
     while len(loads) > before:
         before = len(loads)
@@ -86,7 +86,7 @@ def _of_class(
         yield Keeping(call, model, callee, module, saving, loading, frozenset(loads))
 
 
-def _kept_under(callee: Scope, name: str) -> set[str]:
+def _stored_under(callee: Scope, name: str) -> set[str]:
     """The attributes in which a method stores an argument, alone or with others by `**models`."""
     own, rest = callee.self_name(), getattr(getattr(callee.node, "args", None), "kwarg", None)
     given = name if callee.takes(name) or rest is None else rest.arg
@@ -113,7 +113,7 @@ def _attribute(node: ast.expr, own: str | None) -> str | None:
     return path.removeprefix(f"{own}.") if own is not None and path.startswith(f"{own}.") else None
 
 
-def _asked(method: Scope, kept: set[str], how: str) -> Iterator[ast.Call]:
+def _asked(method: Scope, retained: set[str], how: str) -> Iterator[ast.Call]:
     """The calls `m.state_dict()` of a method, of a stored model or of one of those over which a loop iterates."""
     own = method.self_name()
     names: set[str] = set()
@@ -122,12 +122,12 @@ def _asked(method: Scope, kept: set[str], how: str) -> Iterator[ast.Call]:
             table = node.iter
             if isinstance(table, ast.Call) and isinstance(table.func, ast.Attribute):
                 table = table.func.value
-            if _attribute(table, own) in kept:
+            if _attribute(table, own) in retained:
                 names |= set(target_names(node.target))
     for node in walk(method.node):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == how:
             base = node.func.value
-            if (isinstance(base, ast.Name) and base.id in names) or _attribute(base, own) in kept:
+            if (isinstance(base, ast.Name) and base.id in names) or _attribute(base, own) in retained:
                 yield node
 
 

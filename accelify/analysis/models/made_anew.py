@@ -20,7 +20,7 @@ def made_anew(script: ScriptModel, function: Scope) -> set[str]:
     data = script.interpreter.module_of(function).tree.data
     if function.kind != "function" or not (b"type(" in data or b"__class__(" in data):
         return set()
-    told = {a.arg for a in function.parameters()} - {function.self_name()}
+    stated = {a.arg for a in function.parameters()} - {function.self_name()}
     made: set[str] = set()
     run: set[str] = set()
     for call in function.calls:
@@ -31,4 +31,4 @@ def made_anew(script: ScriptModel, function: Scope) -> set[str]:
             made.add(dotted(func.value) or "")
         elif isinstance(func, ast.Name):
             run.add(func.id)
-    return (made & told) - run
+    return (made & stated) - run

@@ -9,7 +9,7 @@ from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _DEEPEST = 4
 
@@ -45,8 +45,8 @@ def _runs_model(script: ScriptModel, scope: Scope, far: int = 0) -> bool:
     interpreter = script.interpreter
     module = interpreter.module_of(scope)
     for call in scope.calls:
-        held = interpreter.evaluate(module, scope, call.func)
-        if any(isinstance(w, Thing) and w.kind == v.MODEL for w in held):
+        contained = interpreter.evaluate(module, scope, call.func)
+        if any(isinstance(w, Entity) and w.kind == v.MODEL for w in contained):
             return True
         if far < _DEEPEST and any(_runs_model(script, s, far + 1) for s in interpreter.calls.get(call, ())):
             return True

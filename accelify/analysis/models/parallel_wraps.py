@@ -8,7 +8,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, walk
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 
 def wraps_model(script: ScriptModel, call: ast.Call) -> bool:
@@ -46,17 +46,17 @@ def wrapping_calls(script: ScriptModel) -> list[ast.Call]:
     return [call for call in script.calls() if wraps_model(script, call)]
 
 
-def wrapped_models(script: ScriptModel) -> dict[Thing, list[ast.Call]]:
+def wrapped_models(script: ScriptModel) -> dict[Entity, list[ast.Call]]:
     """What such calls wrap, each with the calls."""
-    found: dict[Thing, list[ast.Call]] = {}
+    found: dict[Entity, list[ast.Call]] = {}
     for call in wrapping_calls(script):
         if call_argument(call, 0, "module") is not None:
-            for thing in script.things(call):
-                found.setdefault(thing, []).append(call)
+            for entity in script.entities(call):
+                found.setdefault(entity, []).append(call)
     return found
 
 
-def is_unread_and_stays(script: ScriptModel, model: Thing) -> bool:
+def is_unread_and_stays(script: ScriptModel, model: Entity) -> bool:
     """Whether a model is in a wrapper of another library, or of a module that is not read, which is not taken out.
 
     What that stores as `module` belongs to it, and exists whatever becomes of the model.
@@ -76,7 +76,7 @@ def is_unread_and_stays(script: ScriptModel, model: Thing) -> bool:
     )
 
 
-def is_behind(script: ScriptModel, node: ast.AST, wrap: ast.Call) -> bool:
+def is_afterwards(script: ScriptModel, node: ast.AST, wrap: ast.Call) -> bool:
     """Whether a node can run after a wrapping; in another function, unless that is called before it only."""
     tree = script.tree
     scope, own = script.scope_of(wrap), script.scope_of(node)
@@ -107,7 +107,7 @@ def _asks_for_a_gpu(test: ast.expr) -> bool:
 
 
 __all__ = [
-    "is_behind",
+    "is_afterwards",
     "is_for_several",
     "is_unread_and_stays",
     "wrapped_models",

@@ -14,13 +14,13 @@ from accelify.analysis.files.effects import SideEffects
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 # How many functions there can be between a model argument and the use of its weights.
 _FAR = 3
 
 
-def saves_weights(effects: SideEffects, call: ast.Call, models: set[Thing]) -> bool:
+def saves_weights(effects: SideEffects, call: ast.Call, models: set[Entity]) -> bool:
     """Whether a call takes the weights of one of some models to save them, names as they are, or has it done.
 
     Args:
@@ -95,7 +95,7 @@ def _takes_weights(effects: SideEffects, callee: Scope, name: str, far: int = _F
     return False
 
 
-def saved_whole(effects: SideEffects, call: ast.Call, models: set[Thing]) -> set[str | None]:
+def saved_whole(effects: SideEffects, call: ast.Call, models: set[Entity]) -> set[str | None]:
     """Under which keys a call saves one of some models as an object, or has it done; None for a file of that alone.
 
     Args:
@@ -139,11 +139,11 @@ def _keys(save: ast.Call, scope: Scope, is_model: Callable[[ast.expr], bool]) ->
             entries = list(zip(value.keys, value.values, strict=True))
         elif isinstance(value, (ast.Name, ast.Attribute, ast.Call)):
             entries = [(ast.Constant(None), value)]
-        for key, held in entries:
-            held = _itself(held)
+        for key, contained in entries:
+            contained = _itself(contained)
             if isinstance(key, ast.Constant) and (key.value is None or isinstance(key.value, str)):
-                bare = isinstance(held, ast.Attribute) and held.attr == "module"
-                if isinstance(held, (ast.Name, ast.Attribute)) and not bare and is_model(held):
+                bare = isinstance(contained, ast.Attribute) and contained.attr == "module"
+                if isinstance(contained, (ast.Name, ast.Attribute)) and not bare and is_model(contained):
                     found.add(key.value)
     return found
 

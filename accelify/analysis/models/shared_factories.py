@@ -13,7 +13,7 @@ from accelify.analysis.scopes import handed_to
 from accelify.analysis.script import ScriptModel
 
 
-def is_told_device(script: ScriptModel, device: ast.expr) -> bool:
+def is_device_parameter(script: ScriptModel, device: ast.expr) -> bool:
     """Whether a device is a parameter of a function of another module, which all calls that are seen pass."""
     if not isinstance(device, ast.Name) or len(script.modules) == 1:
         return False
@@ -32,4 +32,4 @@ def is_told_device(script: ScriptModel, device: ast.expr) -> bool:
     )
 
 
-__all__ = ["is_told_device"]
+__all__ = ["is_device_parameter"]

@@ -16,19 +16,19 @@ from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, text_of, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _SHIFTING = frozenset({"add_", "sub_"})
 _WEIGHTS = frozenset({"parameters", "named_parameters"})
 _DEEPEST = 4
 
 
-def shifted_weights(script: ScriptModel, prepared: Set[Thing]) -> Iterator[tuple[ast.stmt, str]]:
+def shifted_weights(script: ScriptModel, prepared: Set[Entity]) -> Iterator[tuple[ast.stmt, str]]:
     """The first statement of each function that shifts weights of a prepared model so, with what it shifts them by."""
-    told: set[Scope] = set()
+    stated: set[Scope] = set()
     for loop in script.tree.nodes(ast.For):
         scope = script.scope_of(loop)
-        if scope in told or not any(script.models_of(model) & prepared for model in _models_of(loop.iter)):
+        if scope in stated or not any(script.models_of(model) & prepared for model in _models_of(loop.iter)):
             continue
         for stmt in loop.body:
             amount = _shift(stmt, set(target_names(loop.target)))
@@ -41,7 +41,7 @@ def shifted_weights(script: ScriptModel, prepared: Set[Thing]) -> Iterator[tuple
                 if name in names and _is_own(script, prepared, given, scope)
             ]
             if own:
-                told.add(scope)
+                stated.add(scope)
                 yield stmt, text_of(amount)
                 break
 
@@ -78,7 +78,7 @@ def _pairs(loop: ast.For) -> Iterator[tuple[str, ast.expr]]:
                     yield name, given
 
 
-def _is_own(script: ScriptModel, prepared: Set[Thing], node: ast.expr, scope: Scope, far: int = 0) -> bool:
+def _is_own(script: ScriptModel, prepared: Set[Entity], node: ast.expr, scope: Scope, far: int = 0) -> bool:
     """Whether gradients are what one process has made of its share of a batch."""
     if far > _DEEPEST:
         return False
@@ -99,7 +99,7 @@ def _is_own(script: ScriptModel, prepared: Set[Thing], node: ast.expr, scope: Sc
         return True
     if any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in walk(node)):
         models = [script.models_of(model) for model in _models_of(node)]
-        return bool(models) and all(held and not held & prepared for held in models)
+        return bool(models) and all(contained and not contained & prepared for contained in models)
     return False
 
 

@@ -12,7 +12,7 @@ from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _WORD = b".module."
 # Who asks one of these of an object knows that it may be bare.
@@ -20,7 +20,7 @@ _ASKING = frozenset({"hasattr", "isinstance", "type", "getattr"})
 
 
 def stray_unwrapping(
-    script: ScriptModel, models: Set[Thing], known: Set[ast.AST]
+    script: ScriptModel, models: Set[Entity], known: Set[ast.AST]
 ) -> Iterator[tuple[Module, ast.Attribute]]:
     """Such reads in the program's modules, with the module of each.
 
@@ -60,13 +60,13 @@ def _keeps_one(script: ScriptModel, module: Module) -> bool:
     )
 
 
-def _is_unseen(script: ScriptModel, module: Module, value: ast.expr, models: Set[Thing]) -> bool:
+def _is_unseen(script: ScriptModel, module: Module, value: ast.expr, models: Set[Entity]) -> bool:
     """Whether nothing is known of a value, which is none of an import, but that it may be one of some models."""
     if not isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
         return False
     scope = module.scopes.of(value) if module not in script.modules else script.scope_of(value)
-    held = script.interpreter.evaluate(module, scope, value)
-    return all(isinstance(w, Thing) and (w.kind == v.UNKNOWN or w in models) for w in held)
+    contained = script.interpreter.evaluate(module, scope, value)
+    return all(isinstance(w, Entity) and (w.kind == v.UNKNOWN or w in models) for w in contained)
 
 
 def _is_asked_for(script: ScriptModel, module: Module, read: ast.Attribute) -> bool:

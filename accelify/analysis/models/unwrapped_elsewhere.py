@@ -11,7 +11,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, is_constant, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _WORD = b".module"
 # Functions may pass the model on to others, as far as this.
@@ -41,7 +41,7 @@ class UnwrappedElsewhere:
     flag: ast.expr | None
 
 
-def unwrapped_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[UnwrappedElsewhere]:
+def unwrapped_elsewhere(script: ScriptModel, models: Set[Entity]) -> Iterator[UnwrappedElsewhere]:
     """The calls of a script that pass such a function one of some models."""
     others = {
         m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(_WORD)

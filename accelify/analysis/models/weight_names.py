@@ -40,7 +40,7 @@ class Reading:
     """
 
     source: ast.Call
-    told: bool
+    stated: bool
 
 
 def sources_of(nodes: Iterable[Node]) -> Iterator[ast.Call]:
@@ -65,10 +65,10 @@ def reading_of(script: ScriptModel, source: ast.Call, scope: Scope, parents: Par
     if found is None:
         return None
     nodes, is_name = found
-    told = _tells(script, nodes, is_name)
-    if not told and (_minds(nodes) or not _counts_parts(nodes, is_name)):
+    stated = _tells(script, nodes, is_name)
+    if not stated and (_minds(nodes) or not _counts_parts(nodes, is_name)):
         return None
-    return Reading(source, told)
+    return Reading(source, stated)
 
 
 def _names_of(source: ast.Call, scope: Scope, parents: Parents) -> tuple[list[Node], IsName] | None:
@@ -156,8 +156,8 @@ def _named(name: str, first: bool) -> IsName:
 def _tells(script: ScriptModel, nodes: list[Node], is_name: IsName, far: int = 1) -> bool:
     """Whether names are compared with, or looked up among, texts that begin with `module.` and go on after it."""
     asked = [text for node in nodes for text in _asked(script, node, is_name)]
-    told = {text for text in asked if text.startswith(PREFIX) and text != PREFIX}
-    if any(text.removeprefix(PREFIX) not in asked for text in told) or _cuts(nodes, is_name):
+    stated = {text for text in asked if text.startswith(PREFIX) and text != PREFIX}
+    if any(text.removeprefix(PREFIX) not in asked for text in stated) or _cuts(nodes, is_name):
         return True
     for call in nodes if far else ():
         if isinstance(call, ast.Call) and any(
@@ -228,13 +228,13 @@ def _minds(nodes: list[Node]) -> bool:
 def _counts_parts(nodes: list[Node], is_name: IsName) -> bool:
     """Whether the parts of a name are read by their number: `_, layer, kind = name.split(".")`."""
     parts = {n for n in nodes if _is_split(n, is_name)}
-    held = {
+    contained = {
         stmt.targets[0].id
         for stmt in nodes
         if isinstance(stmt, ast.Assign) and stmt.value in parts and isinstance(stmt.targets[0], ast.Name)
     }
     return any(
-        _is_counted(node, lambda n: n in parts or (isinstance(n, ast.Name) and n.id in held))
+        _is_counted(node, lambda n: n in parts or (isinstance(n, ast.Name) and n.id in contained))
         for node in nodes
     )
 
@@ -270,15 +270,15 @@ def by_name(script: ScriptModel, nodes: Iterable[Node]) -> Iterator[tuple[ast.Co
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
             asked, base = node.args[0], node.func.value
             if node.func.attr not in _BY_NAME:
-                held = _table(script, base) if node.func.attr in _LOOK_UPS else None
-                if held is None:
+                contained = _table(script, base) if node.func.attr in _LOOK_UPS else None
+                if contained is None:
                     continue
-                base = held
+                base = contained
         elif isinstance(node, ast.Subscript):
             asked = node.slice
-            if not _is_prefixed(asked) or (held := _table(script, node.value)) is None:
+            if not _is_prefixed(asked) or (contained := _table(script, node.value)) is None:
                 continue
-            base = held
+            base = contained
         else:
             continue
         if isinstance(asked, ast.Constant) and _is_prefixed(asked):

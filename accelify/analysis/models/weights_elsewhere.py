@@ -11,12 +11,12 @@ import ast
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from accelify.analysis.models.own_keys import fills_own_names
+from accelify.analysis.models.filled_keys import fills_own_names
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import walk
-from accelify.analysis.values import Imported, Thing
+from accelify.analysis.values import Entity, Imported
 
 _WORD = b"load_state_dict"
 
@@ -32,7 +32,7 @@ class WeightsElsewhere:
     site: ast.Call
 
 
-def weights_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[WeightsElsewhere]:
+def weights_elsewhere(script: ScriptModel, models: Set[Entity]) -> Iterator[WeightsElsewhere]:
     """The calls of a script that pass such a function one of some models."""
     others = {
         m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(_WORD)
@@ -43,9 +43,9 @@ def weights_elsewhere(script: ScriptModel, models: Set[Thing]) -> Iterator[Weigh
             if module not in others:
                 continue
             for argument, name in handed_to(call, callee):
-                held = script.models_of(argument)
+                contained = script.models_of(argument)
                 # One that may be another, which is never wrapped, is loaded from files without the prefix.
-                if held and held <= models:
+                if contained and contained <= models:
                     site = _loads_into(script, module, callee, name)
                     if site is not None:
                         yield WeightsElsewhere(call, argument, callee, module, site)

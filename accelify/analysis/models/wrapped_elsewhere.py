@@ -15,7 +15,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, hides_arguments, is_constant
-from accelify.analysis.values import Class, Imported, Thing
+from accelify.analysis.values import Class, Entity, Imported
 
 _WORDS = (b"DataParallel", b"data_parallel")
 
@@ -31,7 +31,7 @@ class WrappedElsewhere:
     module: Module
     where: str
     call: ast.Call
-    models: frozenset[Thing]
+    models: frozenset[Entity]
     runs: bool
 
 
@@ -58,7 +58,7 @@ def _of_module(script: ScriptModel, module: Module) -> Iterator[WrappedElsewhere
         if reached is not None:
             owner = scope.owner_class
             given = script.interpreter.evaluate(module, scope, call)
-            models = frozenset(one for one in given if isinstance(one, Thing))
+            models = frozenset(one for one in given if isinstance(one, Entity))
             where = owner.name if owner is not None else scope.name.rpartition(".")[2]
             yield WrappedElsewhere(call, module, where, reached, models, kind == "run")
 

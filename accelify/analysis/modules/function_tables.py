@@ -39,8 +39,8 @@ def _values(display: ast.AST | None) -> list[ast.expr]:
 
 
 def _is_one_of(script: ScriptModel, node: ast.expr, alike: Container[Scope]) -> bool:
-    held = script.values(node)
-    return bool(held) and all(isinstance(w, Function) and w.scope in alike for w in held)
+    contained = script.values(node)
+    return bool(contained) and all(isinstance(w, Function) and w.scope in alike for w in contained)
 
 
 def _is_called(script: ScriptModel, read: ast.expr) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.devices.own_devices import names_a_gpu, own_devices
+from accelify.analysis.devices.class_devices import names_a_gpu, own_devices
 from accelify.analysis.program import Module
 from accelify.analysis.syntax import call_argument, dotted
 from accelify.analysis.values import Class

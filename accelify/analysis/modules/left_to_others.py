@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis.modules.reached import looks_up_functions, mentioned_names
 from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -53,12 +53,12 @@ def _makers(script: ScriptModel, mentioned: set[str]) -> dict[Scope, set[Scope]]
     """The classes of which all objects are seen to be made, each with the functions that make them."""
     found: dict[Scope, set[Scope]] = {}
     unsure: set[Scope] = set()
-    for value in list(script.interpreter.things.values()):
+    for value in list(script.interpreter.entities.values()):
         if isinstance(value, Class):
             assert isinstance(value.scope.node, ast.ClassDef)
             if value.name in mentioned or value.scope.node.decorator_list:
                 unsure.update(one.scope for one in value.ancestry())
-        elif isinstance(value, Thing) and value.cls is not None and isinstance(value.site, ast.Call):
+        elif isinstance(value, Entity) and value.cls is not None and isinstance(value.site, ast.Call):
             for one in value.cls.ancestry():
                 if value.module is None:
                     unsure.add(one.scope)

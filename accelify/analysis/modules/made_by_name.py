@@ -14,7 +14,7 @@ from accelify.analysis.modules.evaluated_names import begun_with, evaluated_name
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import dotted
-from accelify.analysis.values import Class, Function, Imported, Thing, Value, Values
+from accelify.analysis.values import Class, Entity, Function, Imported, Value, Values
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,20 +35,20 @@ class MadeByName:
     """The part of the interpreter that follows a class chosen by name."""
 
     program: Program
-    things: dict[tuple[object, object], Value]
+    entities: dict[tuple[object, object], Value]
     _star_imports: dict[Module, list[Module]]
     _by_name: dict[Scope, ast.Call | None]
 
     if TYPE_CHECKING:
 
         def settled(self) -> bool: ...
-        def thing(
+        def entity(
             self, site: object, tag: object, kind: str, module: Module | None, **more: object
-        ) -> Thing: ...
+        ) -> Entity: ...
         def variable(self, owner: Scope, name: str) -> Values: ...
         def lookup(self, module: Module, scope: Scope, name: str) -> Values: ...
-        def link(self, thing: Thing, relation: str, values: Collection[Value]) -> None: ...
-        def link_optimizer(self, module: Module, made: Thing, arguments: list[Values]) -> None: ...
+        def link(self, entity: Entity, relation: str, values: Collection[Value]) -> None: ...
+        def link_optimizer(self, module: Module, made: Entity, arguments: list[Values]) -> None: ...
         def call_function(
             self,
             module: Module,
@@ -83,7 +83,9 @@ class MadeByName:
         if inner is None:
             return set()
         names = target.positional()[1 if target.self_name() is not None else 0 :]
-        given = dict(zip(names, arguments, strict=False)) | {k: held for k, held in keywords.items() if k}
+        given = dict(zip(names, arguments, strict=False)) | {
+            k: contained for k, contained in keywords.items() if k
+        }
         assert isinstance(inner.func, ast.Call)
         base = inner.func.args[0]
         assert isinstance(base, ast.Name)
@@ -106,7 +108,7 @@ class MadeByName:
         made = self.made_by_name(module, scope, node, given.get(base.id, set()), handed, named)
         if not made and self.settled():
             # Each call makes a new object of unknown kind: its use shows the kind.
-            made = {self.thing(node, "by name", v.UNKNOWN, module)}
+            made = {self.entity(node, "by name", v.UNKNOWN, module)}
         return made
 
     def made_by_name(
@@ -114,7 +116,7 @@ class MadeByName:
         module: Module,
         scope: Scope,
         node: ast.Call,
-        held: Values,
+        contained: Values,
         arguments: list[Values],
         keywords: dict[str | None, Values],
     ) -> Values:
@@ -122,12 +124,12 @@ class MadeByName:
         every = [*arguments, *keywords.values()]
         if self._returned_by_name(scope) is node:
             return set()  # known by the calls of the helper
-        for value in held:
+        for value in contained:
             if not isinstance(value, Imported):
                 continue
             kind = _LIBRARIES.get(value.name)
             if kind is not None:
-                made = self.thing(node, "by name", kind, module, qualname=f"{value.name}.?")
+                made = self.entity(node, "by name", kind, module, qualname=f"{value.name}.?")
             else:
                 target = module.imports.get(value.name) or self.program.modules.get(value.name)
                 classes = self._classes_in(target) if target is not None else []
@@ -137,7 +139,7 @@ class MadeByName:
                     continue
                 # Of several classes nobody knows which: what they have in common is their kind.
                 cls = classes[0] if len(classes) == 1 or kind == v.LOADER else None
-                made = self.thing(
+                made = self.entity(
                     node, "by name", kind, module, cls=cls, qualname=cls.name if cls is not None else None
                 )
                 for one in classes:
@@ -158,7 +160,7 @@ class MadeByName:
         module: Module,
         scope: Scope,
         node: ast.Call,
-        held: Values,
+        contained: Values,
         arguments: list[Values],
         keywords: dict[str | None, Values],
     ) -> Values:
@@ -167,7 +169,7 @@ class MadeByName:
         Only what makes data sets is followed: models are recognised by their use.
         """
         found: Values = set()
-        for value in held:
+        for value in contained:
             target = module.imports.get(value.name) if isinstance(value, Imported) else None
             if target is None and isinstance(value, Imported):
                 target = self.program.modules.get(value.name)
@@ -175,7 +177,7 @@ class MadeByName:
                 if isinstance(maker, Function):
                     found |= self.call_function(module, scope, node, maker, arguments, keywords)
                     continue
-                found.add(self.thing(node, "by name", v.DATASET, module))
+                found.add(self.entity(node, "by name", v.DATASET, module))
                 init = maker.method("__init__")
                 if init is not None:
                     own = Function(init[1], init[0].module, None)
@@ -190,10 +192,12 @@ class MadeByName:
         begun = self._begun_so(module, scope, node.args[0]) if len(node.args) == 1 else set()
         if begun:
             return begun
-        held = [w for name in evaluated_names(module.tree, node) for w in self.lookup(module, scope, name)]
+        contained = [
+            w for name in evaluated_names(module.tree, node) for w in self.lookup(module, scope, name)
+        ]
         return {
             w
-            for w in held
+            for w in contained
             if (isinstance(w, Class) and self._is_data(w))
             or (isinstance(w, Function) and self._makes_data(w))
         }
@@ -231,9 +235,9 @@ class MadeByName:
             n.value.func.id if isinstance(n.value, ast.Call) and isinstance(n.value.func, ast.Name) else ""
             for n in function.scope.of_type(ast.Return)
         }
-        held = [value for name in made for value in self.variable(function.module.scopes.module, name)]
+        contained = [value for name in made for value in self.variable(function.module.scopes.module, name)]
         return len(made) == 1 and any(
-            isinstance(value, Class) and self.kind_of_class(value) == v.DATASET for value in held
+            isinstance(value, Class) and self.kind_of_class(value) == v.DATASET for value in contained
         )
 
     def _returned_by_name(self, function: Scope) -> ast.Call | None:
@@ -295,11 +299,11 @@ def namespace_of(func: ast.expr) -> ast.expr | None:
     """The module in `module.__dict__[name]` or `vars(module)[name]`; None for anything else."""
     if not isinstance(func, ast.Subscript) or isinstance(func.slice, ast.Constant):
         return None
-    held = func.value
-    if isinstance(held, ast.Attribute) and held.attr == "__dict__":
-        return held.value
-    if isinstance(held, ast.Call) and dotted(held.func) == "vars" and len(held.args) == 1:
-        return held.args[0]
+    contained = func.value
+    if isinstance(contained, ast.Attribute) and contained.attr == "__dict__":
+        return contained.value
+    if isinstance(contained, ast.Call) and dotted(contained.func) == "vars" and len(contained.args) == 1:
+        return contained.args[0]
     return None
 
 

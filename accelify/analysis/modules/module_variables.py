@@ -9,7 +9,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 
 
-def is_read_behind_only(script: ScriptModel, name: ast.Name, function: Scope, anchor: Anchor) -> bool:
+def is_read_only_after(script: ScriptModel, name: ast.Name, function: Scope, anchor: Anchor) -> bool:
     """Whether a variable of a module, set once there, is read only after a place in a function of the same module.
 
     Args:
@@ -24,10 +24,10 @@ def is_read_behind_only(script: ScriptModel, name: ast.Name, function: Scope, an
     writes = [n for n in script.tree.writes(name.id) if script.scope_of(n).resolve(name.id) is module]
     if len(writes) > 1 or name.id in function.globals or _is_known_elsewhere(script, name.id):
         return False
-    return all(_is_behind(script, read, function, anchor) for read in script.reads(name.id, module))
+    return all(_is_after(script, read, function, anchor) for read in script.reads(name.id, module))
 
 
-def _is_behind(
+def _is_after(
     script: ScriptModel, node: ast.AST, function: Scope, anchor: Anchor, seen: frozenset[Scope] = frozenset()
 ) -> bool:
     scope = script.scope_of(node)
@@ -36,7 +36,7 @@ def _is_behind(
     if scope.kind != "function" or scope in seen or script.called_from_elsewhere(scope):
         return False
     calls = script.callers(scope)
-    return bool(calls) and all(_is_behind(script, call, function, anchor, seen | {scope}) for call in calls)
+    return bool(calls) and all(_is_after(script, call, function, anchor, seen | {scope}) for call in calls)
 
 
 def _is_known_elsewhere(script: ScriptModel, name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, dotted, target_names, walk
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -87,8 +87,8 @@ def _is_looked_up(script: ScriptModel, knows: Callable[[Module], bool]) -> bool:
         if called == "exec":
             return True
         if called == "getattr" and not any(isinstance(a, ast.Constant) for a in call.args[1:2]):
-            held = script.values(call.args[0]) if call.args else set()
-            if not held or not all(isinstance(w, Thing) for w in held):
+            contained = script.values(call.args[0]) if call.args else set()
+            if not contained or not all(isinstance(w, Entity) for w in contained):
                 return True
         if called in ("eval", "globals", "locals"):
             looking = script.module_of(call) if module is script.module else module
@@ -177,9 +177,9 @@ def _made_classes(script: ScriptModel) -> set[ast.ClassDef]:
     """Classes with instances, and all of their ancestors; classes named otherwise than to be made count too."""
     mentioned = mentioned_names(script)
     found: set[ast.ClassDef] = set()
-    for value in script.interpreter.things.values():
+    for value in script.interpreter.entities.values():
         cls = value if isinstance(value, Class) and value.name in mentioned else None
-        if isinstance(value, Thing) and value.cls is not None and isinstance(value.site, ast.Call):
+        if isinstance(value, Entity) and value.cls is not None and isinstance(value.site, ast.Call):
             cls = value.cls
         for one in cls.ancestry() if cls is not None else []:
             assert isinstance(one.scope.node, ast.ClassDef)
@@ -195,9 +195,9 @@ def _looks_up_names(script: ScriptModel) -> bool:
                 return True
         if (dotted(call.func) or "") in ("globals", "locals"):
             return True
-    kept = [node for node in script.tree.nodes(ast.Attribute) if node.attr == "__dict__"]
-    options = _options(script) if kept else set()
-    return any(_may_hold_functions(script, node, options) for node in kept)
+    retained = [node for node in script.tree.nodes(ast.Attribute) if node.attr == "__dict__"]
+    options = _options(script) if retained else set()
+    return any(_may_hold_functions(script, node, options) for node in retained)
 
 
 def _may_hold_functions(script: ScriptModel, node: ast.Attribute, options: set[str]) -> bool:

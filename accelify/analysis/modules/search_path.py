@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from accelify.analysis.modules.told_paths import ToldPaths
+from accelify.analysis.modules.computed_paths import ComputedPaths
 from accelify.analysis.syntax import dotted, names_in, walk
 
 # How far up a project's root is looked for, and the files by which it is recognised.
@@ -94,16 +94,16 @@ def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path],
     for module in _imported(path, text, roots):
         if (other := read(module)) is not None:
             found += _added_by(module, other, [path.parent, *roots])
-    return list(dict.fromkeys([*found, *_told_by_environment(path.parent)]))
+    return list(dict.fromkeys([*found, *_python_path_folders(path.parent)]))
 
 
-def _told_by_environment(folder: Path) -> list[Path]:
+def _python_path_folders(folder: Path) -> list[Path]:
     """The folders of PYTHONPATH that are in the project around a folder: others are not part of it."""
-    told = os.environ.get("PYTHONPATH", "")
-    top = top_of_project(folder) if told else None
+    stated = os.environ.get("PYTHONPATH", "")
+    top = top_of_project(folder) if stated else None
     if top is None:
         return []
-    places = [Path(one).resolve() for one in told.split(os.pathsep) if one]
+    places = [Path(one).resolve() for one in stated.split(os.pathsep) if one]
     return [place for place in places if place != top and place.is_relative_to(top) and place.is_dir()]
 
 
@@ -114,8 +114,8 @@ def _added_by(path: Path, text: str, workplaces: list[Path]) -> list[Path]:
     names, puts = _puts(text)
     found: list[Path] = []
     for place, bound in puts:
-        told = (ToldPaths(str(path), str(folder), names, bound).place(place) for folder in workplaces)
-        there = (Path(one).resolve() for one in told if one is not None and os.path.isdir(one))
+        stated = (ComputedPaths(str(path), str(folder), names, bound).place(place) for folder in workplaces)
+        there = (Path(one).resolve() for one in stated if one is not None and os.path.isdir(one))
         found += islice(there, 1)
     return [*found, *_written_out(workplaces[0], text)]
 
@@ -180,15 +180,15 @@ def _puts(text: str) -> tuple[dict[str, list[ast.Assign]], _Puts]:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             assigned.setdefault(node.targets[0].id, []).append(node)
     front: _Puts = []
-    behind: _Puts = []
+    afterwards: _Puts = []
     for node in nodes:
         for place, first in _put_by(node):
             bound = _bound(place, nodes)
             if first:
                 front[:0] = reversed(bound)
             else:
-                behind += bound
-    return assigned, [*front, *behind]
+                afterwards += bound
+    return assigned, [*front, *afterwards]
 
 
 def _put_by(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:

@@ -6,13 +6,13 @@ import ast
 import builtins
 
 from accelify.analysis import values as v
-from accelify.analysis.devices.defaults import is_never_told
-from accelify.analysis.devices.given_wishes import given_wish
+from accelify.analysis.devices.cpu_parameters import given_wish
+from accelify.analysis.devices.defaults import is_left_to_default
 from accelify.analysis.devices.named import seen_from
 from accelify.analysis.devices.only_moves import as_callers_say
 from accelify.analysis.devices.seen_options import bound_before, is_of_another, place_of, wish_seen_from
 from accelify.analysis.planning.anchors import Anchor, Reach, find_anchor, node_of
-from accelify.analysis.planning.attributes import told_here
+from accelify.analysis.planning.attributes import text_here
 from accelify.analysis.planning.constructor import ConstructorArguments
 from accelify.analysis.planning.reasons import Blocker
 from accelify.analysis.planning.sites import KIND_ORDER, PrepareSite
@@ -20,7 +20,7 @@ from accelify.analysis.schedules.windows import mixed_precision
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.assignments import stands_in
 from accelify.analysis.statements.bound import is_surely_bound
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 
 class AcceleratorPlace(ConstructorArguments):
@@ -57,12 +57,12 @@ class AcceleratorPlace(ConstructorArguments):
                 found = self._precision_seen_from(found, core)
             if name == "cpu" and (self.named_devices or self.argument_reads.get(name)):
                 found = self._options_seen_from(found, core)
-            told = told_here(script, self.arguments[name], found) if name in self.arguments else None
-            if told is not None:
-                self.arguments[name] = told
-            if name == "cpu" and name in self.arguments and (told is None or not self._names_known(found)):
-                found, told = self._wish_of_callers(found, core)
-            if name in self.arguments and (told is None or not self._names_known(found)):
+            stated = text_here(script, self.arguments[name], found) if name in self.arguments else None
+            if stated is not None:
+                self.arguments[name] = stated
+            if name == "cpu" and name in self.arguments and (stated is None or not self._names_known(found)):
+                found, stated = self._wish_of_callers(found, core)
+            if name in self.arguments and (stated is None or not self._names_known(found)):
                 wish = self.arguments.pop(name)
                 given = None
                 if name == "cpu":
@@ -71,7 +71,7 @@ class AcceleratorPlace(ConstructorArguments):
                 if given:
                     self.arguments[name] = "True"
                 elif given is None and not any(
-                    wish == one.wish and is_never_told(script, one) for one in self.named_devices
+                    wish == one.wish and is_left_to_default(script, one) for one in self.named_devices
                 ):
                     self.dropped[name] = wish
                 self.argument_reads.pop(name, None)
@@ -85,11 +85,11 @@ class AcceleratorPlace(ConstructorArguments):
             self.blockers.append(Blocker("ACC011", unknown, script.backwards[0].call))
             return
         self.anchor = found
-        self._keep_behind(found)
-        kept, bound = self.named_devices, bound_before(script, found, self.named_devices)
+        self._prepare_after(found)
+        retained, bound = self.named_devices, bound_before(script, found, self.named_devices)
         self.named_devices = [] if "cpu" in self.dropped else bound
-        kept = [one for one in kept if one not in self.named_devices]
-        self.copied_devices = {copy for one in kept for copy in one.copies}
+        retained = [one for one in retained if one not in self.named_devices]
+        self.copied_devices = {copy for one in retained for copy in one.copies}
         self.reach = Reach(script, found, core)
         self.reach.choices = frozenset(a.value for a in self.devices.assignments)
         for backward in script.backwards:
@@ -113,15 +113,15 @@ class AcceleratorPlace(ConstructorArguments):
         """Write the setting for the CPU by what callers hand to the function that asks for it, if that is known."""
         script, before = self.script, (self.arguments["cpu"], self.argument_reads.get("cpu", frozenset()))
         for choice in (one for one in self.devices.assignments if one.cpu == before[0]):
-            said = as_callers_say(script, before, script.scope_of(choice.statement))
-            if said is None or not before[1]:
+            reported = as_callers_say(script, before, script.scope_of(choice.statement))
+            if reported is None or not before[1]:
                 continue
-            self.arguments["cpu"], self.argument_reads["cpu"] = said
+            self.arguments["cpu"], self.argument_reads["cpu"] = reported
             found = find_anchor(script, core, self.argument_names)
-            told = told_here(script, said[0], found)
-            if told is not None and self._names_known(found):
-                self.arguments["cpu"] = told
-                return found, told
+            stated = text_here(script, reported[0], found)
+            if stated is not None and self._names_known(found):
+                self.arguments["cpu"] = stated
+                return found, stated
         self.arguments["cpu"], self.argument_reads["cpu"] = before
         return anchor, None
 
@@ -129,13 +129,13 @@ class AcceleratorPlace(ConstructorArguments):
         """Write the switch of mixed precision by a name that is known where the Accelerator is made, if any is."""
         scope = place_of(self.script, anchor)
         seen = mixed_precision(self.script, lambda node: self._as_seen_from(scope, node))
-        kept = self.arguments["mixed_precision"], self.argument_reads["mixed_precision"]
-        if seen is None or seen == kept:
+        retained = self.arguments["mixed_precision"], self.argument_reads["mixed_precision"]
+        if seen is None or seen == retained:
             return anchor
         self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = seen
         found = find_anchor(self.script, core, self.argument_names)
         if not self._names_known(found):
-            self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = kept
+            self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = retained
             return anchor
         return found
 
@@ -144,9 +144,9 @@ class AcceleratorPlace(ConstructorArguments):
         script, scope = self.script, place_of(self.script, anchor)
         before = cpu = self.arguments.get("cpu", "")
         names = self.argument_reads.get("cpu", frozenset())
-        for index, told in enumerate(self.named_devices):
-            self.named_devices[index] = here = seen_from(script, told, scope)
-            if cpu == told.wish and here is not told:
+        for index, stated in enumerate(self.named_devices):
+            self.named_devices[index] = here = seen_from(script, stated, scope)
+            if cpu == stated.wish and here is not stated:
                 cpu, names = here.wish, frozenset({here.name})
         cpu, names = wish_seen_from(script, cpu, names, scope)
         if cpu == before:
@@ -158,9 +158,9 @@ class AcceleratorPlace(ConstructorArguments):
         """`self.args.amp` as `args.amp`, where a variable of a scope holds the same object as `self.args`."""
         if not isinstance(node, ast.Attribute):
             return None
-        held = self.script.things(node.value)
+        contained = self.script.entities(node.value)
         for (owner, name), values in self.script.interpreter.variables.items():
-            if owner is scope and held and held & values:
+            if owner is scope and contained and contained & values:
                 return f"{name}.{node.attr}", frozenset({name})
         return None
 
@@ -222,7 +222,7 @@ class AcceleratorPlace(ConstructorArguments):
                     return True
         return False
 
-    def _keep_behind(self, anchor: Anchor) -> None:
+    def _prepare_after(self, anchor: Anchor) -> None:
         """Arguments of a constructor are prepared after the Accelerator that it makes."""
         if not anchor.attribute or anchor.before is None:
             return
@@ -240,5 +240,5 @@ class AcceleratorPlace(ConstructorArguments):
         owner = scope.owner_class
         if owner is None:
             return False
-        instance = self.script.interpreter.things.get((owner, "instance"))
-        return isinstance(instance, Thing) and instance.kind in (v.MODEL, v.DATASET, v.CRITERION)
+        instance = self.script.interpreter.entities.get((owner, "instance"))
+        return isinstance(instance, Entity) and instance.kind in (v.MODEL, v.DATASET, v.CRITERION)

@@ -150,7 +150,7 @@ class Reach:
             s is self.anchor.after or s is self.anchor.before for s in guard.body
         )
 
-    def runs_behind_anchor(self, node: Node) -> bool:
+    def runs_after_anchor(self, node: Node) -> bool:
         """Whether a node of the module that makes the Accelerator runs only after it is made."""
         for ancestor in self.tree.ancestors(node):
             if isinstance(ancestor, ast.arguments):  # a default is read where the function is defined
@@ -304,8 +304,8 @@ class Reach:
             cls
             for call in self.script.calls_to(copying)
             for argument in call.args[:1]
-            for thing in self.script.things(argument, v.MODEL)
-            for cls in (thing.cls.ancestry() if thing.cls is not None else ())
+            for entity in self.script.entities(argument, v.MODEL)
+            for cls in (entity.cls.ancestry() if entity.cls is not None else ())
         }
 
     def _escapes(self, scope: Scope) -> bool:

@@ -9,10 +9,10 @@ from accelify.analysis.planning.anchors import Anchor
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 
-def told_here(script: ScriptModel, text: str, anchor: Anchor) -> str | None:
+def text_here(script: ScriptModel, text: str, anchor: Anchor) -> str | None:
     """An argument's text as it can be written at the Accelerator's place.
 
     `self.args.cpu` is `args.cpu` in a constructor that has not set `self.args` yet but has it as a parameter. None
@@ -56,8 +56,10 @@ def _has(script: ScriptModel, scope: Scope, read: ast.Attribute) -> bool:
     """Whether an object of a class of the program has an attribute from its beginning; other objects may have any."""
     assert isinstance(read.value, ast.Name)
     owner = scope.resolve(read.value.id)
-    held = script.interpreter.variables.get((owner, read.value.id), set()) if owner is not None else set()
-    classes = [one.cls for one in held if isinstance(one, Thing) and one.cls is not None]
+    contained = (
+        script.interpreter.variables.get((owner, read.value.id), set()) if owner is not None else set()
+    )
+    classes = [one.cls for one in contained if isinstance(one, Entity) and one.cls is not None]
     return not classes or any(_makes(cls, read.attr) for cls in classes)
 
 

@@ -11,25 +11,25 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.base_classes import wish_of_base_class
 from accelify.analysis.devices.constants import DeviceConstant
-from accelify.analysis.devices.defaults import is_never_told
+from accelify.analysis.devices.defaults import is_left_to_default
 from accelify.analysis.devices.device_names import is_option_for_gpu
 from accelify.analysis.devices.helper_moves import flags_of_helpers, helpers_use_accelerator
 from accelify.analysis.devices.named import NamedDevice, device_arguments, named_devices
 from accelify.analysis.devices.only_moves import as_callers_say, is_move_to_gpu, only_moves
+from accelify.analysis.devices.option_devices import self_of
 from accelify.analysis.devices.read_off import is_read_off, is_set_nowhere
 from accelify.analysis.devices.shown_only import is_only_shown, is_shown
-from accelify.analysis.devices.told import self_of
 from accelify.analysis.devices.wishes import Devices
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.planning.anchors import Anchor
-from accelify.analysis.planning.attributes import told_here
+from accelify.analysis.planning.attributes import text_here
 from accelify.analysis.planning.sites import PrepareSite
 from accelify.analysis.schedules.windows import Window, find_window, mixed_precision
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import Node, Tree, dotted, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 
 class ConstructorArguments:
@@ -42,17 +42,17 @@ class ConstructorArguments:
     for_accelerate: bool
     devices: Devices
     device_constants: list[DeviceConstant]
-    prepared: set[Thing]
+    prepared: set[Entity]
     arguments: dict[str, str]
     argument_reads: dict[str, frozenset[str]]
     accumulation: Window | None
-    kept_window: Window | None
+    stored_window: Window | None
     named_devices: list[NamedDevice]
     sites: list[PrepareSite]
 
     if TYPE_CHECKING:
 
-        def is_sharded(self, loaders: set[Thing]) -> bool: ...
+        def is_sharded(self, loaders: set[Entity]) -> bool: ...
         def steps_per_batch(self, call: ast.Call) -> bool: ...
         def _late_names(self, anchor: Anchor) -> list[str]: ...
 
@@ -71,9 +71,9 @@ class ConstructorArguments:
                 name, value = ("dataloader_config", "DataLoaderConfiguration(split_batches=True)")
             self.arguments[name] = value
         self.named_devices = [
-            told
-            for told in named_devices(self.script, self._reachable_choices())
-            if not is_set_nowhere(self.script, told.options, told.text.rpartition(".")[2])
+            stated
+            for stated in named_devices(self.script, self._reachable_choices())
+            if not is_set_nowhere(self.script, stated.options, stated.text.rpartition(".")[2])
         ]
         if not self.devices.assignments and not self._asking_names():
             self.devices.go_by_defaults()
@@ -83,9 +83,9 @@ class ConstructorArguments:
             self.argument_reads["cpu"] = wishes[0].names
         elif not self.devices.assignments and self._asking_names():
             # A parameter that no caller passes is tried last.
-            told = min(self._asking_names(), key=lambda one: is_never_told(self.script, one))
-            self.arguments["cpu"] = told.wish
-            self.argument_reads["cpu"] = frozenset({told.name})
+            stated = min(self._asking_names(), key=lambda one: is_left_to_default(self.script, one))
+            self.arguments["cpu"] = stated.wish
+            self.argument_reads["cpu"] = frozenset({stated.name})
         elif not self.devices.assignments and self._moved_to_constants():
             self._wish_of_constants()
         elif all(is_only_shown(self.script, a.target) for a in self.devices.assignments):
@@ -108,7 +108,7 @@ class ConstructorArguments:
         settled = {
             dotted(read) for c in self.device_constants if not (c.asks_user or c.is_cpu) for read in c.reads
         }
-        return [told for told in self.named_devices if told.text not in settled]
+        return [stated for stated in self.named_devices if stated.text not in settled]
 
     def _moved_to_constants(self) -> list[tuple[str, DeviceConstant]]:
         """The device constants of other modules that something is moved to here, by the names that they have here."""
@@ -142,7 +142,7 @@ class ConstructorArguments:
             self.argument_reads["mixed_precision"] = precision[1]
         window = find_window(self.script)
         if window is not None and self.for_accelerate and not self._fits_accelerate(window):
-            self.kept_window, window = window, None
+            self.stored_window, window = window, None
         if window is not None and self.is_sharded(self.script.training_loaders):
             self.accumulation = window
             name, value = window.argument(self.for_accelerate)
@@ -157,11 +157,11 @@ class ConstructorArguments:
         if self.accumulation is None:
             return True
         name, text = self.accumulation.argument(self.for_accelerate)
-        told = told_here(self.script, text, anchor)
-        if told is not None:
-            self.arguments[name] = told
+        stated = text_here(self.script, text, anchor)
+        if stated is not None:
+            self.arguments[name] = stated
             return True
-        self.kept_window, self.accumulation = (self.accumulation if self.for_accelerate else None), None
+        self.stored_window, self.accumulation = (self.accumulation if self.for_accelerate else None), None
         del self.arguments[name], self.argument_reads[name]
         return False
 
@@ -179,10 +179,10 @@ class ConstructorArguments:
             return f"{names} must be known before the Accelerator is made, and {verb} known only later"
         for name in self.known.arguments:
             text = self.arguments[name]
-            told = told_here(self.script, text, anchor)
-            if told is None:
+            stated = text_here(self.script, text, anchor)
+            if stated is None:
                 return f"the Accelerator is made before all that `{name}={text}` reads is set"
-            self.arguments[name] = told
+            self.arguments[name] = stated
         return None
 
     def _fits_accelerate(self, window: Window) -> bool:
@@ -196,7 +196,7 @@ class ConstructorArguments:
             isinstance(call.func, ast.Attribute)
             and call.func.attr == "step"
             and id(call) not in inside
-            and self.script.things(call.func.value, v.SCHEDULER) & self.prepared
+            and self.script.entities(call.func.value, v.SCHEDULER) & self.prepared
             and self.steps_per_batch(call)
             for call in self.script.calls()
         )
@@ -353,24 +353,22 @@ class ConstructorArguments:
                 ):
                     return False
         if any(
-            self._is_left_behind(model)
-            for call in self.script.calls()
-            for model in self.script.models_run(call)
+            self._is_left_out(model) for call in self.script.calls() for model in self.script.models_run(call)
         ):
             return False
         return not any(
-            isinstance(w, Thing) and w.kind == v.MODEL
+            isinstance(w, Entity) and w.kind == v.MODEL
             for call in self.script.calls()
             if not self.script.iterated(call)
             for w in self._called_outside_loops(call)
         )
 
-    def _is_left_behind(self, model: Thing) -> bool:
+    def _is_left_out(self, model: Entity) -> bool:
         """Whether a model is none of those that prepare places, nor a part of one: a teacher that is not trained."""
         made = isinstance(model.site, ast.Call) and model.module in self.script.modules
         return made and not ({model} | self.script.owners_of(model)) & self.prepared
 
-    def _called_outside_loops(self, call: ast.Call) -> set[Thing]:
+    def _called_outside_loops(self, call: ast.Call) -> set[Entity]:
         models = self.script.models_run(call) & self.prepared
         if not models or is_in_model(self.script, self.script.scope_of(call)):
             return set()

@@ -89,7 +89,7 @@ def _method(cls: Scope, name: str) -> Scope | None:
 
 def class_value(script: ScriptModel, scope: Scope) -> Class:
     """The class that a scope belongs to."""
-    found = script.interpreter.things[(scope.node, "class")]
+    found = script.interpreter.entities[(scope.node, "class")]
     assert isinstance(found, Class)
     return found
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from accelify.analysis import values as v
 from accelify.analysis.planning.sites import PrepareSite
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 
-def optimizer_sites(script: ScriptModel, optimizer: Thing) -> list[ast.Call]:
+def optimizer_sites(script: ScriptModel, optimizer: Entity) -> list[ast.Call]:
     """The constructor of an optimizer, where it is the argument of a call or an entry of a dictionary."""
     tree, site = script.tree, optimizer.site
     if not isinstance(site, ast.Call) or optimizer.module not in script.modules or tree.parent(site) is None:
@@ -30,22 +30,22 @@ def optimizer_sites(script: ScriptModel, optimizer: Thing) -> list[ast.Call]:
 
 
 def made_too_early(
-    script: ScriptModel, sites: Iterable[PrepareSite], prepared: set[Thing], inline: Iterable[ast.Call]
-) -> list[Thing]:
+    script: ScriptModel, sites: Iterable[PrepareSite], prepared: set[Entity], inline: Iterable[ast.Call]
+) -> list[Entity]:
     """The optimizers prepared where they are made whose models are not prepared by a statement in front of that."""
     wrapped = set(inline)
-    found: list[Thing] = []
-    for optimizer in sorted(prepared, key=Thing.place):
+    found: list[Entity] = []
+    for optimizer in sorted(prepared, key=Entity.place):
         if optimizer.kind != v.OPTIMIZER or optimizer.site not in wrapped:
             continue
         stmt = script.tree.statement(optimizer.site)
         before = {
-            thing
+            entity
             for site in sites
             if site.scope is script.scope_of(stmt) and script.tree.is_after(stmt, site.after)
             for item in site.items
             if item.container is None
-            for thing in item.things
+            for entity in item.entities
         }
         models = script.outermost(optimizer.link("models"))
         if not models or not models <= before:

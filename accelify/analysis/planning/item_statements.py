@@ -15,11 +15,11 @@ from accelify.analysis.statements.assignments import (
     stands_in,
 )
 from accelify.analysis.statements.giving import (
-    given_things,
+    entities_in,
 )
 from accelify.analysis.statements.statement_parts import StatementParts
 from accelify.analysis.syntax import calls_in, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 # Methods that give a module its final shape: prepare has to come after them.
 _SHAPING = frozenset(
@@ -41,12 +41,12 @@ class ItemStatements:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.tree = script.tree
-        self.held = Containers(script)
+        self.contained = Containers(script)
         # Statements that measure or count over a loader as it is without prepare, which so comes after them.
         self.measured: list[ast.stmt] = []
         # Those of them that count over it.
         self.counted: list[ast.stmt] = []
-        self._run_within: dict[tuple[str, frozenset[Thing]], bool] = {}
+        self._run_within: dict[tuple[str, frozenset[Entity]], bool] = {}
         self._within = StatementParts()
 
     def _hands_back(self, stmt: ast.stmt, item: Item) -> bool:
@@ -55,7 +55,7 @@ class ItemStatements:
         if not isinstance(value, ast.Call):
             return False
         given = [*value.args, *[kw.value for kw in value.keywords]]
-        return any(item.things & self.script.things(a) for a in given if isinstance(a, ast.expr))
+        return any(item.entities & self.script.entities(a) for a in given if isinstance(a, ast.expr))
 
     def _hands_on(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a statement stores a loader elsewhere: in an iterator, a dictionary, a bar, under another name.
@@ -67,10 +67,12 @@ class ItemStatements:
         if item.kind != v.LOADER:
             if any(stands_in(c, stmt) and self._hands_back(c, item) for c in item.creations):
                 return False  # `if both: model = Both(model, rest)`: what took it in has its name now
-            return item.container is None and self.held.keeps(stmt, item.things, self._kept_and_run(item))
+            return item.container is None and self.contained.keeps(
+                stmt, item.entities, self._stored_and_run(item)
+            )
         for node in self._within.read(stmt):
             parent = self.tree.parent(node)
-            if isinstance(parent, ast.Attribute) or not item.things & self.script.things(node):
+            if isinstance(parent, ast.Attribute) or not item.entities & self.script.entities(node):
                 continue
             if self.tree.statement(node) in self.measured:
                 continue
@@ -90,11 +92,11 @@ class ItemStatements:
             self.tree.is_after(stmt, c) and self.script.scope_of(c) is item.scope for c in self.counted
         )
 
-    def _kept_and_run(self, item: Item) -> bool:
+    def _stored_and_run(self, item: Item) -> bool:
         """Whether a model or optimizer is used as an element of a list or as a part of a composite module."""
-        key = item.holder.name, frozenset(item.things)
+        key = item.holder.name, frozenset(item.entities)
         if key not in self._run_within:
-            self._run_within[key] = self.held.called_within(item.things, item.holder)
+            self._run_within[key] = self.contained.called_within(item.entities, item.holder)
         return self._run_within[key]
 
     def _evaluates(self, stmt: ast.stmt) -> bool:
@@ -116,8 +118,10 @@ class ItemStatements:
         """Whether a statement passes the item to a class of the program that stores it and trains with it."""
         for node in calls_in(stmt):
             given = [*node.args, *[kw.value for kw in node.keywords]]
-            if any(t.site is node and is_record(t) for t in self.script.things(node, v.UNKNOWN, v.INSTANCE)):
-                if any(item.things & given_things(self.script, a) for a in given):
+            if any(
+                t.site is node and is_record(t) for t in self.script.entities(node, v.UNKNOWN, v.INSTANCE)
+            ):
+                if any(item.entities & entities_in(self.script, a) for a in given):
                     return True
             for callee in self.script.callees(node):
                 cls = callee.owner_class
@@ -127,7 +131,7 @@ class ItemStatements:
                     node, v.MODEL, v.OPTIMIZER, v.SCHEDULER, v.CRITERION, v.LOADER, v.DATASET
                 ):
                     continue
-                if any(item.things & given_things(self.script, a) for a in given):
+                if any(item.entities & entities_in(self.script, a) for a in given):
                     return True
         return False
 
@@ -138,10 +142,10 @@ class ItemStatements:
         for node in self._within.shaping(stmt):
             if isinstance(node, ast.Call):
                 if isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPING:
-                    if item.things & self._roots(node.func.value):
+                    if item.entities & self._roots(node.func.value):
                         return True
                 if any(s in self._loading_scopes for s in self.script.callees(node)):
-                    if any(item.things & self.script.things(a) for a in node.args):
+                    if any(item.entities & self.script.entities(a) for a in node.args):
                         return True
                 if _assigned_to_requires_grad(node):
                     return True
@@ -151,7 +155,7 @@ class ItemStatements:
                     if isinstance(target, ast.Attribute) and item.kind == v.MODEL:
                         if target.attr == "requires_grad" and self._from_model(stmt, item):
                             return True
-                        if item.things & self._roots(target.value):
+                        if item.entities & self._roots(target.value):
                             return True
         return False
 
@@ -160,14 +164,14 @@ class ItemStatements:
             isinstance(n, ast.Call)
             and isinstance(n.func, ast.Attribute)
             and n.func.attr in ("parameters", "named_parameters")
-            and item.things & self._roots(n.func.value)
+            and item.entities & self._roots(n.func.value)
             for n in walk(stmt)
         )
 
-    def _roots(self, node: ast.expr) -> set[Thing]:
+    def _roots(self, node: ast.expr) -> set[Entity]:
         """The `Thing`s at the root of an attribute chain: the model of `model.fc.weight`."""
         while True:
-            found = self.script.things(node, v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
+            found = self.script.entities(node, v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
             if found:
                 return found
             if isinstance(node, (ast.Attribute, ast.Subscript)):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 
-def meeting_scopes(script: ScriptModel, prepared: set[Thing]) -> set[Scope]:
+def meeting_scopes(script: ScriptModel, prepared: set[Entity]) -> set[Scope]:
     """The functions that meet others, themselves or through what they call.
 
     Calls of modules that are not converted count as well: a log that has a reference to the trainer reads its figures.

@@ -32,7 +32,7 @@ from accelify.analysis.statements.giving import (
 )
 from accelify.analysis.syntax import dotted
 from accelify.analysis.trained import is_in_model
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 
 class Placement(ItemStatements):
@@ -45,21 +45,21 @@ class Placement(ItemStatements):
         # The names of models of one making with another that is trained, which are evaluated alone.
         self.evaluated: list[Holder] = []
 
-    def home(self, thing: Thing, kind: str) -> Item | None:
+    def home(self, entity: Entity, kind: str) -> Item | None:
         """The name under which a `Thing` is prepared: the one nearest to the module's code."""
         best: tuple[int, int, int, Item] | None = None
         given = kind == v.LOADER or any(
-            gives(self.script, s, thing) and not is_alias(s)
-            for holder in self.script.holders_of(thing)
+            gives(self.script, s, entity) and not is_alias(s)
+            for holder in self.script.holders_of(entity)
             for s, _ in holder.assignments
         )
-        for holder in self.script.holders_of(thing):
+        for holder in self.script.holders_of(entity):
             if holder.cls is not None and _is_exception(holder.cls):
                 continue  # it stores a reference, and trains nothing
             # The attributes of a module are its parts, but an optimizer it keeps is not a part.
             if kind in (v.MODEL, v.LOADER):
                 if holder.scope is not None and is_in_model(self.script, holder.scope):
-                    if not self._is_of_its_own(thing, holder.scope):
+                    if not self._is_of_its_own(entity, holder.scope):
                         continue
                 if holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL:
                     continue
@@ -67,16 +67,16 @@ class Placement(ItemStatements):
             for scope in scopes:
                 depth = self.script.depth(scope)
                 made = [s for s, where in holder.assignments if where is scope and not is_none(s)]
-                every = [s for s in made if not comes_trained(self.script, s, thing)]
-                if not every or (given and not any(gives(self.script, s, thing) for s in every)):
+                every = [s for s in made if not comes_trained(self.script, s, entity)]
+                if not every or (given and not any(gives(self.script, s, entity) for s in every)):
                     continue
                 if len(every) < len(made) and all(
-                    hands_through(self.script, s, thing) for s in every if gives(self.script, s, thing)
+                    hands_through(self.script, s, entity) for s in every if gives(self.script, s, entity)
                 ):
                     continue  # what came here trained only goes on through a function: `model = resume(model)`
                 if kind == v.LOADER:
                     # The name may be used again for one that is not sharded.
-                    every = [s for s in every if gives(self.script, s, thing)]
+                    every = [s for s in every if gives(self.script, s, entity)]
                 # `model = model.train()` makes nothing new.
                 handed = [s for s in every if gives_back(s, holder.name)]
                 last = max((self.tree.start(s) for s in handed), default=0)
@@ -90,34 +90,34 @@ class Placement(ItemStatements):
                 if not creations and kind == v.MODEL and self._is_made_elsewhere(holder, scope):
                     continue  # `self.net = DataParallel(self.net)` of one that a method made
                 creations = creations or every
-                if kind == v.MODEL and self._is_anothers_part(thing, holder, creations, scope):
+                if kind == v.MODEL and self._is_anothers_part(entity, holder, creations, scope):
                     continue
                 if kind == v.OPTIMIZER and is_looked_at(self.script, holder, creations):
                     continue
-                if kind != v.LOADER and all(self.held.takes_out(s) for s in creations):
-                    if not self.held.only_chosen(creations):
+                if kind != v.LOADER and all(self.contained.takes_out(s) for s in creations):
+                    if not self.contained.only_chosen(creations):
                         continue  # one of several: they are prepared in their container
-                item = Item(holder, kind, scope, creations, {thing})
+                item = Item(holder, kind, scope, creations, {entity})
                 used = self._used(holder, scope) + (holder.name in self.wrapped)
                 rank = (depth, -used, creations[0].lineno)
                 if best is None or rank < best[:3]:
                     best = (*rank, item)
         if best is None and kind != v.LOADER:
-            return self._in_attribute_of_another(thing, kind)
+            return self._in_attribute_of_another(entity, kind)
         return best[3] if best else None
 
     def _is_anothers_part(
-        self, thing: Thing, holder: Holder, creations: list[ast.stmt], scope: Scope
+        self, entity: Entity, holder: Holder, creations: list[ast.stmt], scope: Scope
     ) -> bool:
         """Whether a name was read from an attribute that is assigned this `Thing` later: `source = net.body`."""
-        if len(holder.things) < 2 or not all(
+        if len(holder.entities) < 2 or not all(
             isinstance(getattr(s, "value", None), ast.Attribute) for s in creations
         ):
             return False
         return any(
-            where is scope and not is_alias(s) and gives(self.script, s, thing)
-            for other in self.script.holders_of(thing)
-            if other.things == {thing}
+            where is scope and not is_alias(s) and gives(self.script, s, entity)
+            for other in self.script.holders_of(entity)
+            if other.entities == {entity}
             for s, where in other.assignments
         )
 
@@ -129,49 +129,49 @@ class Placement(ItemStatements):
             if not gives_back(s, holder.name)
         )
 
-    def _is_of_its_own(self, thing: Thing, scope: Scope) -> bool:
+    def _is_of_its_own(self, entity: Entity, scope: Scope) -> bool:
         """Whether a method of a module makes and trains something that is no part of the module."""
-        site = thing.site
+        site = entity.site
         if not isinstance(site, ast.Call) or self.tree.parent(site) is None:
             return False
         return (
             scope in self.script.training_scopes
             and self.script.scope_of(site) is scope
-            and all(holder.cls is None for holder in self.script.holders_of(thing))
+            and all(holder.cls is None for holder in self.script.holders_of(entity))
         )
 
-    def _in_attribute_of_another(self, thing: Thing, kind: str) -> Item | None:
+    def _in_attribute_of_another(self, entity: Entity, kind: str) -> Item | None:
         """The attribute of an object that refers to a `Thing` without a name: `options.optimizer`."""
         for holder in self.script.attributes_of_others:
             given = [
                 (s, where)
                 for s, where in holder.assignments
-                if not is_none(s) and thing in holder.things and gives(self.script, s, thing)
+                if not is_none(s) and entity in holder.entities and gives(self.script, s, entity)
             ]
             if given:
                 scope = min((where for _, where in given), key=self.script.depth)
-                return Item(holder, kind, scope, [s for s, where in given if where is scope], {thing})
-        for holder in self.script.parts_of_objects(thing):
+                return Item(holder, kind, scope, [s for s, where in given if where is scope], {entity})
+        for holder in self.script.parts_of_objects(entity):
             scopes = sorted({where for _, where in holder.assignments}, key=self.script.depth)
             if len(scopes) == 1 and not is_in_model(self.script, scopes[0]):
-                return Item(holder, kind, scopes[0], [s for s, _ in holder.assignments], {thing})
+                return Item(holder, kind, scopes[0], [s for s, _ in holder.assignments], {entity})
         return None
 
-    def homes(self, thing: Thing, kind: str) -> list[Item]:
+    def homes(self, entity: Entity, kind: str) -> list[Item]:
         """All names under which `Thing`s of one call are prepared: a factory called three times makes three."""
-        best = self.home(thing, kind)
+        best = self.home(entity, kind)
         if best is None:
             return []
-        if kind == v.OPTIMIZER and not any(gives(self.script, s, thing) for s in best.creations):
+        if kind == v.OPTIMIZER and not any(gives(self.script, s, entity) for s in best.creations):
             # `wrapper.inner = SGD(...)` from outside, which replaces the wrapper's argument.
-            later = self._in_attribute_of_another(thing, kind)
+            later = self._in_attribute_of_another(entity, kind)
             best = later if later is not None else best
         found = [best]
         if all(is_alias(c) for c in best.creations):
             return found
         # One for each branch, where `net = first()` and `net = second()` are alternatives.
         makers = {maker for creation in best.creations for maker in self._makers(creation)}
-        for holder in self.script.holders_of(thing):
+        for holder in self.script.holders_of(entity):
             if (holder.cls is None) != (best.holder.cls is None):
                 continue
             for scope in dict.fromkeys(where for _, where in holder.assignments):
@@ -180,10 +180,10 @@ class Placement(ItemStatements):
                 every = [s for s, where in holder.assignments if where is scope and not is_none(s)]
                 creations = [s for s in every if not is_alias(s) and not gives_back(s, holder.name)]
                 # A second name, which holds another model in its place at times: a copy to evaluate.
-                second = any(is_alias(s) and gives(self.script, s, thing) for s in every)
-                creations = [s for s in creations if not hangs_on(self.script, s, holder.name, thing)]
+                second = any(is_alias(s) and gives(self.script, s, entity) for s in every)
+                creations = [s for s in creations if not hangs_on(self.script, s, holder.name, entity)]
                 if kind == v.LOADER or (kind == v.MODEL and second):
-                    creations = [s for s in creations if gives(self.script, s, thing)]
+                    creations = [s for s in creations if gives(self.script, s, entity)]
                 if scope is not best.scope:
                     # Another function or class that calls the same factory.
                     taken = holder.scope is scope and holder.name in scope.positional()
@@ -192,7 +192,7 @@ class Placement(ItemStatements):
                         for s in creations
                         if self._makers(s) & makers
                         # Of a parameter, a function that loads it only passes on what a caller prepared.
-                        and not (taken and hands_through(self.script, s, thing))
+                        and not (taken and hands_through(self.script, s, entity))
                     ]
                 if kind == v.MODEL and (
                     is_only_evaluated(self.script, holder, scope)
@@ -202,9 +202,9 @@ class Placement(ItemStatements):
                     self.evaluated.append(holder)
                     continue
                 if creations:
-                    found.append(Item(holder, kind, scope, creations, {thing}))
-        by_place = kind == v.LOADER and self.held.only_by_place(
-            thing, [c for i in found for c in i.creations]
+                    found.append(Item(holder, kind, scope, creations, {entity}))
+        by_place = kind == v.LOADER and self.contained.only_by_place(
+            entity, [c for i in found for c in i.creations]
         )
         return [] if by_place else found
 
@@ -225,7 +225,7 @@ class Placement(ItemStatements):
                 if not isinstance(value, ast.Call) or not self._is_load(value):
                     continue
                 found += [
-                    Item(model.holder, v.MODEL, item.scope, [stmt], model.things)
+                    Item(model.holder, v.MODEL, item.scope, [stmt], model.entities)
                     for model in models
                     if model.scope is not item.scope and any(s is stmt for s, _ in model.holder.assignments)
                 ]
@@ -239,29 +239,29 @@ class Placement(ItemStatements):
         value = getattr(stmt, "value", None)
         return self.script.callees(value) if isinstance(value, ast.Call) else set()
 
-    def container_home(self, thing: Thing, kind: str) -> Item | None:
+    def container_home(self, entity: Entity, kind: str) -> Item | None:
         """The list, tuple or dictionary in which a `Thing` without a name is prepared."""
         best: tuple[int, int, Item] | None = None
-        for holder in self.held.holders_of(thing):
-            form = self.held.form(holder, kind)
+        for holder in self.contained.holders_of(entity):
+            form = self.contained.form(holder, kind)
             if form is None or (
                 holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL
             ):
                 continue
-            makings = self.held.makings(holder)
+            makings = self.contained.makings(holder)
             if len(makings) != 1:
                 continue
             scope, creations = next(iter(makings.items()))
             rank = (self.script.depth(scope), creations[0].lineno)
             if best is None or rank < best[:2]:
-                best = (*rank, Item(holder, kind, scope, creations, {thing}, form))
+                best = (*rank, Item(holder, kind, scope, creations, {entity}, form))
         return best[2] if best else None
 
     def _used(self, holder: Holder, scope: Scope) -> int:
         """Whether training uses a name itself, where a `Thing` has several (`net = ssd_net`)."""
         if (
             holder.scope is None
-            or len({id(h) for t in holder.things for h in self.script.holders_of(t)}) == 1
+            or len({id(h) for t in holder.entities for h in self.script.holders_of(t)}) == 1
         ):
             return 1
         if is_only_evaluated(self.script, holder, holder.scope):
@@ -351,7 +351,7 @@ class Placement(ItemStatements):
         return [(self._part(item, [c]), self.tree.block_of(c)[2], None) for c in item.creations] + found
 
     def _part(self, item: Item, creations: list[ast.stmt]) -> Item:
-        return Item(item.holder, item.kind, item.scope, creations, item.things, item.container)
+        return Item(item.holder, item.kind, item.scope, creations, item.entities, item.container)
 
     def _read_anyway(self, block: list[Any], item: Item) -> bool:
         """Whether a name is read on every path: then it is made on every path that goes on."""
@@ -361,7 +361,7 @@ class Placement(ItemStatements):
             reads = reads_of_attribute(item.holder) if item.kind == v.LOADER else []
             return not reads or any(on_every_path(self.script, read) for read in reads)
         if name in owner.positional() and not all(self._hands_back(s, item) for s in item.creations):
-            if all(any(gives(self.script, s, t) for s in item.creations) for t in item.things):
+            if all(any(gives(self.script, s, t) for s in item.creations) for t in item.entities):
                 return False  # a parameter is there anyway, and what its caller passes is prepared there
         first = self.tree.start(item.creations[0])
         for read in self.script.reads(name, owner):
@@ -401,8 +401,8 @@ class Placement(ItemStatements):
                     if use is not None:
                         return found, use
             # After the training in it nothing runs it again, where it is no loop: `if __name__ == "__main__":`.
-            made_behind = isinstance(stmt, (ast.If, ast.With)) and len(inside) == len(item.creations)
-            return self._around(block, item.creations) if made_behind else block, None
+            made_after = isinstance(stmt, (ast.If, ast.With)) and len(inside) == len(item.creations)
+            return self._around(block, item.creations) if made_after else block, None
         # No training below this block: after the creation, where it is.
         owner_block: list[Any] = self.tree.block_of(item.creations[-1])[2]
         if all(any(c is s for s in owner_block) for c in item.creations):

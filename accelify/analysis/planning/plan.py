@@ -12,7 +12,7 @@ from accelify.analysis.data.doubtful import doubtful_loaders, unseen_beside
 from accelify.analysis.data.hand_cut import find_hand_cut
 from accelify.analysis.data.inline_loaders import loader_sites, loops_over_sites
 from accelify.analysis.data.loaders import is_shardable, trains_on_whole_batches
-from accelify.analysis.data.read_elsewhere import ReadElsewhere, kept_whole
+from accelify.analysis.data.read_elsewhere import ReadElsewhere, whole_loaders
 from accelify.analysis.devices.constants import DeviceConstant, device_constants
 from accelify.analysis.devices.named import NamedDevice
 from accelify.analysis.devices.wishes import Devices
@@ -21,8 +21,8 @@ from accelify.analysis.losses.reductions import LossReductions
 from accelify.analysis.lowered import Lowered
 from accelify.analysis.metrics.evaluation import evaluation_loops
 from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
-from accelify.analysis.models.behind_prepare import is_behind_prepare
-from accelify.analysis.models.filled_behind import filled_behind
+from accelify.analysis.models.after_prepare import is_after_prepare
+from accelify.analysis.models.extended_after_prepare import extended_after_prepare
 from accelify.analysis.models.only_evaluated import makes_one_of, makes_others_in_row
 from accelify.analysis.planning.accelerator_place import AcceleratorPlace
 from accelify.analysis.planning.anchors import NAME, Anchor, Reach
@@ -34,7 +34,7 @@ from accelify.analysis.planning.unprepared import left_unprepared
 from accelify.analysis.schedules.casts import casts_its_own_way
 from accelify.analysis.schedules.counted_rounds import counted_by_batches, early_schedules
 from accelify.analysis.schedules.schedule_lengths import lengths_of, runs_prepared
-from accelify.analysis.schedules.step_rounds import loops_of_told_steps, stepped_in
+from accelify.analysis.schedules.step_rounds import loops_of_fixed_steps, stepped_in
 from accelify.analysis.schedules.steps import asked_for_plateau, ends_by_steps
 from accelify.analysis.schedules.windows import Window
 from accelify.analysis.scopes import Scope
@@ -42,7 +42,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node
 from accelify.analysis.trained import trains_itself
 from accelify.analysis.training_loops import Loop
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 
 class Plan(AcceleratorPlace):
@@ -85,11 +85,11 @@ class Plan(AcceleratorPlace):
         for evaluation in self.evaluations:
             if evaluation.loop in beyond:
                 evaluation.problem = "the Accelerator cannot be had where its loader is made"
-        self.prepared: set[Thing] = set()
+        self.prepared: set[Entity] = set()
         # Training loops that make as many steps as before, as their epochs are counted by steps.
-        self.of_told_steps: set[Loop] = set()
+        self.of_fixed_steps: set[Loop] = set()
         # Of these the loaders that come from calls which cannot be seen, with what is called.
-        self.unseen: dict[Thing, str] = {}
+        self.unseen: dict[Entity, str] = {}
         # Calls that pass a whole loader to functions which are not converted.
         self.whole_calls: set[ast.Call] = set()
         self.inline: list[ast.Call] = []
@@ -99,7 +99,7 @@ class Plan(AcceleratorPlace):
         self.argument_reads: dict[str, frozenset[str]] = {}
         self.accumulation: Window | None = None
         # One that Accelerate would count otherwise, and that therefore stays as it is written.
-        self.kept_window: Window | None = None
+        self.stored_window: Window | None = None
         self.dropped: dict[str, str] = {}
         # Options that name a device, and get the Accelerator's as soon as there is one.
         self.named_devices: list[NamedDevice] = []
@@ -121,7 +121,7 @@ class Plan(AcceleratorPlace):
         return loops_over_sites(self.script, self.evaluations, lost) if lost else set()
 
     @cached_property
-    def doubtful(self) -> dict[Thing, str]:
+    def doubtful(self) -> dict[Entity, str]:
         """The prepared loaders that may be something else, which prepare leaves alone, with its class or call."""
         return doubtful_loaders(self.script, self.prepared) | self.unseen
 
@@ -154,35 +154,35 @@ class Plan(AcceleratorPlace):
         if not models:
             self.blockers.append(self.reasons.no_model())
             return
-        for kind, things in (
+        for kind, entities in (
             (v.MODEL, models),
             (v.OPTIMIZER, script.optimizers),
             (v.LOADER, self._loaders()),
             (v.SCHEDULER, self._batch_schedulers()),
         ):
-            for thing in sorted(things, key=Thing.place):
-                found = self.placement.homes(thing, kind)
+            for entity in sorted(entities, key=Entity.place):
+                found = self.placement.homes(entity, kind)
                 if not found:
-                    if kind == v.LOADER and self._prepare_inline(thing, kind):
-                        self.prepared.add(thing)
+                    if kind == v.LOADER and self._prepare_inline(entity, kind):
+                        self.prepared.add(entity)
                         continue
-                    kept = None
-                    if kind != v.LOADER or thing in script.training_loaders:
-                        kept = self.placement.container_home(thing, kind)
-                    if kept is None:
-                        if kind not in (v.MODEL, v.OPTIMIZER) or thing in script.stepped_elsewhere:
+                    retained = None
+                    if kind != v.LOADER or entity in script.training_loaders:
+                        retained = self.placement.container_home(entity, kind)
+                    if retained is None:
+                        if kind not in (v.MODEL, v.OPTIMIZER) or entity in script.stepped_elsewhere:
                             continue
-                        if kind == v.OPTIMIZER and self._prepare_inline(thing, kind):
-                            self.prepared.add(thing)
+                        if kind == v.OPTIMIZER and self._prepare_inline(entity, kind):
+                            self.prepared.add(entity)
                         else:
-                            why = self.reasons.homeless(thing, kind)
+                            why = self.reasons.homeless(entity, kind)
                             # The elements of one list have one reason.
                             self.blockers += (
                                 [why] if all(b.message != why.message for b in self.blockers) else []
                             )
                         continue
-                    found = [kept]
-                self.prepared.add(thing)
+                    found = [retained]
+                self.prepared.add(entity)
                 for item in found:
                     key = (id(item.holder), item.scope)
                     if key in items:
@@ -214,27 +214,27 @@ class Plan(AcceleratorPlace):
         # Made from the length of a loader that is one process's by then, it is stepped as it is.
         stays = own | early_schedules(self.script, self.sites, self.prepared, self.steps_per_batch)
         if self.batch_size != "total":
-            self.of_told_steps = loops_of_told_steps(script, self.sites, self.prepared)
-            stays |= self.prepared & stepped_in(script, self.of_told_steps)
+            self.of_fixed_steps = loops_of_fixed_steps(script, self.sites, self.prepared)
+            stays |= self.prepared & stepped_in(script, self.of_fixed_steps)
         if stays:
             self.prepared -= stays
-            self.sites = self.placement.sites([i for i in items.values() if not i.things & stays])
+            self.sites = self.placement.sites([i for i in items.values() if not i.entities & stays])
         self.placement.measured = self._lengths_of_epochs(own)
         if not self.known.distributed:
             self.placement.counted = self.elsewhere.counted(self.prepared)
             self.placement.measured += self.placement.counted
         if self.placement.measured:
-            self.sites = self.placement.sites([i for i in items.values() if not i.things & stays])
+            self.sites = self.placement.sites([i for i in items.values() if not i.entities & stays])
         for early in made_too_early(script, self.sites, self.prepared, self.inline):
             self.blockers.append(self.reasons.homeless(early, v.OPTIMIZER))
         for site in self.sites:
             for item in site.items:
                 if item.holder.cls is None and all(self.tree.is_after(c, site.after) for c in item.creations):
-                    message = f"`{item.holder.name}` is made only behind the place for prepare"
+                    message = f"`{item.holder.name}` is made only after the place for prepare"
                     self.blockers.append(Blocker("ACC010", message, site.after))
-                late = filled_behind(self.script, site, item)
+                late = extended_after_prepare(self.script, site, item)
                 if late is not None:
-                    message = f"`{item.holder.name}` is still filled behind the place for prepare"
+                    message = f"`{item.holder.name}` is still filled after the place for prepare"
                     self.blockers.append(Blocker("ACC010", message, late))
 
     # -- loaders and schedulers
@@ -242,11 +242,11 @@ class Plan(AcceleratorPlace):
     def _keep_whole(self, items: dict[object, Item]) -> None:
         """Leave loaders unprepared that only functions which are not converted go through."""
         self.elsewhere = ReadElsewhere(self.script)
-        whole = {} if self.known.distributed else kept_whole(list(items.values()), self.elsewhere)
+        whole = {} if self.known.distributed else whole_loaders(list(items.values()), self.elsewhere)
         for key in [key for key, item in items.items() if item in whole]:
             self.whole_calls |= whole[items.pop(key)]
 
-    def _loaders(self) -> set[Thing]:
+    def _loaders(self) -> set[Entity]:
         fixed = self.script.fixed_batch_size is not None
         if fixed and (self.batch_size == "total" or not trains_on_whole_batches(self.script)):
             return set()  # a batch of any other size does not fit the model
@@ -263,7 +263,7 @@ class Plan(AcceleratorPlace):
             return self._as_distributed(chosen)
         return chosen - self.script.episode_loaders
 
-    def _agree_on_loaders(self, chosen: set[Thing]) -> None:
+    def _agree_on_loaders(self, chosen: set[Entity]) -> None:
         """Take out what is not sharded together: a loop gathers what all of its loaders give, or nothing."""
         again = True
         while again:
@@ -274,15 +274,15 @@ class Plan(AcceleratorPlace):
                 if not evaluation.loaders & chosen:
                     continue
                 again = True
-                evaluation.problem = self.reasons.kept_whole(evaluation.loaders - chosen, self.evaluations)
+                evaluation.problem = self.reasons.whole_loaders(evaluation.loaders - chosen, self.evaluations)
                 chosen -= evaluation.loaders - self.script.training_loaders
 
-    def _as_distributed(self, chosen: set[Thing]) -> set[Thing]:
+    def _as_distributed(self, chosen: set[Entity]) -> set[Entity]:
         """Of a script that was distributed by hand: what it sharded itself, and what one process alone reads."""
         shared = {
             t
-            for t in self.script.interpreter.things.values()
-            if isinstance(t, Thing)
+            for t in self.script.interpreter.entities.values()
+            if isinstance(t, Entity)
             and t.kind == v.LOADER
             and isinstance(t.site, ast.Call)
             and self.tree.parent(t.site) is not None
@@ -301,7 +301,7 @@ class Plan(AcceleratorPlace):
         calls = self.script.callers(scope) if scope.kind == "function" else []
         return bool(calls) and scope not in seen and all(self.on_main_only(c, seen | {scope}) for c in calls)
 
-    def is_sharded(self, loaders: set[Thing]) -> bool:
+    def is_sharded(self, loaders: set[Entity]) -> bool:
         """Whether all of some loaders give each process a different part of the data."""
         return bool(loaders) and loaders <= self.prepared
 
@@ -312,8 +312,8 @@ class Plan(AcceleratorPlace):
             self.script.training_loaders - self.script.episode_loaders
         )
 
-    def _batch_schedulers(self) -> set[Thing]:
-        found: set[Thing] = set()
+    def _batch_schedulers(self) -> set[Entity]:
+        found: set[Entity] = set()
         if self.known.distributed:
             return found  # its schedule counts the steps of one process already
         asked = asked_for_plateau(self.script)
@@ -321,16 +321,18 @@ class Plan(AcceleratorPlace):
             if isinstance(call.func, ast.Attribute) and call.func.attr == "step":
                 if self.batch_size != "total" and ends_by_steps(self.script, call):
                     continue  # as many steps as before are made, whatever the number of processes
-                held = self.script.things(call.func.value, v.SCHEDULER)
-                if held & asked or any((t.qualname or "").endswith("ReduceLROnPlateau") for t in held):
+                contained = self.script.entities(call.func.value, v.SCHEDULER)
+                if contained & asked or any(
+                    (t.qualname or "").endswith("ReduceLROnPlateau") for t in contained
+                ):
                     continue  # the script asks which of them it is
-                for thing in held:
+                for entity in contained:
                     often = self.steps_per_batch(call) or counted_by_batches(self.script, call)
-                    if often and not isinstance(thing.site, ast.ClassDef):
-                        found.add(thing)
+                    if often and not isinstance(entity.site, ast.ClassDef):
+                        found.add(entity)
         return found
 
-    def own_lengths(self, scheduler: Thing) -> Iterator[ast.Call]:
+    def own_lengths(self, scheduler: Entity) -> Iterator[ast.Call]:
         """Where the script takes the lengths of loaders, sharded by then, that a schedule is made from."""
         if self.batch_size == "total":
             return
@@ -339,21 +341,21 @@ class Plan(AcceleratorPlace):
             if loaders:
                 yield from (p for p in length.places(self.script) if self.runs_prepared(p, loaders))
 
-    def _lengths_of_epochs(self, own: set[Thing]) -> list[ast.stmt]:
+    def _lengths_of_epochs(self, own: set[Entity]) -> list[ast.stmt]:
         """Where such lengths are taken for schedules that count epochs: these have to stay the original's."""
         if self.known.distributed:
             return []
-        held = {
-            thing
+        contained = {
+            entity
             for call in self.script.calls()
             if isinstance(call.func, ast.Attribute) and call.func.attr == "step"
-            for thing in self.script.things(call.func.value, v.SCHEDULER)
+            for entity in self.script.entities(call.func.value, v.SCHEDULER)
         }
-        return [self.tree.statement(c) for t in held - self.prepared - own for c in self.own_lengths(t)]
+        return [self.tree.statement(c) for t in contained - self.prepared - own for c in self.own_lengths(t)]
 
-    def runs_prepared(self, node: Node, things: Set[Thing]) -> bool:
+    def runs_prepared(self, node: Node, entities: Set[Entity]) -> bool:
         """Whether a node runs when some `Thing`s are prepared already."""
-        return runs_prepared(self.script, self.sites, things, node)
+        return runs_prepared(self.script, self.sites, entities, node)
 
     def steps_per_batch(self, call: ast.Call, seen: frozenset[Scope] = frozenset()) -> bool:
         """Whether a `step()` runs once for every batch: inside the loop over the batches, or called from there."""
@@ -368,9 +370,11 @@ class Plan(AcceleratorPlace):
             )
         return False
 
-    def _prepare_inline(self, thing: Thing, kind: str) -> bool:
+    def _prepare_inline(self, entity: Entity, kind: str) -> bool:
         """What is used where it is made is prepared by wrapping its constructor."""
-        sites = loader_sites(self.script, thing) if kind == v.LOADER else optimizer_sites(self.script, thing)
+        sites = (
+            loader_sites(self.script, entity) if kind == v.LOADER else optimizer_sites(self.script, entity)
+        )
         self.inline += [site for site in sites if site not in self.inline]
         return bool(sites)
 
@@ -382,7 +386,7 @@ class Plan(AcceleratorPlace):
 
     def is_prepared(self, node: ast.expr, *kinds: str) -> bool:
         """Whether an expression can be something that was prepared."""
-        return any(t in self.prepared for t in self.script.things(node, *kinds))
+        return any(t in self.prepared for t in self.script.entities(node, *kinds))
 
     def makes_unprepared(self, scope: Scope) -> bool:
         """Whether a function makes models that are left unprepared, so that what it moves has to stay moved."""
@@ -390,9 +394,9 @@ class Plan(AcceleratorPlace):
         evaluated = self.placement.evaluated
         return makes_one_of(self.script, evaluated, scope) or makes_others_in_row(self.script, made, scope)
 
-    def after_prepare(self, node: Node, things: Set[Thing] = frozenset()) -> bool:
+    def after_prepare(self, node: Node, entities: Set[Entity] = frozenset()) -> bool:
         """Whether a node runs after the prepare of its scope, or where `things` are prepared."""
-        return is_behind_prepare(self.script, self.sites, node, things)
+        return is_after_prepare(self.script, self.sites, node, entities)
 
 
 __all__ = ["NAME", "Blocker", "Plan", "already_distributed"]

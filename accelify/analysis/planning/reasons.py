@@ -16,7 +16,7 @@ from accelify.analysis.planning.placement import Placement
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel, is_in_model
 from accelify.analysis.syntax import calls_in, dotted, target_names, walk
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 # Methods of trainers; `model.train()` takes nothing, or a constant.
 _TRAINING = frozenset({"train", "fit", "train_epoch", "train_one_epoch"})
@@ -47,11 +47,11 @@ class Reasons:
 
     def __init__(self, script: ScriptModel, placement: Placement) -> None:
         self.script = script
-        self.held = placement.held
+        self.contained = placement.contained
 
-    def kept_whole(self, loaders: set[Thing], evaluations: list[EvaluationLoop]) -> str:
+    def whole_loaders(self, loaders: set[Entity], evaluations: list[EvaluationLoop]) -> str:
         """Why an evaluation loop needs its loaders whole: it also runs over some which stay whole."""
-        first = min(loaders, key=Thing.place)
+        first = min(loaders, key=Entity.place)
         made = self.script.tree.parent(first.site) if first.site is not None else None
         names = target_names(made.targets[0]) if isinstance(made, ast.Assign) else sorted(first.names)
         named = f"`{names[0]}`" if len(names) == 1 else "another loader"
@@ -64,8 +64,8 @@ class Reasons:
         script = self.script
         unknown = [call for call, name in script.module.named.items() if name is None]
         called = {c.func.attr for c in script.calls() if isinstance(c.func, ast.Attribute) and _given(c)}
-        held = script.interpreter.things.values()
-        made = {t.kind for t in held if isinstance(t, Thing) and t.module is script.module}
+        contained = script.interpreter.entities.values()
+        made = {t.kind for t in contained if isinstance(t, Entity) and t.module is script.module}
         if unknown and (v.OPTIMIZER in made or called & _TRAINING):
             line = script.tree.locate(script.tree.start(unknown[0]))[1]
             message = (
@@ -105,7 +105,7 @@ class Reasons:
         """Why no model was found that is trained."""
         for backward in self.script.backwards:
             owner = backward.scope.owner_class
-            cls = self.script.interpreter.things.get((owner, "class"))
+            cls = self.script.interpreter.entities.get((owner, "class"))
             if isinstance(cls, Class) and self._is_made(cls):
                 continue
             if owner is not None and is_in_model(self.script, backward.scope):
@@ -143,14 +143,14 @@ class Reasons:
     def _derived_from_unread(self) -> Blocker | None:
         """The reason, where an optimizer gets the parameters of an object whose base class is not found."""
         sites = [
-            o.site for o in sorted(self.script.optimizers, key=Thing.place) if isinstance(o.site, ast.Call)
+            o.site for o in sorted(self.script.optimizers, key=Entity.place) if isinstance(o.site, ast.Call)
         ]
         own = [site for site in sites if self.script.tree.parent(site) is not None]
         for call in (n for site in own for n in calls_in(site)):
             if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("parameters"):
                 continue
-            held = self.script.values(call.func.value)
-            classes = {w.cls for w in held if isinstance(w, Thing) and w.cls is not None}
+            contained = self.script.values(call.func.value)
+            classes = {w.cls for w in contained if isinstance(w, Entity) and w.cls is not None}
             for cls in sorted(classes, key=v.order_of):
                 base = self._unread_base(cls)
                 if base is None:
@@ -195,117 +195,119 @@ class Reasons:
         message = f"{seen}{'an' if kind[0] in 'aeiou' else 'a'} {kind}; name its class there"
         return Blocker("ACC004", message, call if module in self.script.modules else function)
 
-    def homeless(self, thing: Thing, kind: str) -> Blocker:
+    def homeless(self, entity: Entity, kind: str) -> Blocker:
         """Why a `Thing` without a name cannot be prepared."""
         if self._trains_tensors():
             return self._tensors()
-        name = next(iter(sorted(thing.names)), kind)
-        if isinstance(thing.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return self._handed_over(kind, name, thing.site)
-        root = self._root(thing)
+        name = next(iter(sorted(entity.names)), kind)
+        if isinstance(entity.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return self._handed_over(kind, name, entity.site)
+        root = self._root(entity)
         if isinstance(root.site, (ast.FunctionDef, ast.AsyncFunctionDef)):
             what = next(iter(sorted(root.names)), "an argument")
             message = f"the {kind} `{name}` comes from `{what}`, which a caller outside of this file hands to"
             return Blocker("ACC004", f"{message} `{root.site.name}`; {_OUTSIDE}", root.site)
         converted = root.cls is not None and root.cls.module in self.script.modules
-        if root is not thing and root.qualname and isinstance(root.site, ast.Call) and not converted:
+        if root is not entity and root.qualname and isinstance(root.site, ast.Call) and not converted:
             made = root.qualname.rsplit(".", 1)[-1]
             message = f"the {kind} `{name}` is kept by an object of `{made}`"
             return Blocker("ACC005", f"{message}, whose code is not converted with this file", root.site)
-        owner = self._set_outside(thing)
+        owner = self._set_outside(entity)
         if owner is not None:
             unread = self._unread_base(owner)
             if unread is not None:
                 return self._set_by_base(owner, name, unread)
             message = f"the {kind} `{name}` of `{owner.name}` is set outside of this file, by a caller or a subclass"
             return Blocker("ACC004", f"{message}; {_OUTSIDE}", None)
-        holders = self.script.holders_of(thing)
+        holders = self.script.holders_of(entity)
         part = next((h for h in holders if h.cls is not None and self._is_model(h)), None)
         if part is not None and part.cls is not None:
             trainer = part.cls.name
             message = f"`{trainer}` trains its own {kind} `{part.name}`"
             if self._is_made(part.cls):
                 message += ", a part of it, by itself: it can only be prepared with all of it"
-                return Blocker("ACC005", message, thing.site)
+                return Blocker("ACC005", message, entity.site)
             message += f", and no `{trainer}` is made in this file"
-            return Blocker("ACC004", f"{message}; convert the script that makes one", thing.site)
+            return Blocker("ACC004", f"{message}; convert the script that makes one", entity.site)
         local = next((h for h in holders if h.cls is None and self._is_inside_model(h)), None)
         if local is not None and local.scope is not None:
             owned = local.scope.owner_class
             where = owned.name if owned is not None else "a module"
             message = f"the {kind} `{local.name}` is made and trained inside a method of the module `{where}`"
-            return Blocker("ACC005", f"{message}, so it cannot be prepared", thing.site)
-        if isinstance(thing.site, ast.Call) and thing.module not in self.script.modules and not holders:
+            return Blocker("ACC005", f"{message}, so it cannot be prepared", entity.site)
+        if isinstance(entity.site, ast.Call) and entity.module not in self.script.modules and not holders:
             file = (
-                thing.module.path.name if thing.module is not None and thing.module.path else "another file"
+                entity.module.path.name
+                if entity.module is not None and entity.module.path
+                else "another file"
             )
-            base = self._made_by_a_base(thing)
+            base = self._made_by_a_base(entity)
             if base is not None:
                 message = (
                     f"the {kind} `{name}` is made in {file} by `{base}`, a base class that is not converted"
                 )
-                return Blocker("ACC005", f"{message} with this file; put it into this file", thing.site)
+                return Blocker("ACC005", f"{message} with this file; put it into this file", entity.site)
             message = (
                 f"the {kind} `{name}` is made in {file} and kept in no variable or attribute of this file"
             )
-            return Blocker("ACC005", f"{message}, so it cannot be prepared here", thing.site)
-        kept = self.held.holders_of(thing)
-        if kept:
+            return Blocker("ACC005", f"{message}, so it cannot be prepared here", entity.site)
+        retained = self.contained.holders_of(entity)
+        if retained:
             # Under unknown keys it can overwrite the names of other entries.
-            name = self._entry(thing) or name
+            name = self._entry(entity) or name
             message = (
-                f"the {kind} `{name}` is kept in `{kept[0].name}`, whose elements are not all of one kind"
+                f"the {kind} `{name}` is kept in `{retained[0].name}`, whose elements are not all of one kind"
             )
-            if self.held.form(kept[0], kind) is not None:
-                several = len(self.held.makings(kept[0])) > 1
+            if self.contained.form(retained[0], kind) is not None:
+                several = len(self.contained.makings(retained[0])) > 1
                 how = (
                     "which several functions fill"
                     if several
                     else "which is filled in a way that is not followed"
                 )
-                message = f"the {kind} `{name}` is kept in `{kept[0].name}`, {how}"
-            return Blocker("ACC005", f"{message}: they cannot be prepared one by one", thing.site)
+                message = f"the {kind} `{name}` is kept in `{retained[0].name}`, {how}"
+            return Blocker("ACC005", f"{message}: they cannot be prepared one by one", entity.site)
         return Blocker(
             "ACC005",
             f"the {kind} `{name}` is not kept in a variable or attribute of this file, so it cannot be prepared here",
-            thing.site if isinstance(thing.site, ast.AST) else self.script.backwards[0].call,
+            entity.site if isinstance(entity.site, ast.AST) else self.script.backwards[0].call,
         )
 
-    def _entry(self, thing: Thing) -> str | None:
+    def _entry(self, entity: Entity) -> str | None:
         """How the entry is written for which a `Thing` is made: `conf["optimizer"] = SGD(...)`."""
         tree = self.script.tree
-        stmt = tree.parent(thing.site) if isinstance(thing.site, ast.Call) else None
-        if thing.module not in self.script.modules or not isinstance(stmt, ast.Assign):
+        stmt = tree.parent(entity.site) if isinstance(entity.site, ast.Call) else None
+        if entity.module not in self.script.modules or not isinstance(stmt, ast.Assign):
             return None
         entries = [target for target in stmt.targets if isinstance(target, ast.Subscript)]
         return tree.segment(entries[0]) if entries else None
 
-    def _root(self, thing: Thing) -> Thing:
+    def _root(self, entity: Entity) -> Entity:
         """What a `Thing` was taken out of, as far as nothing is known of that either."""
-        seen = {thing}
+        seen = {entity}
         while True:
-            wholes = thing.link("whole") - seen
+            wholes = entity.link("whole") - seen
             if not wholes:
-                return thing
-            thing = min(wholes, key=lambda t: sorted(t.names))
-            seen.add(thing)
+                return entity
+            entity = min(wholes, key=lambda t: sorted(t.names))
+            seen.add(entity)
 
-    def _made_by_a_base(self, thing: Thing) -> str | None:
+    def _made_by_a_base(self, entity: Entity) -> str | None:
         """The base class of another module that makes a `Thing` for a class of this file."""
-        module = thing.module
+        module = entity.module
         made = (
-            module.scopes.of(thing.site).owner_class if module and isinstance(thing.site, ast.AST) else None
+            module.scopes.of(entity.site).owner_class if module and isinstance(entity.site, ast.AST) else None
         )
         for cls in self.script.interpreter.classes() if made is not None else ():
             if cls.module in self.script.modules and any(a.scope.node is made for a in cls.ancestry()):
                 return made.name if made is not None else None
         return None
 
-    def _set_outside(self, thing: Thing) -> Class | None:
+    def _set_outside(self, entity: Entity) -> Class | None:
         """The class from whose `self` a `Thing` is read, where nothing in the program sets that attribute."""
         owners = [
             w.cls
-            for w in thing.link("whole")
+            for w in entity.link("whole")
             if w.cls is not None and (w is w.cls.instance or w.cls.module in self.script.modules)
         ]
         return min(owners, key=lambda cls: cls.name, default=None)
@@ -342,15 +344,17 @@ class Reasons:
 
     def _is_made(self, cls: Class) -> bool:
         """Whether the files that are converted make an object of a class, or of one derived from it."""
-        made = {thing.cls for thing in self.script.interpreter.things.values() if self._is_made_here(thing)}
+        made = {
+            entity.cls for entity in self.script.interpreter.entities.values() if self._is_made_here(entity)
+        }
         return any(one is not None and cls in one.ancestry() for one in made)
 
-    def _is_made_here(self, thing: object) -> TypeGuard[Thing]:
+    def _is_made_here(self, entity: object) -> TypeGuard[Entity]:
         return (
-            isinstance(thing, Thing)
-            and thing.cls is not None
-            and isinstance(thing.site, ast.Call)
-            and thing.module in self.script.modules
+            isinstance(entity, Entity)
+            and entity.cls is not None
+            and isinstance(entity.site, ast.Call)
+            and entity.module in self.script.modules
         )
 
     def _is_model(self, holder: Holder) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from accelify.analysis import values as v
 from accelify.analysis.holders import Holder
 from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 KIND_ORDER = {v.MODEL: 0, v.OPTIMIZER: 1, v.LOADER: 2, v.SCHEDULER: 3}
 
@@ -21,13 +21,13 @@ class Item:
     kind: str
     scope: Scope
     creations: list[ast.stmt]
-    things: set[Thing]
+    entities: set[Entity]
     # The container whose elements are prepared one by one: a list, a tuple or a dict. Else the name itself is.
     container: str | None = None
 
     def add(self, other: Item) -> None:
         """Merge in what another `Thing` of the same name is and where it is made."""
-        self.things |= other.things
+        self.entities |= other.entities
         self.creations += [stmt for stmt in other.creations if stmt not in self.creations]
         self.creations.sort(key=lambda stmt: (stmt.lineno, stmt.col_offset))
 

@@ -63,8 +63,8 @@ def _models_cast(script: ScriptModel) -> bool:
         for call in module.tree.nodes(ast.Call):
             if (dotted(call.func) or "").endswith("autocast"):
                 scope = module.scopes.of(call)
-                held = script.interpreter.evaluate(module, scope, call.func)
-                casts = any(isinstance(h, Imported) and h.name in k.AUTOCAST_CLASSES for h in held)
+                contained = script.interpreter.evaluate(module, scope, call.func)
+                casts = any(isinstance(h, Imported) and h.name in k.AUTOCAST_CLASSES for h in contained)
                 if casts and is_in_model(script, scope):
                     return True
     return False

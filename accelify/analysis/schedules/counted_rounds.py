@@ -14,12 +14,12 @@ from accelify.analysis.planning.sites import PrepareSite
 from accelify.analysis.schedules.schedule_lengths import runs_prepared
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import calls_in, dotted, text_of
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _LEAST = frozenset({"min", "max"})
 
 
-def counted_by_batches(script: ScriptModel, step: ast.Call) -> list[tuple[ast.Call, set[Thing]]]:
+def counted_by_batches(script: ScriptModel, step: ast.Call) -> list[tuple[ast.Call, set[Entity]]]:
     """The lengths that the rounds around a `step()` are counted by, with their loaders; none where there is another."""
     for loop in script.enclosing_loops(step):
         if not isinstance(loop, ast.For) or not any(script.trains(s) for s in loop.body):
@@ -34,24 +34,24 @@ def counted_by_batches(script: ScriptModel, step: ast.Call) -> list[tuple[ast.Ca
 def early_schedules(
     script: ScriptModel,
     sites: Sequence[PrepareSite],
-    prepared: Set[Thing],
+    prepared: Set[Entity],
     steps_per_batch: Callable[[ast.Call], bool],
-) -> set[Thing]:
+) -> set[Entity]:
     """The schedules whose rounds are counted by what is no length of a prepared loader when it is taken."""
-    found: set[Thing] = set()
+    found: set[Entity] = set()
     if not any(t.kind == v.SCHEDULER for t in prepared):
         return found
     for call in script.calls():
         if isinstance(call.func, ast.Attribute) and call.func.attr == "step":
-            held = script.things(call.func.value, v.SCHEDULER) & prepared
-            if held and not steps_per_batch(call):
+            contained = script.entities(call.func.value, v.SCHEDULER) & prepared
+            if contained and not steps_per_batch(call):
                 for length, loaders in counted_by_batches(script, call):
                     if not loaders <= prepared or not runs_prepared(script, sites, loaders, length):
-                        found |= held
+                        found |= contained
     return found
 
 
-def _lengths(script: ScriptModel, count: ast.expr) -> list[tuple[ast.Call, set[Thing]]]:
+def _lengths(script: ScriptModel, count: ast.expr) -> list[tuple[ast.Call, set[Entity]]]:
     if isinstance(count, ast.Name):
         made = list(_made(script, count))
         return _lengths(script, made[0]) if len(made) == 1 and not isinstance(made[0], ast.Name) else []
@@ -61,7 +61,7 @@ def _lengths(script: ScriptModel, count: ast.expr) -> list[tuple[ast.Call, set[T
         each = [_lengths(script, one) for one in count.args]
         return [pair for one in each for pair in one] if all(each) else []
     if dotted(count.func) == "len":
-        loaders = script.things(count.args[0], v.LOADER)
+        loaders = script.entities(count.args[0], v.LOADER)
         return [(count, loaders)] if loaders else []
     return []
 

@@ -21,7 +21,7 @@ from accelify.analysis.syntax import (
     walk,
 )
 from accelify.analysis.training_loops import Loop
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 _DEEPEST = 4
 _OF_THE_BATCH = (v.BATCH, v.OUTPUT, v.TENSOR)
@@ -98,7 +98,9 @@ class CountedSteps:
         for test, place in [*tests]:
             trace.follow(test, place)
         if trace.by_length:
-            return next((found for test, place in tests if (found := self._told_number(test, place))), None)
+            return next(
+                (found for test, place in tests if (found := self._configured_number(test, place))), None
+            )
         if trace.counters:
             return min(trace.counters)
         factor = isinstance(stmt, ast.AugAssign) and isinstance(stmt.op, (ast.Mult, ast.Div))
@@ -109,15 +111,15 @@ class CountedSteps:
         )
         return "" if factor and not tests else None
 
-    def _told_number(self, test: ast.expr, scope: Scope) -> str | None:
+    def _configured_number(self, test: ast.expr, scope: Scope) -> str | None:
         """The count of steps that a test looks for among configured numbers: `step in milestones`, where `step`
         is `epoch * len(loader) + i`."""
         if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.In, ast.Eq)):
             return None
-        count, told = Trace(self), Trace(self)
+        count, stated = Trace(self), Trace(self)
         count.follow(test.left, scope)
-        told.follow(test.comparators[0], scope)
-        over = count.by_length and bool(count.counters) and not told.by_length and not told.counters
+        stated.follow(test.comparators[0], scope)
+        over = count.by_length and bool(count.counters) and not stated.by_length and not stated.counters
         return dotted(test.left) or min(count.counters) if over else None
 
     def tests(self, node: ast.AST, scope: Scope) -> Iterator[tuple[ast.expr, Scope]]:
@@ -144,9 +146,9 @@ class CountedSteps:
         """Whether what one class sets on `self` can be what the other one reads: itself, a base or a subclass."""
         if one is None or other is None:
             return False
-        held = [self.script.interpreter.things.get((node, "class")) for node in (one, other)]
-        first, second = (cls.ancestry() if isinstance(cls, Class) else [] for cls in held)
-        return one is other or held[0] in second or held[1] in first
+        contained = [self.script.interpreter.entities.get((node, "class")) for node in (one, other)]
+        first, second = (cls.ancestry() if isinstance(cls, Class) else [] for cls in contained)
+        return one is other or contained[0] in second or contained[1] in first
 
     def _is_index(self, name: str) -> bool:
         """`i` of `for i, batch in enumerate(loader)`."""
@@ -265,8 +267,8 @@ class Trace:
 
     def _call(self, call: ast.Call, scope: Scope) -> None:
         if dotted(call.func) == "len" and len(call.args) == 1:
-            held = self.script.interpreter.evaluate(self.steps.module(scope), scope, call.args[0])
-            self.by_length |= any(isinstance(w, Thing) and w.kind == v.LOADER for w in held)
+            contained = self.script.interpreter.evaluate(self.steps.module(scope), scope, call.args[0])
+            self.by_length |= any(isinstance(w, Entity) and w.kind == v.LOADER for w in contained)
         for callee in in_order(self.script.callees(call)):
             if (callee, "") in self._seen:
                 continue

@@ -49,11 +49,11 @@ def _sets(interpreter: Interpreter, scope: Scope, known: set[str], far: int) -> 
             if given and _sets(interpreter, callee, given, far + 1):
                 return True
     own = scope.self_name()
-    kept = {name for name in known if own is not None and name.startswith(f"{own}.")}
-    if not kept or scope.parent is None:
+    retained = {name for name in known if own is not None and name.startswith(f"{own}.")}
+    if not retained or scope.parent is None:
         return False
     methods = [m for m in scope.parent.children.values() if m is not scope and m.self_name() == own]
-    return any(_sets(interpreter, method, set(kept), far + 1) for method in methods)
+    return any(_sets(interpreter, method, set(retained), far + 1) for method in methods)
 
 
 def _assigned(scope: Scope) -> Iterator[tuple[ast.expr, ast.expr]]:

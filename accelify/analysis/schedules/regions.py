@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
 
 
-def kept_region(script: ScriptModel, call: ast.Call) -> tuple[ast.Assign, list[ast.expr]] | None:
+def stored_region(script: ScriptModel, call: ast.Call) -> tuple[ast.Assign, list[ast.expr]] | None:
     """The statement that assigns a region, and where it is opened; None where something else is done with it.
 
     `context = autocast("cuda") if amp else nullcontext()`, and nothing but `with context:` afterwards.

@@ -16,7 +16,7 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, call_argument, dotted, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _FARTHEST = 5
 
@@ -27,11 +27,11 @@ class Length(NamedTuple):
     call: ast.Call
     module: Module
 
-    def loaders(self, script: ScriptModel) -> set[Thing]:
+    def loaders(self, script: ScriptModel) -> set[Entity]:
         """The loaders whose length it can be."""
         scope = _scope_of(script, self.module, self.call)
-        held = script.interpreter.evaluate(self.module, scope, self.call.args[0])
-        return {w for w in held if isinstance(w, Thing) and w.kind == v.LOADER}
+        contained = script.interpreter.evaluate(self.module, scope, self.call.args[0])
+        return {w for w in contained if isinstance(w, Entity) and w.kind == v.LOADER}
 
     def places(self, script: ScriptModel) -> list[ast.Call]:
         """Where the script takes it: the call itself, or those that lead to it in a module that is not converted."""
@@ -68,7 +68,7 @@ def lengths_read_by(script: ScriptModel, module: Module, *read: ast.expr) -> Ite
                 queue += [(value, where, far + 1) for value, where in given_to(script, home, inner)]
 
 
-def lengths_of(script: ScriptModel, scheduler: Thing) -> Iterator[Length]:
+def lengths_of(script: ScriptModel, scheduler: Entity) -> Iterator[Length]:
     """The lengths that a schedule is made from."""
     site = scheduler.site
     if isinstance(site, ast.Call) and scheduler.module is not None:
@@ -112,12 +112,12 @@ def _scope_of(script: ScriptModel, module: Module, node: Node) -> Scope:
 def runs_prepared(
     script: ScriptModel,
     sites: Sequence[PrepareSite],
-    things: Set[Thing],
+    entities: Set[Entity],
     node: Node,
     seen: frozenset[Scope] = frozenset(),
 ) -> bool:
     """Whether a node runs when some `Thing`s are prepared already."""
-    chosen = [s for s in sites if any(things & item.things for item in s.items)]
+    chosen = [s for s in sites if any(entities & item.entities for item in s.items)]
     scope = script.scope_of(node)
     own = [s for s in chosen if s.scope is scope]
     if own or not chosen:
@@ -127,7 +127,7 @@ def runs_prepared(
         if any(s.scope.owner_class is owner and s.scope.name.endswith("__init__") for s in chosen):
             return True  # an object's methods run when it is made
     calls = script.callers(scope) if scope.kind == "function" and scope not in seen else []
-    return bool(calls) and all(runs_prepared(script, chosen, things, c, seen | {scope}) for c in calls)
+    return bool(calls) and all(runs_prepared(script, chosen, entities, c, seen | {scope}) for c in calls)
 
 
 __all__ = ["Length", "given_to", "lengths_of", "lengths_read_by", "runs_prepared"]

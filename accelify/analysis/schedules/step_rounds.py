@@ -19,7 +19,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.training_loops import Loop
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _FARTHEST = 2
 
@@ -37,8 +37,8 @@ class StepRounds(NamedTuple):
 
 def step_rounds(
     script: ScriptModel,
-    prepared: Set[Thing],
-    is_prepared: Callable[[ast.Call, set[Thing]], bool],
+    prepared: Set[Entity],
+    is_prepared: Callable[[ast.Call, set[Entity]], bool],
 ) -> Iterator[StepRounds]:
     """The loops that train on prepared loaders whose rounds are counted by steps.
 
@@ -69,13 +69,15 @@ def step_rounds(
                     yield StepRounds(loop, division, sure)
 
 
-def loops_of_told_steps(script: ScriptModel, sites: Sequence[PrepareSite], prepared: Set[Thing]) -> set[Loop]:
+def loops_of_fixed_steps(
+    script: ScriptModel, sites: Sequence[PrepareSite], prepared: Set[Entity]
+) -> set[Loop]:
     """The training loops that make as many steps as in the original: nothing but steps counts their rounds.
 
     `len(loader) * epochs` counts steps, too, where it is taken before the loader is prepared.
     """
 
-    def is_prepared(place: ast.Call, loaders: set[Thing]) -> bool:
+    def is_prepared(place: ast.Call, loaders: set[Entity]) -> bool:
         return runs_prepared(script, sites, loaders, place)
 
     found = {rounds.loop for rounds in step_rounds(script, prepared, is_prepared) if rounds.sure}
@@ -87,18 +89,18 @@ def loops_of_told_steps(script: ScriptModel, sites: Sequence[PrepareSite], prepa
     return found
 
 
-def stepped_in(script: ScriptModel, loops: Set[Loop]) -> set[Thing]:
+def stepped_in(script: ScriptModel, loops: Set[Loop]) -> set[Entity]:
     """The schedules that step in some loops."""
     return {
         scheduler
         for call in (script.calls() if loops else ())
         if isinstance(call.func, ast.Attribute) and call.func.attr == "step"
-        for scheduler in script.things(call.func.value, v.SCHEDULER)
+        for scheduler in script.entities(call.func.value, v.SCHEDULER)
         if loops & _loops_around(script, call)
     }
 
 
-def counts_samples(script: ScriptModel, prepared: Set[Thing], node: ast.AST) -> bool:
+def counts_samples(script: ScriptModel, prepared: Set[Entity], node: ast.AST) -> bool:
     """`len(data)` or `data.__len__()` of what a prepared loader reads, or of its sampler."""
     measured = _measured(node)
     if measured is None:
@@ -106,7 +108,7 @@ def counts_samples(script: ScriptModel, prepared: Set[Thing], node: ast.AST) -> 
     root: ast.expr = measured
     while isinstance(root, ast.Attribute):
         root = root.value
-        if script.things(root, v.LOADER) & prepared:
+        if script.entities(root, v.LOADER) & prepared:
             return True
     return script.is_a(measured, v.DATASET)
 
@@ -178,4 +180,4 @@ def _divisions(
             yield from _divisions(script, stmt.value, far + 1, sure and alone)
 
 
-__all__ = ["StepRounds", "counts_samples", "loops_of_told_steps", "step_rounds", "stepped_in"]
+__all__ = ["StepRounds", "counts_samples", "loops_of_fixed_steps", "step_rounds", "stepped_in"]

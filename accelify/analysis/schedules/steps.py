@@ -11,7 +11,7 @@ from accelify.analysis.schedules.schedule_lengths import Length, given_to, lengt
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, names_in, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)
 _ENDS = (ast.Break, ast.Return, ast.Raise)
@@ -54,7 +54,7 @@ def lengths_of_limit(script: ScriptModel, limit: ast.expr) -> list[Length]:
     return [
         length
         for length in lengths_read_by(script, script.module_of(value), value)
-        if script.things(length.call.args[0], v.LOADER)
+        if script.entities(length.call.args[0], v.LOADER)
     ]
 
 
@@ -109,15 +109,15 @@ def sources(script: ScriptModel, read: ast.Name | ast.Attribute) -> Iterator[ast
                 yield given
 
 
-def asked_for_plateau(script: ScriptModel) -> set[Thing]:
+def asked_for_plateau(script: ScriptModel) -> set[Entity]:
     """The schedulers of which the script asks whether they are a `ReduceLROnPlateau`, which steps by validations."""
     return {
-        thing
+        entity
         for call in script.calls()
         if dotted(call.func) == "isinstance"
         and len(call.args) == 2
         and any((dotted(n) or "").endswith("ReduceLROnPlateau") for n in walk(call.args[1]))
-        for thing in script.things(call.args[0], v.SCHEDULER)
+        for entity in script.entities(call.args[0], v.SCHEDULER)
     }
 
 

@@ -25,7 +25,7 @@ def trained_before(script: ScriptModel, node: Node) -> bool:
     )
 
 
-def trains_only_behind(script: ScriptModel, node: Node) -> bool:
+def trains_only_after(script: ScriptModel, node: Node) -> bool:
     """Whether all of a function's training comes after a place of it, and there is some."""
     steps = [script.tree.start(step) for step in _steps(script, node)]
     return bool(steps) and script.tree.start(node) < min(steps)
@@ -65,4 +65,4 @@ def _leaves(script: ScriptModel, last: ast.stmt) -> bool:
     )
 
 
-__all__ = ["trained_before", "trains_only_behind"]
+__all__ = ["trained_before", "trains_only_after"]

@@ -17,7 +17,7 @@ class Division:
     """`loss / steps`: as a separate statement, or inside an expression of which `kept` stays."""
 
     statement: ast.stmt | None
-    kept: ast.expr
+    retained: ast.expr
     whole: ast.expr
 
 

@@ -42,8 +42,8 @@ class Bindings:
             return self.of(node)
         found = self._known_of_tensors.get(node)
         if found is None:
-            held = [] if is_no_tensor(self.tree, node) else list(self._of(node, settles_tensor))
-            found = self._known_of_tensors[node] = held
+            contained = [] if is_no_tensor(self.tree, node) else list(self._of(node, settles_tensor))
+            found = self._known_of_tensors[node] = contained
         return found
 
     def inside(self, stmt: ast.stmt, name: str) -> list[ast.stmt]:

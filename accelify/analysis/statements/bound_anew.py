@@ -8,7 +8,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 
 
-def is_read_behind(script: ScriptModel, scope: Scope, name: str, end: int) -> bool:
+def is_read_after(script: ScriptModel, scope: Scope, name: str, end: int) -> bool:
     """Whether the value of a name at a place may be read after it.
 
     Args:
@@ -43,4 +43,4 @@ def _comes_first(script: ScriptModel, write: ast.Name, read: ast.Name) -> bool:
     return any(one in tree.block_of(stmt)[2] for one in around)
 
 
-__all__ = ["is_read_behind"]
+__all__ = ["is_read_after"]

@@ -35,13 +35,13 @@ def constants_of_object(cls: Class, made: ast.AST | None) -> dict[str, object]:
     init = cls.method("__init__")
     if init is None:
         return {}
-    held = constants_of(init[1], made if isinstance(made, ast.Call) else None)
+    contained = constants_of(init[1], made if isinstance(made, ast.Call) else None)
     found: dict[str, object] = {}
     for stmt in init[1].node.body:
         if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1:
             target, value = dotted(stmt.targets[0]), stmt.value
-            if target is not None and isinstance(value, ast.Name) and value.id in held:
-                found[target] = held[value.id]
+            if target is not None and isinstance(value, ast.Name) and value.id in contained:
+                found[target] = contained[value.id]
             elif target is not None and isinstance(value, ast.Constant):
                 found[target] = value.value
     return found
@@ -88,12 +88,12 @@ def decided(test: ast.expr, constants: Constants) -> bool | None:
     left, op, right = dotted(test.left) or "", test.ops[0], test.comparators[0]
     if left not in constants:
         return None
-    held = constants[left]
+    contained = constants[left]
     if isinstance(right, ast.Constant) and isinstance(op, (ast.Eq, ast.Is)):
-        return held == right.value
+        return contained == right.value
     if isinstance(right, ast.Constant) and isinstance(op, (ast.NotEq, ast.IsNot)):
-        return held != right.value
+        return contained != right.value
     if isinstance(right, (ast.Tuple, ast.List)) and isinstance(op, ast.In):
         if all(isinstance(one, ast.Constant) for one in right.elts):
-            return any(held == getattr(one, "value", None) for one in right.elts)
+            return any(contained == getattr(one, "value", None) for one in right.elts)
     return None

@@ -106,9 +106,9 @@ def _names(script: ScriptModel, raised: ast.expr) -> set[str]:
     """The names of an error's class and of all that it is derived from, as far as they are known."""
     name = (dotted(raised) or "").rpartition(".")[2]
     found = {name} if name else set()
-    for held in script.values(raised):
-        if isinstance(held, Class):
-            for cls in held.ancestry():
+    for contained in script.values(raised):
+        if isinstance(contained, Class):
+            for cls in contained.ancestry():
                 assert isinstance(cls.scope.node, ast.ClassDef)
                 bases = {(dotted(base) or "").rpartition(".")[2] for base in cls.scope.node.bases}
                 found |= {cls.name} | {own for base in bases for own in _builtin(base) or {base}}

@@ -11,27 +11,27 @@ from accelify.analysis.interpretation.containers import within
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.reaching import made_of
 from accelify.analysis.syntax import dotted
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 # Methods of an optimizer that do not train.
 _LOOKS = frozenset("param_groups defaults state state_dict __class__".split())
 
 
-def gives(script: ScriptModel, stmt: ast.stmt, thing: Thing) -> bool:
+def gives(script: ScriptModel, stmt: ast.stmt, entity: Entity) -> bool:
     """Whether an assignment binds a name to the `Thing` itself: no other one of that name, no bar around a loader."""
     value = getattr(stmt, "value", None)
-    if thing.kind == v.LOADER and isinstance(value, ast.Call):
+    if entity.kind == v.LOADER and isinstance(value, ast.Call):
         if k.is_progress(script.qualname(value.func) or ""):
             return False
     targets = stmt.targets if isinstance(stmt, ast.Assign) else []
     if isinstance(value, ast.Tuple):
-        return any(thing in script.things(element) for element in value.elts)
+        return any(entity in script.entities(element) for element in value.elts)
     if not isinstance(value, ast.expr) or any(isinstance(t, (ast.Tuple, ast.List)) for t in targets):
         return True
-    return thing in script.things(value)
+    return entity in script.entities(value)
 
 
-def hangs_on(script: ScriptModel, stmt: ast.stmt, name: str, thing: Thing) -> bool:
+def hangs_on(script: ScriptModel, stmt: ast.stmt, name: str, entity: Entity) -> bool:
     """Whether a name among several is bound to parts of the `Thing`: `sample, density = model.draw, model.forward`."""
     value = getattr(stmt, "value", None)
     for target in stmt.targets if isinstance(stmt, ast.Assign) else []:
@@ -39,19 +39,19 @@ def hangs_on(script: ScriptModel, stmt: ast.stmt, name: str, thing: Thing) -> bo
             continue
         for place, element in zip(target.elts, value.elts, strict=False):
             if dotted(place) == name:
-                return isinstance(element, ast.Attribute) and thing in script.things(element.value)
+                return isinstance(element, ast.Attribute) and entity in script.entities(element.value)
     return False
 
 
-def given_things(script: ScriptModel, argument: ast.expr) -> set[Thing]:
+def entities_in(script: ScriptModel, argument: ast.expr) -> set[Entity]:
     """The `Thing`s that an argument is, or that a container in it has."""
-    found = script.things(argument)
+    found = script.entities(argument)
     for container in script.values(argument):
-        found |= {w for w in within(container) if isinstance(w, Thing)}
+        found |= {w for w in within(container) if isinstance(w, Entity)}
     return found
 
 
-def comes_trained(script: ScriptModel, stmt: ast.stmt, thing: Thing) -> bool:
+def comes_trained(script: ScriptModel, stmt: ast.stmt, entity: Entity) -> bool:
     """Whether an assignment gets a `Thing` that a function has made and trained: `model = train(loader)`.
 
     It is prepared in there, before the training.
@@ -60,14 +60,14 @@ def comes_trained(script: ScriptModel, stmt: ast.stmt, thing: Thing) -> bool:
     if call is None or not script.callees(call) & script.training_scopes:
         return False
     given = [call.func, *call.args, *[kw.value for kw in call.keywords]]
-    return not any(_is_handed(script, a, thing) for a in given)
+    return not any(_is_handed(script, a, entity) for a in given)
 
 
-def hands_through(script: ScriptModel, stmt: ast.stmt, thing: Thing) -> bool:
+def hands_through(script: ScriptModel, stmt: ast.stmt, entity: Entity) -> bool:
     """Whether an assignment gets a `Thing` from a function that it passes it to."""
     call = _call_of(stmt)
     given = [*call.args, *[kw.value for kw in call.keywords]] if call is not None else []
-    return any(thing in given_things(script, a) for a in given)
+    return any(entity in entities_in(script, a) for a in given)
 
 
 def is_looked_at(script: ScriptModel, holder: Holder, creations: list[ast.stmt]) -> bool:
@@ -90,19 +90,19 @@ def _call_of(stmt: ast.stmt) -> ast.Call | None:
     return value if isinstance(value, ast.Call) else None
 
 
-def _is_handed(script: ScriptModel, argument: ast.expr, thing: Thing) -> bool:
+def _is_handed(script: ScriptModel, argument: ast.expr, entity: Entity) -> bool:
     """Whether an argument can be a `Thing` already: in `model = run(model)` not what only `run` returns."""
-    if thing not in given_things(script, argument):
+    if entity not in entities_in(script, argument):
         return False
     scope = script.scope_of(argument)
     if not isinstance(argument, ast.Name) or scope.resolve(argument.id) is not scope:
         return True
     giving = [
         s
-        for holder in script.holders_of(thing)
+        for holder in script.holders_of(entity)
         if holder.name == argument.id and holder.scope is scope
         for s, _ in holder.assignments
-        if gives(script, s, thing)
+        if gives(script, s, entity)
     ]
     before = made_of(script.tree, argument)
     return not giving or any(s in before for s in giving)

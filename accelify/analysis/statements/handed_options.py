@@ -43,12 +43,12 @@ def holders(script: ScriptModel, call: ast.Call, given: str) -> Iterator[Holder]
         names = _names_of(function, taken)
         found = [Holder(function, names)]
         own = f"{function.self_name()}."
-        kept = {name.removeprefix(own) for name in names if name.startswith(own)}
-        if kept and function.is_method and function.parent is not None:
+        retained = {name.removeprefix(own) for name in names if name.startswith(own)}
+        if retained and function.is_method and function.parent is not None:
             for method in function.parent.children.values():
                 if method is not function and method.is_method:
-                    told = frozenset(f"{method.self_name()}.{name}" for name in kept)
-                    found.append(Holder(method, _names_of(method, told)))
+                    stated = frozenset(f"{method.self_name()}.{name}" for name in retained)
+                    found.append(Holder(method, _names_of(method, stated)))
         for one in found:
             yield one
             for node in one.function.nodes:

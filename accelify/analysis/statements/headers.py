@@ -9,7 +9,7 @@ from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 
 class Default(NamedTuple):
@@ -89,4 +89,4 @@ def _only_keeps(script: ScriptModel, call: ast.Call) -> bool:
     if any(isinstance(n, ast.Call) and script.callees(n) for n in walk(call) if n is not call):
         return False
     made = script.values(call)
-    return bool(made) and all(isinstance(w, Thing) and w.kind in (v.INSTANCE, v.CRITERION) for w in made)
+    return bool(made) and all(isinstance(w, Entity) and w.kind in (v.INSTANCE, v.CRITERION) for w in made)

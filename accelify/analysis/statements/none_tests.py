@@ -15,7 +15,7 @@ from accelify.analysis.metrics.figures import draws
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, hides_arguments, is_constant, target_names
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _NEVER = (
     ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set,
@@ -139,13 +139,13 @@ class NoneTests:
                 return self.is_alike(value, far - 1)
         return False
 
-    def _drawn_from(self, call: ast.Call) -> set[Thing]:
+    def _drawn_from(self, call: ast.Call) -> set[Entity]:
         """The loaders of which `next(iterator)` draws a batch."""
-        loaders = {t for b in self.script.things(call, v.BATCH) for t in b.link("loader")}
+        loaders = {t for b in self.script.entities(call, v.BATCH) for t in b.link("loader")}
         return loaders or {t for argument in call.args[:1] for t in self.script.iterated(argument)}
 
     @staticmethod
-    def _is_of_samples(loaders: set[Thing]) -> bool:
+    def _is_of_samples(loaders: set[Entity]) -> bool:
         """Whether DataLoader itself puts together the batches, which raises where a sample has a None."""
         return bool(loaders) and all(
             loader.qualname == _LOADER

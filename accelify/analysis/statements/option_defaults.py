@@ -81,9 +81,9 @@ def is_false_by_default(
 
 def option_name(call: ast.Call) -> str | None:
     """`save_to` of `add_argument("-s", "--save-to")`, None where it is no option."""
-    told = call_keyword(call, "dest")
-    if isinstance(told, ast.Constant) and isinstance(told.value, str):
-        return told.value
+    stated = call_keyword(call, "dest")
+    if isinstance(stated, ast.Constant) and isinstance(stated.value, str):
+        return stated.value
     flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     flags = [flag for flag in flags if flag.startswith("-")]
     long = [flag for flag in flags if flag.startswith("--")] or flags

@@ -6,7 +6,7 @@ import ast
 
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import handed_to
-from accelify.analysis.statements.given import ELEMENT, PART, Given, Place
+from accelify.analysis.statements.assigned_values import ELEMENT, PART, Given, Place
 from accelify.analysis.syntax import dotted
 
 _OPTIONS = frozenset("args opt opts options config cfg conf hparams hps params FLAGS flags".split())

@@ -74,14 +74,14 @@ def _at_end(tree: Tree, block: list[ast.stmt], name: str) -> tuple[list[ast.stmt
     """The assignments of a name's value after some statements, and whether it can be one from before them."""
     found: list[ast.stmt] = []
     for stmt in reversed(block):
-        given, passes = _behind(tree, stmt, name)
+        given, passes = _after(tree, stmt, name)
         found += given
         if not passes:
             return found, False
     return found, True
 
 
-def _behind(tree: Tree, stmt: ast.stmt, name: str) -> tuple[list[ast.stmt], bool]:
+def _after(tree: Tree, stmt: ast.stmt, name: str) -> tuple[list[ast.stmt], bool]:
     assigned = tree.assigned_in(stmt, name)
     if not assigned and not isinstance(stmt, (ast.If, ast.With, ast.AsyncWith)):
         return [], True

@@ -32,16 +32,20 @@ class Slot(NamedTuple):
         return ("self." if isinstance(self.owner, ast.ClassDef) else "") + self.root + self.entry
 
 
-class Held(NamedTuple):
+class SlotValue(NamedTuple):
     """What a slot holds: a sample or a total, and the statements that make it a total."""
 
     level: int
     origins: frozenset[ast.stmt] = frozenset()
 
 
-def joined(known: Held | None, held: Held) -> Held:
+def joined(known: SlotValue | None, contained: SlotValue) -> SlotValue:
     """What a slot of either kind contains."""
-    return held if known is None else Held(max(known.level, held.level), known.origins | held.origins)
+    return (
+        contained
+        if known is None
+        else SlotValue(max(known.level, contained.level), known.origins | contained.origins)
+    )
 
 
 def place_in(whole: ast.AST, part: ast.AST) -> int | None:
@@ -97,4 +101,4 @@ def _in_each_branch(branch: ast.If, slot: Slot) -> bool:
     )
 
 
-__all__ = ["SAMPLE", "TOTAL", "Held", "Slot", "is_anew", "joined", "makes_anew", "place_for", "place_in"]
+__all__ = ["SAMPLE", "TOTAL", "Slot", "SlotValue", "is_anew", "joined", "makes_anew", "place_for", "place_in"]

@@ -62,8 +62,8 @@ def _target_is_unread(
         return all(is_unread(script, read, far + 1) for read in script.reads(target.id, scope))
     if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
         own_name = script.scope_of(target).self_name()
-        kept = own_name is not None and target.value.id == own_name
-        return kept and not _is_mentioned(script, target.attr, attribute=True)
+        retained = own_name is not None and target.value.id == own_name
+        return retained and not _is_mentioned(script, target.attr, attribute=True)
     return False
 
 

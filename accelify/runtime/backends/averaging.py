@@ -20,8 +20,8 @@ def mark_of(parameter: torch.Tensor) -> tuple[int, int] | None:
     if grad is None:
         return None
     # A sparse gradient has no storage; one that is added to gets new values.
-    held = grad._values() if grad.is_sparse else grad
-    return held.data_ptr(), grad._version
+    contained = grad._values() if grad.is_sparse else grad
+    return contained.data_ptr(), grad._version
 
 
 class ParameterSet:
@@ -34,10 +34,10 @@ class ParameterSet:
     """
 
     def __init__(
-        self, parameters: Iterable[torch.Tensor], told: str, sparse: Iterable[torch.Tensor] = ()
+        self, parameters: Iterable[torch.Tensor], stated: str, sparse: Iterable[torch.Tensor] = ()
     ) -> None:
         self.parameters: list[torch.Tensor] = list(parameters)
-        self.told = told
+        self.stated = stated
         self._sparse = {id(p) for p in sparse}
 
     def add(self, parameters: Iterable[torch.Tensor]) -> None:
@@ -51,7 +51,7 @@ class ParameterSet:
 
     def average(self) -> None:
         """Replace every gradient by its mean over ranks; one that only some ranks have counts as zero elsewhere."""
-        with guard.collective(guard.AVERAGE, self.told), torch.no_grad():
+        with guard.collective(guard.AVERAGE, self.stated), torch.no_grad():
             for group in self._groups():
                 _average(group)
 

@@ -164,7 +164,7 @@ class DDPBackend(AveragingBackend):
             return contextlib.nullcontext()
         waiting = [m for m, marks in zip(models, before, strict=True) if marks is not None]
         # Those whose reducers may all-reduce.
-        reducing = [m._trained.told for m in waiting if m._armed and not (m._flat or m._sync_next)]
+        reducing = [m._trained.stated for m in waiting if m._armed and not (m._flat or m._sync_next)]
         return guard.backward(reducers=tuple(reducing))
 
     def _share_frozen(self, group: Any) -> None:

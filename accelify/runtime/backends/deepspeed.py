@@ -117,15 +117,17 @@ class DeepSpeedBackend(Backend):
     def adopt(self, optimizer: torch.optim.Optimizer) -> None:
         if any(t.optimizer is optimizer for t in self.trainings()):
             return
-        held = [p for group in optimizer.param_groups for p in group["params"]]
+        contained = [p for group in optimizer.param_groups for p in group["params"]]
         owners = [
-            m for m in self.models() if not {id(p) for p in m.module.parameters()}.isdisjoint(map(id, held))
+            m
+            for m in self.models()
+            if not {id(p) for p in m.module.parameters()}.isdisjoint(map(id, contained))
         ]
         if not owners:
             return
         name = type(optimizer).__name__
         known = {id(p) for m in owners for p in m.module.parameters()}
-        if any(id(p) not in known for p in held):
+        if any(id(p) not in known for p in contained):
             raise ValueError(
                 f"the optimizer {name} holds parameters of no prepared model: DeepSpeed trains those of one prepared "
                 "model; put them into it as a torch.nn.Module"
@@ -142,10 +144,10 @@ class DeepSpeedBackend(Backend):
                 f"the model {type(model.module).__name__} has two optimizers, {first} and {name}: DeepSpeed trains "
                 "one model with one optimizer; make one of them, with a group for each"
             )
-        self._start(model, optimizer, held)
+        self._start(model, optimizer, contained)
 
     def _start(
-        self, model: DeepSpeedModel, optimizer: torch.optim.Optimizer, held: list[torch.Tensor]
+        self, model: DeepSpeedModel, optimizer: torch.optim.Optimizer, contained: list[torch.Tensor]
     ) -> None:
         """Make the engine of a model and its optimizer."""
         stand_in = isinstance(optimizer, DummyOptim)
@@ -180,7 +182,7 @@ class DeepSpeedBackend(Backend):
         if engine.fp16_enabled() or engine.bfloat16_enabled():
             keep_statistics(model.module)
         note_full_values(engine)
-        training = Training(engine, optimizer, held)
+        training = Training(engine, optimizer, contained)
         model.__dict__["training_state"] = training
         self._hand_over_scheduler(training)
 
@@ -241,7 +243,9 @@ class DeepSpeedBackend(Backend):
                 raise ValueError(f"backward({name}=...): DeepSpeed's backward takes retain_graph only")
         trainings = self.trainings()
         # What waits already decides; one model's loss scale may change while another's gradients wait.
-        scales = [t.held_scale for t in trainings if t.waiting] or [t.loss_scale for t in trainings] or [1.0]
+        scales = (
+            [t.stored_scale for t in trainings if t.waiting] or [t.loss_scale for t in trainings] or [1.0]
+        )
         scale = min(scales)
         with guard.backward(), contextlib.ExitStack() as stack:
             for training in trainings:
@@ -259,7 +263,7 @@ class DeepSpeedBackend(Backend):
         # What comes next is divided by it instead, and all of it multiplied at the end.
         for training in self.trainings():
             if training.waiting:
-                training.held_scale /= factor
+                training.stored_scale /= factor
 
     def step(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None) -> Any:
         if closure is not None:
@@ -322,15 +326,15 @@ class DeepSpeedBackend(Backend):
 
     def _clip(self, chosen: list[Training], max_norm: float, norm: torch.Tensor) -> None:
         for training in chosen:
-            told = float(training.engine.gradient_clipping() or 0.0)
-            if told and told != max_norm:
+            stated = float(training.engine.gradient_clipping() or 0.0)
+            if stated and stated != max_norm:
                 raise ValueError(
-                    f"gradient_clipping is {told} in the DeepSpeed configuration and the script clips to {max_norm}: "
+                    f"gradient_clipping is {stated} in the DeepSpeed configuration and the script clips to {max_norm}: "
                     'write "auto" there, or the same in both'
                 )
             factor = min(1.0, max_norm / (float(norm) + 1e-6))
             # Where the configuration asks for it, the engine's step clips.
-            if not told and factor < 1.0:
+            if not stated and factor < 1.0:
                 training.multiply(factor)
 
     def clip_grad_value(self, parameters: Iterable[torch.Tensor], clip_value: float) -> None:
@@ -338,14 +342,14 @@ class DeepSpeedBackend(Backend):
             training.finish()
             training.clamp(float(clip_value))
 
-    def _whole_models(self, parameters: Iterable[torch.Tensor], told: str) -> list[Training]:
+    def _whole_models(self, parameters: Iterable[torch.Tensor], stated: str) -> list[Training]:
         """The models with waiting gradients whose parameters these are."""
         given = {id(p) for p in parameters}
         chosen = [t for t in self.trainings() if not given.isdisjoint(t.identities)]
         if any(not t.identities <= given for t in chosen):
             raise ValueError(
-                f"{told} was given some of a model's parameters: DeepSpeed clips all of a model's gradients together; "
-                "give model.parameters()"
+                f"{stated} was given some of a model's parameters: DeepSpeed clips all of a model's gradients "
+                "together; give model.parameters()"
             )
         return [t for t in chosen if t.waiting]
 

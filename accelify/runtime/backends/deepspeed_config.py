@@ -233,9 +233,9 @@ def _fill_scheduler(config: dict[str, Any], script: Script) -> None:
             "DummyScheduler(optimizer, total_num_steps=..., warmup_num_steps=...) in the script"
         )
     values: dict[str, Any] = {"warmup_min_lr": 0.0, "warmup_max_lr": script.optimizer.defaults.get("lr")}
-    told = lookup(config, "optimizer.params.lr")
-    if told is not None:
-        values["warmup_max_lr"] = told
+    stated = lookup(config, "optimizer.params.lr")
+    if stated is not None:
+        values["warmup_max_lr"] = stated
     if script.scheduler is not None:
         values["warmup_num_steps"] = script.scheduler.warmup_num_steps
         values["total_num_steps"] = script.scheduler.total_num_steps

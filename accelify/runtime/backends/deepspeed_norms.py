@@ -20,13 +20,13 @@ class FullPrecisionForward:
 
     def __call__(self, x: torch.Tensor) -> Any:
         own = self.module.__dict__
-        kept = own["_parameters"]
-        own["_parameters"] = {n: None if p is None else p.float() for n, p in kept.items()}
+        retained = own["_parameters"]
+        own["_parameters"] = {n: None if p is None else p.float() for n, p in retained.items()}
         try:
             with torch.autocast(x.device.type, enabled=False):
                 return type(self.module).forward(self.module, x.float()).to(x.dtype)
         finally:
-            own["_parameters"] = kept
+            own["_parameters"] = retained
 
 
 def keep_statistics(module: torch.nn.Module) -> None:

@@ -191,10 +191,10 @@ class DeepSpeedPlugin:
     def check_precision(self, name: str) -> None:
         """ValueError where the file and the script disagree about `mixed_precision`."""
         for key in ("bf16", "fp16"):
-            told = lookup(self.config, f"{key}.enabled")
-            if isinstance(told, bool) and told != (name == key):
+            stated = lookup(self.config, f"{key}.enabled")
+            if isinstance(stated, bool) and stated != (name == key):
                 raise ValueError(
-                    f"{key}.enabled is {str(told).lower()} in the DeepSpeed configuration and the script runs with "
+                    f"{key}.enabled is {str(stated).lower()} in the DeepSpeed configuration and the script runs with "
                     f'mixed_precision="{name}": write "auto" there, or the same in both'
                 )
 
@@ -207,17 +207,17 @@ class DeepSpeedPlugin:
         Raises:
             ValueError: the file has another value.
         """
-        told = lookup(self.config, "gradient_accumulation_steps")
-        if told in (None, AUTO):
+        stated = lookup(self.config, "gradient_accumulation_steps")
+        if stated in (None, AUTO):
             self.config["gradient_accumulation_steps"] = steps
             return steps
-        told = as_int(told, "gradient_accumulation_steps", 1)
-        if steps not in (1, told):
+        stated = as_int(stated, "gradient_accumulation_steps", 1)
+        if steps not in (1, stated):
             raise ValueError(
-                f"gradient_accumulation_steps is {told} in the DeepSpeed configuration and {steps} in the script: "
+                f"gradient_accumulation_steps is {stated} in the DeepSpeed configuration and {steps} in the script: "
                 'write "auto" there, or the same in both'
             )
-        return told
+        return stated
 
     def zero3_init_context_manager(self, enable: bool | None = None) -> AbstractContextManager[Any]:
         """A region in which the weights of new modules are divided between ranks as they are made (`zero.Init`).

@@ -34,7 +34,7 @@ class Training:
         # They are averaged over ranks and complete.
         self.complete = False
         # The factor on them; the engine expects its loss scale there.
-        self.held_scale = 1.0
+        self.stored_scale = 1.0
         self.skipped = False
         self._touched = False
         inner = engine._backward_prologue
@@ -83,7 +83,7 @@ class Training:
             return False
         self.engine._backward_epilogue()
         self.waiting = True
-        self.held_scale = scale
+        self.stored_scale = scale
         return True
 
     # Complete gradients
@@ -103,9 +103,9 @@ class Training:
             engine._running_engine_step = False
         self.complete = True
         expected = self.loss_scale
-        if self.held_scale != expected:
-            self.multiply(expected / self.held_scale)
-            self.held_scale = expected
+        if self.stored_scale != expected:
+            self.multiply(expected / self.stored_scale)
+            self.stored_scale = expected
 
     def pieces(self) -> list[torch.Tensor]:
         """This rank's part of complete gradients; in stage 0, all of them on every rank."""
@@ -160,7 +160,7 @@ class Training:
             # As torch's optimizers with parameters that have no gradients.
             self.skipped = False
             return
-        if self.held_scale != self.loss_scale:
+        if self.stored_scale != self.loss_scale:
             self.finish()
         with self._already_averaged() if self.complete else contextlib.nullcontext():
             self.engine.step()
@@ -202,9 +202,9 @@ class Training:
         elif self.stage < 3:
             optimizer.zero_grad()
             optimizer._release_preflattened_grad_buffers()
-            for held in (optimizer.averaged_gradients, optimizer.all_grad_tensors):
-                for group in held:
-                    held[group] = None
+            for contained in (optimizer.averaged_gradients, optimizer.all_grad_tensors):
+                for group in contained:
+                    contained[group] = None
             # As after a step: the next backward is the first of a window.
             optimizer.micro_step_id = -1
             if optimizer.cpu_offload:

@@ -26,11 +26,11 @@ def whole(parameter: torch.Tensor, in_16_bits: bool = False) -> torch.Tensor:
     from deepspeed.utils import safe_get_full_fp32_param
 
     if not in_16_bits and parameter.requires_grad and parameter.dtype != torch.float32:
-        kept = _kept_in_full(parameter)
-        if kept is None:
-            kept = safe_get_full_fp32_param(parameter)
-        if kept is not None:
-            return kept.detach().reshape(getattr(parameter, "ds_shape", parameter.shape))
+        retained = _in_full(parameter)
+        if retained is None:
+            retained = safe_get_full_fp32_param(parameter)
+        if retained is not None:
+            return retained.detach().reshape(getattr(parameter, "ds_shape", parameter.shape))
     if not is_divided(parameter):
         values = parameter.detach()
     else:
@@ -40,7 +40,7 @@ def whole(parameter: torch.Tensor, in_16_bits: bool = False) -> torch.Tensor:
     return values if in_16_bits or not values.is_floating_point() else values.float()
 
 
-def _kept_in_full(parameter: torch.Tensor) -> torch.Tensor | None:
+def _in_full(parameter: torch.Tensor) -> torch.Tensor | None:
     """The float32 values in stage 0, where each rank has them all."""
     return parameter.__dict__.get("accelify_full")
 
@@ -85,9 +85,9 @@ def load_whole(module: torch.nn.Module, weights: dict[str, Any], strict: bool) -
         RuntimeError: a shape that does not fit, or with `strict` a name.
     """
     if not any(map(is_divided, module.parameters())):
-        told = module.load_state_dict(weights, strict=strict)
+        stated = module.load_state_dict(weights, strict=strict)
         _renew_full_values(module, weights)
-        return told
+        return stated
     return _load_divided(module, weights, strict)
 
 
@@ -98,9 +98,9 @@ def _renew_full_values(module: torch.nn.Module, weights: dict[str, Any]) -> None
         if name not in weights:
             continue
         value = weights[name].detach().to(parameter.device, torch.float32)
-        kept = _kept_in_full(parameter)
-        if kept is not None:
-            kept.data.copy_(value)
+        retained = _in_full(parameter)
+        if retained is not None:
+            retained.data.copy_(value)
         elif getattr(parameter, "_hp_mapping", None) is not None:
             safe_set_full_fp32_param(parameter, value)
 

@@ -194,7 +194,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         if self._new and self.process_group is not None:
             # Each rank has drawn different numbers.
             new, self._new = [p.data for p in self._new], []
-            with guard.collective("weights of a part that is new", self._trained.told, *new):
+            with guard.collective("weights of a part that is new", self._trained.stated, *new):
                 share_tensors(new, self.process_group)
 
     def _look_over(self, module: torch.nn.Module) -> None:
@@ -289,7 +289,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
             self.leave_reducer()
         if self._armed and not self._flat and self._is_moved():
             # An error where other ranks have not moved theirs, and wait in this backward.
-            self._trained.told += ", whose parameters this rank has moved or cast"
+            self._trained.stated += ", whose parameters this rank has moved or cast"
             self.leave_reducer()
         if self._armed and not self._flat and not self.find_unused_parameters:
             # If the reducer completes, every gradient has changed: one mark is enough.

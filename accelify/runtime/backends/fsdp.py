@@ -41,7 +41,7 @@ class FSDPBackend(ShardedBackend):
         ValueError: sizes that do not fit the number of processes, or offloading where the CPU is the device.
     """
 
-    told = "FSDP"
+    stated = "FSDP"
     # Gradients of an accumulation window may wait whole on their ranks.
     holds_gradients = True
 
@@ -145,8 +145,8 @@ class FSDPBackend(ShardedBackend):
     def _offloading(self) -> Any:
         from torch.distributed.fsdp import CPUOffloadPolicy
 
-        told = self.plugin.cpu_offload
-        return told if isinstance(told, CPUOffloadPolicy) else CPUOffloadPolicy()
+        stated = self.plugin.cpu_offload
+        return stated if isinstance(stated, CPUOffloadPolicy) else CPUOffloadPolicy()
 
     def _data_mesh(self) -> Any:
         return self.mesh["dp_replicate", "dp_shard"] if self.sizes[0] > 1 else self.mesh["dp_shard"]
@@ -198,7 +198,7 @@ class FSDPBackend(ShardedBackend):
                     self._replaced[id(shown[name])] = (weakref.ref(shown[name]), parameter)
 
     def before_backward(self, model: nn.Module, state: Sharding) -> bool:
-        averages = state.sync_next or not (state.held and self.holds_gradients)
+        averages = state.sync_next or not (state.contained and self.holds_gradients)
         state.sync_next = False
         if averages != state.syncs and isinstance(model, FSDPModule):
             state.syncs = averages
@@ -211,7 +211,7 @@ class FSDPBackend(ShardedBackend):
             own = {id(p) for g in optimizer.param_groups for p in g["params"]}
             for part in self._parts():
                 if id(part.sharded_param) in own:
-                    _set_held(part, None)
+                    _set_contained(part, None)
 
     # Gradients that wait whole on their ranks, within a window. torch has no public way to them.
 
@@ -231,16 +231,16 @@ class FSDPBackend(ShardedBackend):
         super().scale_gradients(parameters, factor)
         own = {id(p) for p in parameters}
         for part in self._parts():
-            held = _held(part)
-            if held is not None and id(part.sharded_param) in own:
-                local(held).mul_(factor)
+            contained = _contained(part)
+            if contained is not None and id(part.sharded_param) in own:
+                local(contained).mul_(factor)
 
     @torch.no_grad()
     def window_gradients(self, parameters: list[torch.Tensor]) -> list[Any]:
-        held = {id(part.sharded_param): _held(part) for part in self._parts()}
+        contained = {id(part.sharded_param): _contained(part) for part in self._parts()}
         found = []
         for p, part in zip(parameters, super().window_gradients(parameters), strict=True):
-            waiting = held.get(id(p))
+            waiting = contained.get(id(p))
             found.append({"part": part, "held": None if waiting is None else local(waiting).detach().cpu()})
         return found
 
@@ -250,17 +250,17 @@ class FSDPBackend(ShardedBackend):
             p.grad = None if state["part"] is None else from_local_like(state["part"], p)
         for part in self._parts():
             waiting = saved.get(id(part.sharded_param))
-            _set_held(part, None if waiting is None else waiting.to(self.device))
+            _set_contained(part, None if waiting is None else waiting.to(self.device))
 
 
-def _held(part: Any) -> torch.Tensor | None:
+def _contained(part: Any) -> torch.Tensor | None:
     if part.unsharded_accumulated_grad is not None:
         return part.unsharded_accumulated_grad  # type: ignore[no-any-return]
     gathered = getattr(part, "_unsharded_param", None)
     return None if gathered is None else gathered.grad
 
 
-def _set_held(part: Any, gradient: torch.Tensor | None) -> None:
+def _set_contained(part: Any, gradient: torch.Tensor | None) -> None:
     part.unsharded_accumulated_grad = gradient
     gathered = getattr(part, "_unsharded_param", None)
     if gathered is not None:

@@ -167,19 +167,19 @@ class FullyShardedDataParallelPlugin:
         """
         from torch.distributed.fsdp import MixedPrecisionPolicy
 
-        told = self.mixed_precision_policy
-        if isinstance(told, MixedPrecisionPolicy):
-            return told
-        if isinstance(told, Mapping):
+        stated = self.mixed_precision_policy
+        if isinstance(stated, MixedPrecisionPolicy):
+            return stated
+        if isinstance(stated, Mapping):
             try:
-                return MixedPrecisionPolicy(**{k: _dtype(v) for k, v in told.items()})
+                return MixedPrecisionPolicy(**{k: _dtype(v) for k, v in stated.items()})
             except TypeError:
                 known = "param_dtype, reduce_dtype, output_dtype, cast_forward_inputs"
                 raise ValueError(
-                    f"mixed_precision_policy has the keys {known}, not {', '.join(told)}"
+                    f"mixed_precision_policy has the keys {known}, not {', '.join(stated)}"
                 ) from None
-        if told is not None:
-            dtype = _dtype(as_choice(told, "mixed_precision_policy", _DTYPES))
+        if stated is not None:
+            dtype = _dtype(as_choice(stated, "mixed_precision_policy", _DTYPES))
         if dtype is None or dtype == torch.float32:
             return MixedPrecisionPolicy()
         return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)

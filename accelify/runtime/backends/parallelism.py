@@ -90,11 +90,11 @@ class ParallelismConfig:
         if shards is None and processes % fixed == 0:
             shards = processes // fixed
         if shards is None or shards * fixed != processes:
-            told = f"tp_size {self.tp_size}, dp_replicate_size {self.dp_replicate_size}"
-            told += "" if self.dp_shard_size is None else f", dp_shard_size {self.dp_shard_size}"
+            stated = f"tp_size {self.tp_size}, dp_replicate_size {self.dp_replicate_size}"
+            stated += "" if self.dp_shard_size is None else f", dp_shard_size {self.dp_shard_size}"
             needed = fixed * (self.dp_shard_size or 1)
             raise ValueError(
-                f"ParallelismConfig with {told} needs {needed} processes"
+                f"ParallelismConfig with {stated} needs {needed} processes"
                 f"{' or a multiple' if self.dp_shard_size is None else ''}, and this run has {processes}: "
                 f"start so many, or change the sizes"
             )

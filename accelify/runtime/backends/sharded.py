@@ -27,7 +27,7 @@ class ShardedBackend(AveragingBackend):
     """Base of the engines that divide parameters. A subclass wraps, and reports what it cannot do."""
 
     # As users know the engine.
-    told = "this engine"
+    stated = "this engine"
     reads_shards = True
 
     def __init__(self, process: PartialState, precision: Precision, options: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ class ShardedBackend(AveragingBackend):
 
     def refuse(self, operation: str, instead: str) -> NotImplementedError:
         """The error for an operation that does not go with divided parameters."""
-        return NotImplementedError(f"{operation} does not work with {self.told}: {instead}")
+        return NotImplementedError(f"{operation} does not work with {self.stated}: {instead}")
 
     # Parameters that were replaced
 
@@ -127,7 +127,7 @@ class ShardedBackend(AveragingBackend):
 
     def before_backward(self, model: nn.Module, state: Sharding) -> bool:
         """Make the next backward average this model's gradients or not; returns which."""
-        return not state.held
+        return not state.contained
 
     def _share_buffers(self, model: nn.Module) -> None:
         """Give every rank rank 0's buffers, such as the statistics of BatchNorm."""
@@ -139,12 +139,12 @@ class ShardedBackend(AveragingBackend):
     def no_sync(self, models: Iterable[nn.Module]) -> Iterator[None]:
         found = [s for m in models if (s := sharding_of(m)) is not None]
         for state in found:
-            state.held += 1
+            state.contained += 1
         try:
             yield
         finally:
             for state in found:
-                state.held -= 1
+                state.contained -= 1
 
     def sync_next(self, model: nn.Module) -> None:
         state = sharding_of(model)

@@ -35,17 +35,17 @@ class Sharding:
         self.precision = precision
         self.methods = methods
         self.depth = 0
-        self.held = 0
+        self.contained = 0
         self.sync_next = False
         self.syncs = True
         self.drops_whole = False
 
     @contextlib.contextmanager
-    def running(self, told: str) -> Iterator[None]:
+    def running(self, stated: str) -> Iterator[None]:
         """A pass, in which the model's methods call each other as they are."""
         self.depth += 1
         try:
-            with guard.backward(told):
+            with guard.backward(stated):
                 yield
         finally:
             self.depth -= 1

@@ -49,7 +49,7 @@ _STYLES: dict[str, Any] = {
 class TensorParallelBackend(FSDPBackend):
     """Layers divided by a plan, and the rest by FSDP2 where there are more ranks than `tp_size`."""
 
-    told = "tensor parallel"
+    stated = "tensor parallel"
     # Gradients of layers that are divided twice are averaged in every backward.
     holds_gradients = False
 
@@ -114,14 +114,14 @@ def parallelize(model: nn.Module, mesh: Any, plan: Mapping[str, Any]) -> None:
     """
     names = [name for name, _ in model.named_modules() if name]
     chosen: dict[str, ParallelStyle] = {}
-    for pattern, told in plan.items():
+    for pattern, stated in plan.items():
         found = [name for name in names if _fits(name, pattern)]
         if not found:
             raise ValueError(
                 f"tp_plan: no module of {type(model).__name__} is called {pattern!r}: {near(pattern, names)}"
             )
         for name in found:
-            chosen[name] = _style(told, pattern)
+            chosen[name] = _style(stated, pattern)
             _check_size(model.get_submodule(name), name, chosen[name], mesh.size())
     for name, style in chosen.items():
         parallelize_module(model.get_submodule(name), mesh, style)
@@ -134,14 +134,14 @@ def _fits(name: str, pattern: str) -> bool:
     )
 
 
-def _style(told: Any, pattern: str) -> ParallelStyle:
-    if isinstance(told, ParallelStyle):
-        return told
-    if inspect.isclass(told) and issubclass(told, ParallelStyle):
-        return told()
-    make = _STYLES.get(str(told).lower())
+def _style(stated: Any, pattern: str) -> ParallelStyle:
+    if isinstance(stated, ParallelStyle):
+        return stated
+    if inspect.isclass(stated) and issubclass(stated, ParallelStyle):
+        return stated()
+    make = _STYLES.get(str(stated).lower())
     if make is None:
-        raise ValueError(f"tp_plan[{pattern!r}] cannot be {told!r}: {near(str(told), _STYLES)}")
+        raise ValueError(f"tp_plan[{pattern!r}] cannot be {stated!r}: {near(str(stated), _STYLES)}")
     return make()  # type: ignore[no-any-return]
 
 

@@ -107,12 +107,12 @@ def _without_tied(model: nn.Module, units: list[nn.Module]) -> list[nn.Module]:
         for parameter in module._parameters.values():
             if parameter is not None:
                 owners.setdefault(id(parameter), set()).add(id(module))
-    kept = []
+    retained = []
     for unit in units:
         inside = {id(m) for m in unit.modules()}
         if all(owners[id(p)] <= inside for p in unit.parameters()):
-            kept.append(unit)
-    return kept
+            retained.append(unit)
+    return retained
 
 
 def needs_full_precision(module: nn.Module, device: torch.device) -> bool:

@@ -76,13 +76,13 @@ def _without_hooks(parameters: list[torch.Tensor]) -> Iterator[None]:
         for name in ("_backward_hooks", "_post_accumulate_grad_hooks")
         if (table := getattr(p, name, None))
     ]
-    held = [dict(table) for table in tables]
+    contained = [dict(table) for table in tables]
     for table in tables:
         table.clear()
     try:
         yield
     finally:
-        for table, hooks in zip(tables, held, strict=True):
+        for table, hooks in zip(tables, contained, strict=True):
             table.update(hooks)
 
 

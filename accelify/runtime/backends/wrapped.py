@@ -85,7 +85,10 @@ class ScriptAttributes(torch.nn.Module):
             return
         inner = own.get("_modules", {}).get("module")
         if inner is not None and "_complete" in own and name not in own and not hasattr(type(self), name):
-            if any(name in held for held in (vars(inner), inner._modules, inner._parameters, inner._buffers)):
+            if any(
+                name in contained
+                for contained in (vars(inner), inner._modules, inner._parameters, inner._buffers)
+            ):
                 setattr(inner, name, value)
                 if isinstance(value, (torch.nn.Module, torch.nn.Parameter)):
                     self.follow_parameters()

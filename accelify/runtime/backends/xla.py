@@ -69,7 +69,7 @@ class XLABackend(Backend):
         self._moved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._models: list[weakref.ref[torch.nn.Module]] = []
         self._loose: list[torch.Tensor] = []
-        self._held: list[int] = []
+        self._contained: list[int] = []
         self._sync_next: set[int] = set()
 
     @property
@@ -346,9 +346,11 @@ class XLABackend(Backend):
             self.sync()
 
     def _average(self, sync: bool) -> None:
-        models = [m for m in self.models() if id(m) in self._sync_next or (sync and id(m) not in self._held)]
+        models = [
+            m for m in self.models() if id(m) in self._sync_next or (sync and id(m) not in self._contained)
+        ]
         self._sync_next.clear()
-        loose = self._loose if sync and not self._held else []
+        loose = self._loose if sync and not self._contained else []
         parameters = [p for m in models for p in m.parameters()] + loose
         own = {id(p): p for p in parameters if p.grad is not None}
         if own:
@@ -359,12 +361,12 @@ class XLABackend(Backend):
 
     @contextlib.contextmanager
     def no_sync(self, models: Iterable[torch.nn.Module]) -> Iterator[None]:
-        before = list(self._held)
-        self._held += [id(getattr(m, "_orig_mod", m)) for m in models]
+        before = list(self._contained)
+        self._contained += [id(getattr(m, "_orig_mod", m)) for m in models]
         try:
             yield
         finally:
-            self._held[:] = before
+            self._contained[:] = before
 
     def sync_next(self, model: torch.nn.Module) -> None:
         self._sync_next.add(id(getattr(model, "_orig_mod", model)))

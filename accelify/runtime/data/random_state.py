@@ -13,7 +13,7 @@ import torch
 
 from ..backends import xla_device
 from ..state import PartialState
-from . import own_numpy
+from . import rank_numpy
 
 RNG_TYPES = ("torch", "cuda", "numpy", "python", "generator")
 
@@ -52,8 +52,8 @@ def own_random_state() -> dict[str, Any]:
     state: dict[str, Any] = {"python": _encode_python(random.getstate()), "torch": torch.get_rng_state()}
     if "numpy" in sys.modules:
         state["numpy"] = _encode_numpy(_numpy_state())
-    if own_numpy.made is not None:
-        state["own_numpy"] = _encode_numpy(own_numpy.made.get_state(legacy=True))
+    if rank_numpy.made is not None:
+        state["own_numpy"] = _encode_numpy(rank_numpy.made.get_state(legacy=True))
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state_all()
     on_xla = xla_device.random_state()
@@ -93,7 +93,7 @@ def restore_random_state(state: dict[str, Any]) -> None:
 
         np.random.set_state(_decode_numpy(state["numpy"]))
     if "own_numpy" in state:
-        own_numpy.stream().set_state(_decode_numpy(state["own_numpy"]))
+        rank_numpy.stream().set_state(_decode_numpy(state["own_numpy"]))
     if "torch" in state:
         torch.set_rng_state(state["torch"].cpu())
     if "cuda" in state and torch.cuda.is_available():
@@ -108,7 +108,7 @@ def share_random_state() -> None:
     """Give every rank the state of rank 0's generators, so that an unseeded script decides the same everywhere."""
     from ..collectives import broadcast_object
 
-    own_numpy.made = None
+    rank_numpy.made = None
     process = PartialState()
     on_gpu = process.device.type == "cuda"
     state = own_random_state() if process.is_main_process else None

@@ -18,7 +18,7 @@ class Unfilled:
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
-        self.said = False
+        self.reported = False
 
     def __call__(self, batches: int) -> None:
         """Print it on the main process.
@@ -27,9 +27,9 @@ class Unfilled:
             batches: full batches of the pass, all of which are left out.
         """
         # A worker has only a part of the data, and forgets with every pass what it has reported.
-        if self.said or get_worker_info() is not None or not PartialState().is_main_process:
+        if self.reported or get_worker_info() is not None or not PartialState().is_main_process:
             return
-        self.said = True
+        self.reported = True
         has = "1 full batch" if batches == 1 else f"{batches} full batches"
         warnings.warn(
             f"a prepared loader with drop_last=True gives no batch at all, as it has {has} for {self.ranks} processes: "

@@ -168,12 +168,12 @@ def run(plan: Plan) -> int:
 
 def _environment(settings: Settings) -> dict[str, str]:
     """The environment of the script's processes; under Accelerate's names too, for scripts that use Accelerate."""
-    told = {"USE_CPU": "true"} if settings["cpu"] else {}
+    stated = {"USE_CPU": "true"} if settings["cpu"] else {}
     for name in ("mixed_precision", "gradient_accumulation_steps"):
         if settings[name] is not None:
-            told[name.upper()] = str(settings[name])
+            stated[name.upper()] = str(settings[name])
     environment = {
-        f"{prefix}_{name}": value for name, value in told.items() for prefix in ("ACCELIFY", "ACCELERATE")
+        f"{prefix}_{name}": value for name, value in stated.items() for prefix in ("ACCELIFY", "ACCELERATE")
     }
     if settings["gpu_ids"] not in (None, "all"):
         environment["CUDA_VISIBLE_DEVICES"] = settings["gpu_ids"]

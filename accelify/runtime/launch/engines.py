@@ -22,14 +22,14 @@ def engine_environment(settings: Settings) -> dict[str, str]:
     Raises:
         LaunchError: an engine refuses a value, or this installation does not have the engine.
     """
-    told = {}
+    stated = {}
     for name, values in settings.sections.items():
         section = {key: value.value for key, value in values.items() if key not in _LAUNCHER_KEYS}
         _check(settings, name, section)
-        told[SECTIONS[name][0]] = section
-    if not told:
+        stated[SECTIONS[name][0]] = section
+    if not stated:
         return {}
-    environment = {"ACCELIFY_ENGINE": json.dumps(told)}
+    environment = {"ACCELIFY_ENGINE": json.dumps(stated)}
     if XLA in settings.sections:
         environment |= _xla_environment(settings)
     return environment
@@ -51,13 +51,13 @@ def _check(settings: Settings, name: str, section: dict[str, object]) -> None:
         raise LaunchError(_with_place(str(error).rstrip("."), settings.sections[name], title)) from None
 
 
-def _with_place(told: str, values: dict[str, Value], title: str) -> str:
+def _with_place(stated: str, values: dict[str, Value], title: str) -> str:
     """The engine's sentence with the flag, variable or line of the value that it names."""
-    named = max((key for key in values if key in told), key=len, default=None)
+    named = max((key for key in values if key in stated), key=len, default=None)
     if named is None:
-        return f"{title}: {told}."
+        return f"{title}: {stated}."
     where = values[named].where
-    return f"{where}{told.removeprefix(named)}." if told.startswith(named) else f"{where}: {told}."
+    return f"{where}{stated.removeprefix(named)}." if stated.startswith(named) else f"{where}: {stated}."
 
 
 def _xla_environment(settings: Settings) -> dict[str, str]:

@@ -100,8 +100,8 @@ def _read_shards(folder: Path) -> dict[str, Any]:
         causes = getattr(error, "failures", {})
         cause = next(iter(causes.values()), error)
         cause = cause[0] if isinstance(cause, tuple) else cause
-        told = f"{type(cause).__name__}: {cause}".splitlines()[0]
-        raise LaunchError(f"The checkpoint in {folder} is damaged and cannot be read ({told}).") from None
+        stated = f"{type(cause).__name__}: {cause}".splitlines()[0]
+        raise LaunchError(f"The checkpoint in {folder} is damaged and cannot be read ({stated}).") from None
     return {name.removeprefix("model."): tensor for name, tensor in weights.items()}
 
 

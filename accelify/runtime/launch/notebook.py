@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from accelify.runtime.launch.port import held_port
+from accelify.runtime.launch.port import reserved_port
 from accelify.runtime.launch.settings import PRECISIONS, count_devices
 
 
@@ -90,11 +90,11 @@ def notebook_launcher(
             "max_restarts": max_restarts, "monitor_interval": monitor_interval or 0.1,
             "log_line_prefix_template": log_line_prefix_template,
         }  # fmt: skip
-        with held_port() as free, _environment(precision):
+        with reserved_port() as free, _environment(precision):
             endpoint = rdzv_endpoint or f"{master_addr}:{use_port or (29500 if num_nodes > 1 else free)}"
             _start_by_agent(function, tuple(args), count, num_nodes, node_rank, endpoint, agent)
         return
-    with held_port() as free:
+    with reserved_port() as free:
         port = use_port or (29500 if num_nodes > 1 else free)
         places = {"MASTER_ADDR": master_addr, "MASTER_PORT": str(port), "NODE_RANK": str(node_rank)}
         _start(function, tuple(args), count, {**precision, **places}, node_rank * count, count * num_nodes)
@@ -111,7 +111,7 @@ def debug_launcher(function: Callable[..., Any], args: Iterable[Any] = (), num_p
         RuntimeError: as for `notebook_launcher`.
     """
     on_cpu = {"ACCELIFY_USE_CPU": "true", "ACCELERATE_USE_CPU": "true"}
-    with held_port() as port:
+    with reserved_port() as port:
         places = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         _start(function, tuple(args), num_processes, {**places, **on_cpu}, 0, num_processes)
 
@@ -138,9 +138,9 @@ def _start(
         while not context.join():
             pass
     except ProcessRaisedException as error:
-        told = str(error).partition("\n\n")[2].strip() or str(error)
+        stated = str(error).partition("\n\n")[2].strip() or str(error)
         raise RuntimeError(
-            f"the function failed on rank {first_rank + error.error_index}:\n\n{told}"
+            f"the function failed on rank {first_rank + error.error_index}:\n\n{stated}"
         ) from None
     except ProcessExitedException as error:
         raise RuntimeError(

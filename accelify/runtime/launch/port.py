@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def held_port() -> Iterator[int]:
+def reserved_port() -> Iterator[int]:
     """A free port that nobody else gets until the block ends.
 
     It is bound but not listened on, and for being shared: torch's TCPStore, which shares as well, can listen on it,

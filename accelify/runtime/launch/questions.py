@@ -53,7 +53,7 @@ class Machine:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return Machine(gpus, tpu, cores)
 
-    def told(self) -> str:
+    def stated(self) -> str:
         """One line for a person."""
         gpus = f"{self.gpus} GPU{'s' if self.gpus != 1 else ''}" if self.gpus else "no GPU"
         return f"{gpus}, {'a TPU, ' if self.tpu else ''}{self.cores} CPU core{'s' if self.cores != 1 else ''}"
@@ -87,7 +87,7 @@ def ask(asker: Asker, machine: Machine) -> dict[str, Any]:
     """Ask everything; the values of a configuration file."""
     suggested = "tpu" if machine.tpu else "gpu" if machine.gpus else "cpu"
     place = asker.choose(
-        f"What is to compute? (found here: {machine.told()})",
+        f"What is to compute? (found here: {machine.stated()})",
         {"gpu": "GPUs", "cpu": "CPU only", "tpu": "TPU"},
         suggested,
     )
@@ -142,8 +142,8 @@ def _ask_engine(asker: Asker, values: dict[str, Any]) -> None:
         "tp": ("they share each layer (tensor parallel)", _shared_layers),
         "deepspeed": (f"DeepSpeed ZeRO{missing}", _zero),
     }
-    told = {name: words for name, (words, _) in ways.items()}
-    engine = asker.choose("How should the processes share the work?", told, "ddp")
+    stated = {name: words for name, (words, _) in ways.items()}
+    engine = asker.choose("How should the processes share the work?", stated, "ddp")
     ways[engine][1](asker, values)
 
 

@@ -240,8 +240,8 @@ def main(results: Path) -> int:
     """Run the checks; 0 where all hold."""
     rows: list[tuple[str, bool, str]] = []
 
-    def note(name: str, held: bool, told: str) -> None:
-        rows.append((name, held, told))
+    def note(name: str, contained: bool, stated: str) -> None:
+        rows.append((name, contained, stated))
         if os.environ.get("RANK", "0") == "0":
             results.write_text(json.dumps(rows))
 
@@ -260,7 +260,7 @@ def main(results: Path) -> int:
             note(name, False, f"{type(error).__name__}: {error}")
             traceback.print_exc()
             break
-    return 0 if all(held for _, held, _ in rows) else 1
+    return 0 if all(contained for _, contained, _ in rows) else 1
 
 
 if __name__ == "__main__":

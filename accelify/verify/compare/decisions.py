@@ -225,8 +225,8 @@ def _ended(place: _Place, before: Outcomes, after: Outcomes) -> str:
         if first is not None and first <= after.calls:
             return f"{place.name} was never taken, in the original at the {_nth(first)} time"
         return ""
-    said = f"first at the {_nth(first)}" if first is not None else "never"
-    return f"{place.name} was taken at its {_nth(own)} time, in the original {said}"
+    reported = f"first at the {_nth(first)}" if first is not None else "never"
+    return f"{place.name} was taken at its {_nth(own)} time, in the original {reported}"
 
 
 def _rates(place: _Place, before: Outcomes, after: Outcomes) -> str:

@@ -189,7 +189,7 @@ class _Comparison:
         stepped: list[int] = []
         numbers = 0
         for k, (a, b) in enumerate(zip(mine, theirs, strict=False)):
-            compared = self._held(a, b, sizes.get(a.parsed.skeleton, []), self._skipped(key, a))
+            compared = self._contained(a, b, sizes.get(a.parsed.skeleton, []), self._skipped(key, a))
             numbers += sum(not number.whole for number in a.parsed.numbers)
             verdict, reason = Verdict.EQUAL, ""
             if a.at != b.at:
@@ -207,14 +207,14 @@ class _Comparison:
         if stepped and len(stepped) * RARE > numbers:
             # Too many of them step for rounding: these are other figures.
             k = stepped[0]
-            compared = self._held(mine[k], theirs[k], [], self._skipped(key, mine[k]))
+            compared = self._contained(mine[k], theirs[k], [], self._skipped(key, mine[k]))
             verdict, reason = self._judged(key, mine[k], theirs[k], compared, k)
             if _heavier(verdict, verdicts):
                 first = f"{self._pair(mine, theirs, k)}{reason}" if verdict is Verdict.DIFFERENT else reason
             verdicts.append(verdict)
         return worst(verdicts), first
 
-    def _held(self, a: Entry, b: Entry, sizes: Sequence[float], skipped: set[int]) -> Compared:
+    def _contained(self, a: Entry, b: Entry, sizes: Sequence[float], skipped: set[int]) -> Compared:
         """One entry against another. What both have from a clock is not compared."""
         if a.text == b.text:
             return Compared(Match.SAME, True, ())
@@ -232,7 +232,7 @@ class _Comparison:
         return entry.exact if self.exact else entry.parsed
 
     def _differs(self, a: Entry, b: Entry) -> bool:
-        return self._held(a, b, [], set()).match >= Match.NEAR
+        return self._contained(a, b, [], set()).match >= Match.NEAR
 
     def _judged(
         self, key: Key, a: Entry, b: Entry, compared: Compared, occurrence: int
@@ -291,7 +291,7 @@ class _Comparison:
             return None
         left = list(theirs)
         for a in mine:
-            b = next((b for b in left if self._held(a, b, [], set()).match <= Match.ROUNDING), None)
+            b = next((b for b in left if self._contained(a, b, [], set()).match <= Match.ROUNDING), None)
             if b is None:
                 return None
             left.remove(b)

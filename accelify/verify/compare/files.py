@@ -90,7 +90,7 @@ def compare(
         if a is None or b is None:
             verdict, sentence = _one_sided(a, b, other)
         else:
-            verdict, sentence = _held(a, b, exact, tolerance, excuse, other.processes)
+            verdict, sentence = _contained(a, b, exact, tolerance, excuse, other.processes)
         path: str = (a or b).path
         if verdict is Verdict.DIFFERENT and _CHANGING.sub("#", path) in unrepeated:
             verdict, sentence = Verdict.NOT_COMPARABLE, UNREPEATED
@@ -130,7 +130,7 @@ def _does(change: Change) -> str:
     return f"leaves {'the folder ' if change.kind == 'folder' else ''}{change.path}"
 
 
-def _held(
+def _contained(
     a: Change,
     b: Change,
     exact: bool,
@@ -169,7 +169,7 @@ def _unrepeated(first: Run, second: Run, exact: bool, tolerance: float) -> set[s
     found = set()
     for a, b in paired(mine, theirs):
         alike = a is not None and b is not None
-        verdict = _held(a, b, exact, tolerance, lambda x, y: False, 1)[0] if alike else Verdict.DIFFERENT
+        verdict = _contained(a, b, exact, tolerance, lambda x, y: False, 1)[0] if alike else Verdict.DIFFERENT
         if verdict not in (Verdict.EQUAL, Verdict.ROUNDING):
             found.add(_CHANGING.sub("#", (a or b).path))
     return found

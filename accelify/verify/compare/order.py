@@ -106,14 +106,14 @@ class HappensBefore:
                 for number in numbers:
                     yield (group, number), members
         for part in parts:
-            for kind, group, number, peer in sync.get(part, []):
+            for kind, group, number, other_rank in sync.get(part, []):
                 if kind == "send":
                     if not waiting:
-                        yield (group, rank, peer, number), []
+                        yield (group, rank, other_rank, number), []
                 elif kind == "receive":
                     if waiting:
-                        yield (group, peer, rank, number), [peer]
+                        yield (group, other_rank, rank, number), [other_rank]
                 else:
                     members = self._members.get(group, [])
-                    hears = kind == "all" or (kind == "to" and rank == peer)
-                    yield (group, number), members if hears else [peer] if kind == "from" else []
+                    hears = kind == "all" or (kind == "to" and rank == other_rank)
+                    yield (group, number), members if hears else [other_rank] if kind == "from" else []

@@ -129,11 +129,11 @@ def _without_fillers(shares: list[list[int]]) -> list[list[int]]:
 
     A rank that is left without samples gets such a share, which weighs nothing.
     """
-    kept: list[list[int]] = []
+    retained: list[list[int]] = []
     seen: Counter[int] = Counter()
     for share in shares:
-        if kept and share and all(seen[index] for index in share) and share[-1] == kept[-1][-1]:
+        if retained and share and all(seen[index] for index in share) and share[-1] == retained[-1][-1]:
             continue
-        kept.append(share)
+        retained.append(share)
         seen.update(share)
-    return kept
+    return retained

@@ -230,27 +230,27 @@ class Ordering:
     def _direction(self, name: str, given: dict[str, Any]) -> tuple[str, int]:
         for kind, table in (("from", FROM_ONE), ("to", TO_ONE)):
             if name in table:
-                return kind, self._peer(given, table[name])
+                return kind, self._other_rank(given, table[name])
         return "all", -1
 
     def _message(self, name: str, group: str, given: dict[str, Any]) -> Operation | None:
         for kind, table in (("send", SEND), ("receive", RECEIVE)):
             if name in table:
-                peer = self._peer(given, table[name])
-                pair = (f"{group}/{given.get('tag', 0)}/{kind}", peer, 0)
+                other_rank = self._other_rank(given, table[name])
+                pair = (f"{group}/{given.get('tag', 0)}/{kind}", other_rank, 0)
                 self._pairs[pair] = number = self._pairs.get(pair, 0) + 1
-                return kind, f"{group}/{given.get('tag', 0)}", number, peer
+                return kind, f"{group}/{given.get('tag', 0)}", number, other_rank
         return None
 
     @staticmethod
-    def _peer(given: dict[str, Any], name: str) -> int:
+    def _other_rank(given: dict[str, Any], name: str) -> int:
         """The other side's rank in the world."""
         dist = sys.modules["torch.distributed"]
         inner = given.get(f"group_{name}")
         if inner is not None:
             return int(dist.get_global_rank(given.get("group") or dist.group.WORLD, inner))
-        peer = given.get(name)
-        return int(peer) if peer is not None else 0
+        other_rank = given.get(name)
+        return int(other_rank) if other_rank is not None else 0
 
     def _watched_coalesced(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         """DDP's broadcast of parameters and buffers; positions: group, tensors, size of a bucket, source."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from accelify.runtime.data import own_numpy
+from accelify.runtime.data import rank_numpy
 
 _Draw = Callable[..., Any]
 
@@ -62,7 +62,7 @@ class Quiet:
         for name, draw in draws.items():
             setattr(numpy.random, name, self._replaced(getattr(numpy.random, name), draw))
         # What a rank draws from a separate stream is drawn by the same functions then.
-        own_numpy.own = lambda: numpy.random
+        rank_numpy.own = lambda: numpy.random
 
     def _replaced(self, function: _Draw, instead: _Draw) -> _Draw:
         @functools.wraps(function)
@@ -94,9 +94,9 @@ class Quiet:
             bounds = [bound for bound in args if isinstance(bound, int)]
             both = len(bounds) == 2 or (bounds and "high" in kwargs)
             low = kwargs.get("low", bounds[0] if both else 0)
-            kept = {k: v for k, v in kwargs.items() if k not in ("low", "high", "size", "generator")}
+            retained = {k: v for k, v in kwargs.items() if k not in ("low", "high", "size", "generator")}
             return torch.full(
-                tuple(kwargs.get("size", args[-1] if args else ())), low, **{"dtype": torch.int64, **kept}
+                tuple(kwargs.get("size", args[-1] if args else ())), low, **{"dtype": torch.int64, **retained}
             )
 
         return quiet

@@ -99,7 +99,7 @@ class Recorder:
         self.starts: dict[int, torch.Tensor] = {}
         self.autocast: set[str] = set()
         self.scaled = False
-        self.kept = 0
+        self.retained = 0
         self.raised = 0
         self.finished = False
         self.noise = torch.Generator().manual_seed(20)
@@ -302,8 +302,8 @@ class Recorder:
         if not (self.save_weights or self.reference):
             return
         for parameter in parameters:
-            if id(parameter) not in starts and self.kept <= WEIGHTS_LIMIT:
-                self.kept += parameter.nbytes
+            if id(parameter) not in starts and self.retained <= WEIGHTS_LIMIT:
+                self.retained += parameter.nbytes
                 starts[id(parameter)] = parameter.detach().cpu().clone()
 
     def _pairs(self, entry: WatchedOptimizer) -> list[Pair]:
@@ -319,7 +319,7 @@ class Recorder:
         deviation = None
         if self.reference and os.path.exists(self.reference):
             deviation = deviations(torch.load(self.reference, weights_only=True), final)
-        if self.save_weights and self.kept <= WEIGHTS_LIMIT:
+        if self.save_weights and self.retained <= WEIGHTS_LIMIT:
             torch.save(final, self.save_weights)
         ends = [end for _, end in final["weights"]]
         self.writer.write(

@@ -157,11 +157,11 @@ def _is_general(folder: Path) -> bool:
 
 def _without_nested(folders: list[Path]) -> list[Path]:
     """Outermost folders only, except that a general folder does not swallow a project."""
-    kept: list[Path] = []
+    retained: list[Path] = []
     for folder in sorted(set(folders), key=lambda path: len(path.parts)):
-        if not any(folder.is_relative_to(other) and not _is_general(other) for other in kept):
-            kept.append(folder)
-    return kept
+        if not any(folder.is_relative_to(other) and not _is_general(other) for other in retained):
+            retained.append(folder)
+    return retained
 
 
 def _worth_opening(entry: os.DirEntry[str]) -> bool:

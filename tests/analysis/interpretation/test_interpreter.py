@@ -338,7 +338,7 @@ def test_a_class_is_made_of_the_definition_above() -> None:
     net = "class Net(nn.Module):\n    def __init__(self):\n        self.{} = nn.Linear(2, 2)\n"
     script = model_of(f"{net.format('old')}one = Net()\n{net.format('new')}two = Net()\nprint(one, two)\n")
     kinds = {
-        name: {key for t in script.things(read) if t.cls is not None for key in t.cls.attributes}
+        name: {key for t in script.entities(read) if t.cls is not None for key in t.cls.attributes}
         for name in ("one", "two")
         for read in script.reads(name, script.scopes.module)
     }

@@ -10,7 +10,7 @@ import pytest
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.interpreter import Interpreter
 from accelify.analysis.interpretation.reads import ReadsOfNodes
-from accelify.analysis.values import Method, Thing
+from accelify.analysis.values import Entity, Method
 from accelify.convert import convert_project
 from accelify.source import Source
 
@@ -60,8 +60,8 @@ def test_nothing_holds_where_something_changed_while_it_ran() -> None:
 
 def test_a_node_runs_again_where_what_it_has_read_is_of_another_kind() -> None:
     reads, node, other = ReadsOfNodes(), ast.Pass(), ast.Pass()
-    thing = Thing(v.UNKNOWN, None)
-    for reader, held in ((node, {Method(thing, "step")}), (other, {Thing(v.UNKNOWN, None)})):
+    thing = Entity(v.UNKNOWN, None)
+    for reader, held in ((node, {Method(thing, "step")}), (other, {Entity(v.UNKNOWN, None)})):
         reads.begin()
         reads.note(held)
         reads.end(reader)

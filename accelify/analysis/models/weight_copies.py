@@ -34,7 +34,7 @@ _KNOWN = frozenset({"torch", "builtins", "numpy", "copy", "collections", "iterto
 _Runs = Callable[[ScriptModel, ast.Call], Iterator[tuple[Scope, ast.AST]]]
 
 
-def are_kept(script: ScriptModel, call: ast.Call, run_by: _Runs) -> bool:
+def are_stored(script: ScriptModel, call: ast.Call, run_by: _Runs) -> bool:
     """Whether something that is made from the weights which a call returns is stored.
 
     Args:

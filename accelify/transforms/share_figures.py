@@ -19,12 +19,12 @@ from operator import itemgetter
 
 from accelify.analysis import values as v
 from accelify.analysis.losses.carried import weights
+from accelify.analysis.metrics.figure_objects import returns_stored
 from accelify.analysis.metrics.figures import place_of
-from accelify.analysis.metrics.kept_and_shown import gives_kept
-from accelify.analysis.metrics.own_share import OwnShare
+from accelify.analysis.metrics.process_share import OwnShare
 from accelify.analysis.metrics.recorded_sums import RecordedSums
 from accelify.analysis.models.weight_writes import model_changes
-from accelify.analysis.statements.slots import TOTAL, Held
+from accelify.analysis.statements.slots import TOTAL, SlotValue
 from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.transforms.base import Change, Context, Rule, short
 
@@ -60,12 +60,12 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _decisions(context: Context, followed: OwnShare, seen: str) -> Iterator[Change]:
-    for stmt, held in followed.decisions.items():
-        if context.is_said(stmt.test):
+    for stmt, contained in followed.decisions.items():
+        if context.is_reported(stmt.test):
             continue
         text = short(context.tree.segment(stmt.test))
         kind = _what_it_decides(context, stmt)
-        if kind == "saves" and not _is_named(context, held):
+        if kind == "saves" and not _is_named(context, contained):
             message = f"`{text}` chooses what is saved by a figure of {seen}"
             yield context.change(DECISION, stmt.test, message)
         elif kind == "leaves":
@@ -77,9 +77,9 @@ def _decisions(context: Context, followed: OwnShare, seen: str) -> Iterator[Chan
             mark = "let all processes agree: accelerator.reduce(value) before the test"
             yield context.todo(DECISION, stmt, message, mark)
     for call in followed.schedules:
-        if context.is_said(call) or not any(
+        if context.is_reported(call) or not any(
             (t.qualname or "").endswith("ReduceLROnPlateau")
-            for t in context.script.things(call.func.value, v.SCHEDULER)  # type: ignore[attr-defined]
+            for t in context.script.entities(call.func.value, v.SCHEDULER)  # type: ignore[attr-defined]
         ):
             continue
         message = "what steers this schedule can differ between processes, and so their learning rates"
@@ -92,11 +92,14 @@ def _changes(context: Context, followed: OwnShare) -> Iterator[Change]:
     for changed, deciding in model_changes(context.script) if followed.leaving else ():
         around = set(context.tree.ancestors(changed))
         for part in deciding:
-            held = followed.held_by(part)
-            if held is None or held.level < TOTAL or context.is_said(part):
+            contained = followed.share_in(part)
+            if contained is None or contained.level < TOTAL or context.is_reported(part):
                 continue
             if any(
-                a in around for o in held.origins for a in context.tree.ancestors(o) if a in followed.loops
+                a in around
+                for o in contained.origins
+                for a in context.tree.ancestors(o)
+                if a in followed.loops
             ):
                 continue
             message = (
@@ -118,10 +121,10 @@ def _what_it_decides(context: Context, stmt: ast.If | ast.While) -> str:
         if isinstance(node, (ast.Break, ast.Continue)):
             loop = script.enclosing_loops(node)[:1]
             if loop and any(a is loop[0] for a in context.tree.ancestors(stmt)) and script.trains(loop[0]):
-                if isinstance(node, ast.Break) or _trains_behind(context, stmt, loop[0]):
+                if isinstance(node, ast.Break) or _trains_after(context, stmt, loop[0]):
                     found.add("leaves")
         elif isinstance(node, ast.Return):
-            if script.trains_around(stmt) or _trains_behind(context, stmt, script.scope_of(stmt).node):
+            if script.trains_around(stmt) or _trains_after(context, stmt, script.scope_of(stmt).node):
                 found.add("leaves")
         elif isinstance(node, ast.Call):
             found.add(_what_a_call_decides(context, node))
@@ -151,7 +154,7 @@ def _weighing(context: Context, stmt: ast.stmt) -> set[str]:
     }
 
 
-def _trains_behind(context: Context, stmt: ast.stmt, around: ast.AST) -> bool:
+def _trains_after(context: Context, stmt: ast.stmt, around: ast.AST) -> bool:
     return any(
         isinstance(call, ast.Call) and context.script.trains(call) and context.tree.is_after(call, stmt)
         for s in getattr(around, "body", ())
@@ -181,11 +184,11 @@ def _what_a_call_decides(context: Context, call: ast.Call) -> str:
 
 def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
     shown: dict[ast.stmt, ast.Call] = {}
-    for call, held in followed.outputs.items():
-        if held.level < TOTAL or context.plan.on_main_only(call):
+    for call, contained in followed.outputs.items():
+        if contained.level < TOTAL or context.plan.on_main_only(call):
             continue
         around = set(context.tree.ancestors(call))
-        for origin in held.origins:
+        for origin in contained.origins:
             loops = [a for a in context.tree.ancestors(origin) if a in followed.loops]
             if any(loop in around for loop in loops) or context.is_named(origin):
                 continue
@@ -200,13 +203,13 @@ def _figures(context: Context, followed: OwnShare) -> Iterator[Change]:
             known = shown.get(origin)
             if known is None or context.tree.is_before(call, known):
                 shown[origin] = call
-    told: set[tuple[object, str]] = set()
+    stated: set[tuple[object, str]] = set()
     for origin, call in context.tree.in_order(shown.items(), itemgetter(0)):
         name = followed.names[origin]
         figure = _home(context, origin, name), name
-        if figure in told or (_WRITER.search(name) and not gives_kept(context.script, origin, call)):
+        if figure in stated or (_WRITER.search(name) and not returns_stored(context.script, origin, call)):
             continue
-        told.add(figure)
+        stated.add(figure)
         if origin in followed.at_once:
             name = context.tree.segment(origin.targets[0]) if isinstance(origin, ast.Assign) else name
         message = f"`{name}` covers one process's share of the data only, and is shown"
@@ -247,5 +250,5 @@ def _too_small(context: Context, followed: OwnShare, origin: ast.stmt) -> str:
     )
 
 
-def _is_named(context: Context, held: Held) -> bool:
-    return bool(held.origins) and all(context.is_named(origin) for origin in held.origins)
+def _is_named(context: Context, contained: SlotValue) -> bool:
+    return bool(contained.origins) and all(context.is_named(origin) for origin in contained.origins)

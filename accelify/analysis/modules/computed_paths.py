@@ -17,7 +17,7 @@ _WORDS = {"sep": os.sep, "pardir": os.pardir, "curdir": os.curdir}
 _FARTHEST = 12
 
 
-class ToldPaths(NamedTuple):
+class ComputedPaths(NamedTuple):
     """The paths that the expressions of one file evaluate to, where it is at a path and is run in a folder.
 
     `assigned` are the assignments to its names, in order; `bound` what a call or a loop gives to those in it.

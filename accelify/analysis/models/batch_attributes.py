@@ -11,17 +11,17 @@ from accelify.analysis.models.alternatives import classes_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, names_in, walk
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 
-def kept_of_batch(script: ScriptModel) -> list[ast.expr]:
+def batch_attributes(script: ScriptModel) -> list[ast.expr]:
     """The reads, outside of a model, of attributes that its methods compute from their tensor arguments."""
-    kept = {
+    retained = {
         cls: names
         for cls in script.interpreter.classes()
-        if script.interpreter.kind_of_class(cls) == v.MODEL and (names := set(_kept(script, cls)))
+        if script.interpreter.kind_of_class(cls) == v.MODEL and (names := set(_stored(script, cls)))
     }
-    every = {name for names in kept.values() for name in names}
+    every = {name for names in retained.values() for name in names}
     if not every:
         return []
     found: list[ast.expr] = []
@@ -29,20 +29,20 @@ def kept_of_batch(script: ScriptModel) -> list[ast.expr]:
         if not isinstance(node.ctx, ast.Load):
             continue
         call = script.tree.parent(node)
-        told = isinstance(call, ast.Call) and call.func is node and not call.args and not call.keywords
-        if node.attr not in every and not told:
+        stated = isinstance(call, ast.Call) and call.func is node and not call.args and not call.keywords
+        if node.attr not in every and not stated:
             continue
         classes = {c for t in script.models_of(node.value) for one in classes_of(t) for c in one.ancestry()}
-        own = classes & set(kept)
-        if told and isinstance(call, ast.Call):
-            if any(_tells(callee, kept[cls]) for cls in own for callee in _methods(cls, node.attr)):
+        own = classes & set(retained)
+        if stated and isinstance(call, ast.Call):
+            if any(_tells(callee, retained[cls]) for cls in own for callee in _methods(cls, node.attr)):
                 found.append(call)
-        elif any(node.attr in kept[cls] for cls in own):
+        elif any(node.attr in retained[cls] for cls in own):
             found.append(node)
     return found
 
 
-def _kept(script: ScriptModel, cls: Class) -> Iterator[str]:
+def _stored(script: ScriptModel, cls: Class) -> Iterator[str]:
     """The attributes that methods of a class compute from their arguments, where these are made from a batch."""
     for method in cls.scope.children.values():
         own = method.self_name()
@@ -53,8 +53,8 @@ def _kept(script: ScriptModel, cls: Class) -> Iterator[str]:
                 continue
             names = [t.attr for t in node.targets if isinstance(t, ast.Attribute) and dotted(t.value) == own]
             if names and names_in(node.value) - {own}:
-                held = script.interpreter.evaluate(cls.module, method, node.value)
-                if any(isinstance(w, Thing) and w.kind in TENSOR_KINDS for w in held):
+                contained = script.interpreter.evaluate(cls.module, method, node.value)
+                if any(isinstance(w, Entity) and w.kind in TENSOR_KINDS for w in contained):
                     yield from names
 
 
@@ -62,11 +62,11 @@ def _methods(cls: Class, name: str) -> list[Scope]:
     return [s for s in cls.scope.children.values() if s.name.rpartition(".")[2] == name]
 
 
-def _tells(method: Scope, kept: set[str]) -> bool:
+def _tells(method: Scope, retained: set[str]) -> bool:
     """Whether a method returns what is stored of a batch."""
     own = method.self_name()
     return any(
-        isinstance(n, ast.Attribute) and n.attr in kept and dotted(n.value) == own
+        isinstance(n, ast.Attribute) and n.attr in retained and dotted(n.value) == own
         for stmt in method.of_type(ast.Return)
         if stmt.value is not None
         for n in walk(stmt.value)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from accelify.analysis import values as v
 from accelify.analysis.data.whole_batches import tells_of_whole_batch
 from accelify.analysis.metrics.attribute_owners import class_of_object, own_class
+from accelify.analysis.metrics.figure_objects import shown_attribute
 from accelify.analysis.metrics.keeping import Keeping
-from accelify.analysis.metrics.kept_and_shown import shown_attribute
 from accelify.analysis.metrics.run_by_loops import is_of_script, run_by
 from accelify.analysis.metrics.share_of_statements import ShareOfStatements
 from accelify.analysis.metrics.shown_elsewhere import OUTPUTS, shows
@@ -28,8 +28,8 @@ from accelify.analysis.statements.none_tests import NoneTests, asks_for_key, ask
 from accelify.analysis.statements.slots import (
     SAMPLE,
     TOTAL,
-    Held,
     Slot,
+    SlotValue,
     is_anew,
     joined,
     place_for,
@@ -79,10 +79,10 @@ class OwnShare(ShareOfStatements):
         self.script, self.tree = script, script.tree
         self.loops, self.whole = set(loops), set(whole)
         self.settled, self.bindings, self.gathered = settled, bindings, set(gathered)
-        self.held: dict[Slot, Held] = {}
-        self.decisions: dict[ast.If | ast.While, Held] = {}
-        self.schedules: dict[ast.Call, Held] = {}
-        self.outputs: dict[ast.Call, Held] = {}
+        self.contained: dict[Slot, SlotValue] = {}
+        self.decisions: dict[ast.If | ast.While, SlotValue] = {}
+        self.schedules: dict[ast.Call, SlotValue] = {}
+        self.outputs: dict[ast.Call, SlotValue] = {}
         self.names: dict[ast.stmt, str] = {}
         # Those that make a total of all batches in one expression.
         self.at_once: set[ast.stmt] = set()
@@ -93,7 +93,7 @@ class OwnShare(ShareOfStatements):
         self._anywhere: set[Slot] = set()
         # The calls that pass such a value to a function, and what a function returns.
         self._handing: dict[Scope, set[ast.Call]] = defaultdict(set)
-        self._returned: dict[Scope, dict[int | None, Held]] = {}
+        self._returned: dict[Scope, dict[int | None, SlotValue]] = {}
         self._queue: list[Slot] = []
         self._keeping = Keeping(script)
         self._runs: dict[ast.AST, set[Scope]] = {}
@@ -102,8 +102,8 @@ class OwnShare(ShareOfStatements):
         self._given_back: set[Slot] = set()
         self._filled: dict[Scope, set[Slot]] = defaultdict(set)
         # Tests whether such a value is None, which are decided once all decisions are known.
-        self._nones: list[tuple[ast.expr, ast.expr, Held]] = []
-        self._seen: dict[ast.AST, Held] = {}
+        self._nones: list[tuple[ast.expr, ast.expr, SlotValue]] = []
+        self._seen: dict[ast.AST, SlotValue] = {}
         self._reads: dict[str, list[ast.Name]] | None = None
         self._attributes: dict[str, list[ast.Attribute]] | None = None
         self._inner = run_by(script, self.loops)
@@ -111,26 +111,26 @@ class OwnShare(ShareOfStatements):
         stepped = {loop for call in drawn for loop in script.enclosing_loops(call)[:1]}
         for loop in self.loops - stepped:
             self._begin(loop)
-        for told in [*drawn, *counted]:
-            self._climb(told, Held(SAMPLE))
+        for stated in [*drawn, *counted]:
+            self._climb(stated, SlotValue(SAMPLE))
         self._follow_hooks()
         for part in comprehensions:
             # A figure of all that a process sees, made in one expression.
             stmt = self.tree.statement(part)
             self.names[stmt] = short_of(part.iter)
             self.at_once.add(stmt)
-            self._climb(self.tree.parent(part), Held(TOTAL, frozenset({stmt})))  # type: ignore[arg-type]
+            self._climb(self.tree.parent(part), SlotValue(TOTAL, frozenset({stmt})))  # type: ignore[arg-type]
         while self._queue or self._climb_none_tests():
             if self._queue:
                 slot = self._queue.pop()
-                self._follow(slot, self.held[slot])
+                self._follow(slot, self.contained[slot])
 
     # -- where it begins
 
     def _begin(self, loop: ast.For | ast.AsyncFor | ast.While) -> None:
         if isinstance(loop, ast.While):
             return
-        self._assign(without_counter(self.script, loop), Held(SAMPLE), loop)
+        self._assign(without_counter(self.script, loop), SlotValue(SAMPLE), loop)
 
     def _follow_hooks(self) -> None:
         """What hooks add up in the backward of the loops' batches, where no batch begins it again."""
@@ -142,17 +142,17 @@ class OwnShare(ShareOfStatements):
             for stmt in scope.of_type(ast.AugAssign):
                 slot = None if isinstance(stmt.value, ast.Constant) else self.slot(stmt.target)
                 if slot is not None and not any(is_anew(n, slot) for n in made):
-                    self._accumulate(stmt.target, stmt, Held(SAMPLE))
+                    self._accumulate(stmt.target, stmt, SlotValue(SAMPLE))
 
     def _runs_in_a_loop(self, call: ast.Call) -> bool:
         return (
             self.script.scope_of(call) in self._inner or self.loop_of(self.tree.statement(call)) is not None
         )
 
-    def held_by(self, node: ast.expr) -> Held | None:
+    def share_in(self, node: ast.expr) -> SlotValue | None:
         """What an expression, or a part of it, depends on; None where nothing of it is from the process's share."""
-        found = [held for n in walk(node) if (held := self._seen.get(n)) is not None]
-        return max(found, key=lambda held: held.level, default=None)
+        found = [contained for n in walk(node) if (contained := self._seen.get(n)) is not None]
+        return max(found, key=lambda contained: contained.level, default=None)
 
     def loop_of(self, stmt: ast.AST) -> ast.AST | None:
         """The sharded loop in which a statement is."""
@@ -189,18 +189,20 @@ class OwnShare(ShareOfStatements):
             return base
         return None
 
-    def _put(self, slot: Slot | None, held: Held, bound: Iterable[ast.stmt | None] | None = None) -> None:
+    def _put(
+        self, slot: Slot | None, contained: SlotValue, bound: Iterable[ast.stmt | None] | None = None
+    ) -> None:
         """Note what a slot holds from some statements on; None: from wherever it is."""
         if slot is None:
             return
-        known, before = self.held.get(slot), (len(self._bound[slot]), slot in self._anywhere)
+        known, before = self.contained.get(slot), (len(self._bound[slot]), slot in self._anywhere)
         if bound is None:
             self._anywhere.add(slot)
         else:
             self._bound[slot].update(bound)
-        held = joined(known, held)
-        if held != known or before != (len(self._bound[slot]), slot in self._anywhere):
-            self.held[slot] = held
+        contained = joined(known, contained)
+        if contained != known or before != (len(self._bound[slot]), slot in self._anywhere):
+            self.contained[slot] = contained
             self._queue.append(slot)
 
     def _reaches(self, slot: Slot, name: ast.expr) -> bool:
@@ -211,7 +213,7 @@ class OwnShare(ShareOfStatements):
             return True
         return bool(set(self.bindings(name)) & self._bound[slot])
 
-    def _follow(self, slot: Slot, held: Held) -> None:
+    def _follow(self, slot: Slot, contained: SlotValue) -> None:
         for node in self._reads_of(slot):
             if isinstance(node, ast.Name) and is_of_a_comprehension(self.tree, node):
                 continue
@@ -230,15 +232,15 @@ class OwnShare(ShareOfStatements):
                     continue
             if isinstance(getattr(shown, "ctx", None), (ast.Store, ast.Del)) or not self._reaches(slot, node):
                 continue
-            if self.settled(slot, shown) or self._is_of_whole_batch(shown, held):
+            if self.settled(slot, shown) or self._is_of_whole_batch(shown, contained):
                 continue
-            if slot.entry and shown is node and self._hand_entry(slot, node, held):
+            if slot.entry and shown is node and self._hand_entry(slot, node, contained):
                 continue
-            if held.level == TOTAL:
+            if contained.level == TOTAL:
                 around = set(self.tree.ancestors(node))
-                self.leaving |= {o for o in held.origins - self.leaving if self.loop_of(o) not in around}
-            self._climb(shown, held)
-        self._back_to_callers(slot, held)
+                self.leaving |= {o for o in contained.origins - self.leaving if self.loop_of(o) not in around}
+            self._climb(shown, contained)
+        self._back_to_callers(slot, contained)
 
     def _reads_of(self, slot: Slot) -> list[ast.Name] | list[ast.Attribute]:
         if isinstance(slot.owner, ast.ClassDef):
@@ -259,7 +261,7 @@ class OwnShare(ShareOfStatements):
                     self._reads[name.id].append(name)
         return [n for n in self._reads[slot.root] if self.script.scope_of(n).resolve(slot.root) is slot.owner]
 
-    def _hand_entry(self, slot: Slot, node: ast.expr, held: Held) -> bool:
+    def _hand_entry(self, slot: Slot, node: ast.expr, contained: SlotValue) -> bool:
         """Hand one entry on to the script's functions that take the whole: `step(model, totals)`."""
         child: ast.AST = node
         call = self.tree.parent(node)
@@ -272,7 +274,7 @@ class OwnShare(ShareOfStatements):
             return False
         for callee in callees:
             for name in parameters_for(call, callee, child):
-                self._put(Slot(callee, name, slot.entry), held, (None,))
+                self._put(Slot(callee, name, slot.entry), contained, (None,))
             self._note_handing(call, callee)
         return True
 
@@ -280,27 +282,27 @@ class OwnShare(ShareOfStatements):
         if call not in self._handing[callee]:
             self._handing[callee].add(call)
             self._queue += self._filled[callee]
-            for place, held in self._returned.get(callee, {}).items():
-                self._give_back(call, place, held)
+            for place, contained in self._returned.get(callee, {}).items():
+                self._give_back(call, place, contained)
 
-    def _give_back(self, call: ast.Call, place: int | None, held: Held) -> None:
+    def _give_back(self, call: ast.Call, place: int | None, contained: SlotValue) -> None:
         """What a function returns, or one of several values, flows on where it is called."""
         stmt = self.tree.parent(call)
         if isinstance(stmt, ast.Assign) and call not in self.gathered:
             apart = [place_for(target, None, place) for target in stmt.targets]
             if not any(one is target for one, target in zip(apart, stmt.targets, strict=True)):
                 for target in apart:
-                    self._assign(target, held, stmt)
+                    self._assign(target, contained, stmt)
                 return
-        self._climb(call, held)
+        self._climb(call, contained)
 
-    def _back_to_callers(self, slot: Slot, held: Held) -> None:
+    def _back_to_callers(self, slot: Slot, contained: SlotValue) -> None:
         """What a function adds to an object in its arguments, its callers see."""
         scope = slot.owner
-        if not isinstance(scope, Scope) or scope.kind != "function" or held.level < TOTAL:
+        if not isinstance(scope, Scope) or scope.kind != "function" or contained.level < TOTAL:
             return
         names = [a.arg for a in scope.parameters()]
-        changed = slot in self._given_back or any(self._changes(origin, slot) for origin in held.origins)
+        changed = slot in self._given_back or any(self._changes(origin, slot) for origin in contained.origins)
         if slot.root not in names or not changed:
             return
         self._filled[scope].add(slot)
@@ -314,7 +316,7 @@ class OwnShare(ShareOfStatements):
                 bound = set(self.bindings(given)) if isinstance(given, ast.Name) else None
                 back = Slot(base.owner, base.root, base.entry or slot.entry)
                 self._given_back.add(back)
-                self._put(back, held, bound or None)
+                self._put(back, contained, bound or None)
 
     def _loops_itself(self, scope: Scope) -> bool:
         """Whether a function iterates over the data itself."""
@@ -322,11 +324,11 @@ class OwnShare(ShareOfStatements):
 
     # -- up from a read
 
-    def _climb(self, node: ast.expr, held: Held) -> None:
+    def _climb(self, node: ast.expr, contained: SlotValue) -> None:
         known = self._seen.get(node)
-        if known is not None and known.level >= held.level and held.origins <= known.origins:
+        if known is not None and known.level >= contained.level and contained.origins <= known.origins:
             return
-        self._seen[node] = joined(known, held)
+        self._seen[node] = joined(known, contained)
         child: ast.AST = node
         parent = self.tree.parent(node)
         place: int | None = None
@@ -334,55 +336,57 @@ class OwnShare(ShareOfStatements):
             if child in self.gathered:
                 return
             if isinstance(parent, ast.stmt):
-                self._statement(parent, child, held, place)
+                self._statement(parent, child, contained, place)
                 return
             place = place_in(parent, child)
-            if isinstance(parent, ast.Attribute) and (parent.attr in _FORM or self._is_as_made(parent, held)):
+            if isinstance(parent, ast.Attribute) and (
+                parent.attr in _FORM or self._is_as_made(parent, contained)
+            ):
                 return
             if isinstance(parent, ast.Compare) and asks_for_none(parent):
-                self._nones.append((parent, child, held))  # type: ignore[arg-type]
+                self._nones.append((parent, child, contained))  # type: ignore[arg-type]
                 return
             if isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load):
                 if child is parent.slice:
-                    self._accumulate(parent, self.tree.statement(parent), held)
+                    self._accumulate(parent, self.tree.statement(parent), contained)
                 return
-            if isinstance(parent, ast.Call) and not self._passes(parent, child, held):
+            if isinstance(parent, ast.Call) and not self._passes(parent, child, contained):
                 return
             if isinstance(parent, ast.comprehension):
                 if child is parent.iter:
-                    self._in_comprehension(parent, held)
+                    self._in_comprehension(parent, contained)
                 return
             if isinstance(parent, (ast.Lambda, ast.arguments)):
                 return
             if isinstance(parent, ast.NamedExpr):
-                self._assign(parent.target, held, None)
+                self._assign(parent.target, contained, None)
             child, parent = parent, self.tree.parent(parent)
 
     def _climb_none_tests(self) -> bool:
         """Follow the tests for None that can differ between processes; False where no more of them can."""
         if not self._nones:
             return False
-        told = NoneTests(self.script, self.loops, self.decisions, self.bindings)
-        differing = [one for one in self._nones if not told.is_alike(one[1])]
+        stated = NoneTests(self.script, self.loops, self.decisions, self.bindings)
+        differing = [one for one in self._nones if not stated.is_alike(one[1])]
         self._nones = [one for one in self._nones if one not in differing]
-        for compare, _, held in differing:
-            self._climb(compare, held)
+        for compare, _, contained in differing:
+            self._climb(compare, contained)
         return bool(differing)
 
-    def _in_comprehension(self, part: ast.comprehension, held: Held) -> None:
+    def _in_comprehension(self, part: ast.comprehension, contained: SlotValue) -> None:
         """What a comprehension iterates over is known by its name inside of it, and nowhere else."""
         names = set(target_names(part.target))
         for node in walk(self.tree.parent(part) or part):
             if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
                 if not any(ancestor is part.iter for ancestor in (node, *self.tree.ancestors(node))):
-                    self._climb(node, held)
+                    self._climb(node, contained)
 
-    def _passes(self, call: ast.Call, child: ast.AST, held: Held) -> bool:
+    def _passes(self, call: ast.Call, child: ast.AST, contained: SlotValue) -> bool:
         """Whether the result of a call depends on an argument; notes where the argument flows otherwise."""
         script, func = self.script, call.func
         callees = script.callees(call)
         if child is func:
-            self._show(call, callees, held)
+            self._show(call, callees, contained)
             return not any(is_of_script(self.script, c) and self._belongs_to_trainer(c) for c in callees)
         if script.models_of(func) or script.is_a(func, v.CRITERION):
             return True
@@ -393,25 +397,25 @@ class OwnShare(ShareOfStatements):
             return False
         receiver = func.value if isinstance(func, ast.Attribute) else func
         if last == "step" and script.is_a(receiver, v.SCHEDULER):
-            self.schedules[call] = joined(self.schedules.get(call), held)
+            self.schedules[call] = joined(self.schedules.get(call), contained)
             return False
         if last in OUTPUTS and not any(is_of_script(self.script, c) for c in callees):
-            self.outputs[call] = joined(self.outputs.get(call), held)
+            self.outputs[call] = joined(self.outputs.get(call), contained)
             return False
         if script.is_a(receiver, *_TOOLS):
             return True
         units = [c for c in callees if self._is_unit(c)]
         shown = (
             [c for c in callees if c in units or not is_of_script(self.script, c)]
-            if held.level == TOTAL
+            if contained.level == TOTAL
             else []
         )
         if any(shows(script, c, name) for c in shown for name in parameters_for(call, c, child)):
-            self.outputs[call] = joined(self.outputs.get(call), held)
+            self.outputs[call] = joined(self.outputs.get(call), contained)
         if callees and not units:
             for callee in callees:
                 for name in parameters_for(call, callee, child) if is_of_script(self.script, callee) else ():
-                    self._put(Slot(callee, name), held, (None,))
+                    self._put(Slot(callee, name), contained, (None,))
                 self._note_handing(call, callee)
             if all(is_of_script(self.script, c) for c in callees):
                 return False
@@ -421,10 +425,10 @@ class OwnShare(ShareOfStatements):
         if units:
             changes = any(map(self._keeping.keeps, units))
         if changes and unknown:
-            self._accumulate(receiver, self.tree.statement(call), held)
+            self._accumulate(receiver, self.tree.statement(call), contained)
             if units and isinstance(receiver, ast.Name):
                 for giver in self._givers(receiver):
-                    self._accumulate(giver, self.tree.statement(call), held)
+                    self._accumulate(giver, self.tree.statement(call), contained)
         return True
 
     def _givers(self, name: ast.Name) -> Iterator[ast.expr]:
@@ -436,28 +440,30 @@ class OwnShare(ShareOfStatements):
                 if any(map(self._keeping.keeps, made)):
                     yield call.func.value
 
-    def _show(self, call: ast.Call, callees: Set[Scope], held: Held) -> None:
+    def _show(self, call: ast.Call, callees: Set[Scope], contained: SlotValue) -> None:
         """Note where an object shows what it stores of its arguments."""
-        kept = [o for o in held.origins if isinstance(o, ast.Expr)]
+        retained = [o for o in contained.origins if isinstance(o, ast.Expr)]
         name = (
-            shown_attribute(self.script, kept, filter(self._is_unit, callees), self.held_by) if kept else None
+            shown_attribute(self.script, retained, filter(self._is_unit, callees), self.share_in)
+            if retained
+            else None
         )
         if name is not None:
-            self.names.update(dict.fromkeys(kept, f"{text_of(call.func.value)}.{name}"))  # type: ignore[attr-defined]
-            self.outputs[call] = joined(self.outputs.get(call), Held(TOTAL, frozenset(kept)))
+            self.names.update(dict.fromkeys(retained, f"{text_of(call.func.value)}.{name}"))  # type: ignore[attr-defined]
+            self.outputs[call] = joined(self.outputs.get(call), SlotValue(TOTAL, frozenset(retained)))
 
-    def _is_as_made(self, read: ast.Attribute, held: Held) -> bool:
+    def _is_as_made(self, read: ast.Attribute, contained: SlotValue) -> bool:
         """Whether an attribute is none of those in which an object stores arguments from the loops' batches."""
-        if held.level < TOTAL or not all(isinstance(o, ast.Expr) for o in held.origins):
+        if contained.level < TOTAL or not all(isinstance(o, ast.Expr) for o in contained.origins):
             return False
-        things = self.script.things(read.value)
-        return bool(things) and all(
+        entities = self.script.entities(read.value)
+        return bool(entities) and all(
             t.cls is not None
             and isinstance(t.site, ast.Call)
             and t.site not in self._seen
             and self.loop_of(t.site) is None
             and self._keeping.stays(t.cls, read.attr)
-            for t in things
+            for t in entities
         )
 
     def _is_unit(self, scope: Scope) -> bool:
@@ -474,6 +480,6 @@ class OwnShare(ShareOfStatements):
             self._trainers[owner] = any(s.owner_class is owner for s in scopes)
         return self._trainers[owner]
 
-    def _is_of_whole_batch(self, read: ast.expr, held: Held) -> bool:
+    def _is_of_whole_batch(self, read: ast.expr, contained: SlotValue) -> bool:
         """Whether what is read of an object is of a batch that is the same on every process."""
-        return held.level == SAMPLE and tells_of_whole_batch(self.script, read, self.whole)
+        return contained.level == SAMPLE and tells_of_whole_batch(self.script, read, self.whole)

@@ -10,10 +10,10 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node
-from accelify.analysis.values import Class, Thing
+from accelify.analysis.values import Class, Entity
 
 
-class KeptState:
+class StoredState:
     """Finds what reads the value of an attribute of a class, or of a global.
 
     Args:
@@ -80,11 +80,11 @@ class KeptState:
 
     def _may_be(self, module: Module, scope: Scope, node: ast.expr, owner: Scope) -> bool:
         """Whether an expression can be an instance of a class: yes where nothing is known of it."""
-        held = self.interpreter.evaluate(module, scope, node)
-        if not held:
+        contained = self.interpreter.evaluate(module, scope, node)
+        if not contained:
             return True
-        for value in held:
-            if isinstance(value, Thing):
+        for value in contained:
+            if isinstance(value, Entity):
                 if value.cls is None and value.kind in (v.UNKNOWN, v.INSTANCE):
                     return True
                 if value.cls is not None and any(c.scope is owner for c in value.cls.ancestry()):

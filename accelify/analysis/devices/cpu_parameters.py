@@ -28,13 +28,13 @@ def given_wish(
     name = wish.removeprefix("not ")
     if names != {name} or not name.isidentifier():
         return None
-    said: set[object] = set()
+    reported: set[object] = set()
     for assignment in assignments:
         if assignment.cpu == wish:
-            said |= _given(script, script.scope_of(assignment.statement), name)
-    if len(said) != 1 or not isinstance(told := said.pop(), bool):
+            reported |= _given(script, script.scope_of(assignment.statement), name)
+    if len(reported) != 1 or not isinstance(stated := reported.pop(), bool):
         return None
-    return told != wish.startswith("not ")
+    return stated != wish.startswith("not ")
 
 
 def _given(script: ScriptModel, scope: Scope, name: str) -> set[object]:

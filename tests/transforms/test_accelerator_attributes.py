@@ -174,7 +174,7 @@ def test_what_stands_before_the_object_is_said(tmp_path: Path) -> None:
     _, left = trained(tmp_path, MADE["once"], early)
     assert left == [
         ("ACC203", "every process would write this, and the Accelerator is not known here"),
-        ("ACC209", "every process logs this: the Accelerator is made behind it, with `learner`"),
+        ("ACC209", "every process logs this: the Accelerator is made after it, with `learner`"),
         ("ACC203", "every process would write this, and the Accelerator is not known yet"),
     ]
 

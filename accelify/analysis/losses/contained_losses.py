@@ -15,11 +15,11 @@ from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.given_parts import parts_of
+from accelify.analysis.statements.returned_parts import parts_of
 from accelify.analysis.syntax import dotted, is_constant, target_names
-from accelify.analysis.values import Function, Thing, Value
+from accelify.analysis.values import Entity, Function, Value
 
-Held = tuple[ast.expr, Module, Scope]
+SlotValue = tuple[ast.expr, Module, Scope]
 Run = Callable[[ast.Call, Module, Scope], list[tuple[Function, list[ast.expr]]]]
 
 _DEEPEST = 6
@@ -27,7 +27,7 @@ _SAME = frozenset({"list", "tuple", "sorted", "reversed", "set"})
 _COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.SetComp)
 
 
-class HeldLosses:
+class ContainedLosses:
     """Answers which expressions a container's elements are made of.
 
     Args:
@@ -38,7 +38,7 @@ class HeldLosses:
     def __init__(self, script: ScriptModel, run: Run) -> None:
         self.script, self.run = script, run
 
-    def of(self, node: ast.expr, module: Module, scope: Scope, far: int = 0) -> list[Held]:
+    def of(self, node: ast.expr, module: Module, scope: Scope, far: int = 0) -> list[SlotValue]:
         """The elements of a list, or the values of a dictionary; none where they are not all seen."""
         if far > _DEEPEST:
             return []
@@ -58,10 +58,10 @@ class HeldLosses:
             if dotted(node.func) in _SAME and len(node.args) == 1:
                 return self.of(node.args[0], module, scope, far + 1)
             return [
-                held
+                contained
                 for function, results in self.run(node, module, scope)
                 for result in results
-                for held in self.of(result, function.module, function.scope, far + 1)
+                for contained in self.of(result, function.module, function.scope, far + 1)
             ]
         return []
 
@@ -90,13 +90,13 @@ class HeldLosses:
             return ([given.elt] if self.parts_called(given.elt, module, scope) else []), named
         return list(given.values if isinstance(given, ast.Dict) else getattr(given, "elts", [])), named
 
-    def under(self, node: ast.Subscript, module: Module, scope: Scope) -> list[Held]:
+    def under(self, node: ast.Subscript, module: Module, scope: Scope) -> list[SlotValue]:
         """What a dictionary holds under a constant: `found["box"]`; none where that is not seen."""
         if not isinstance(node.slice, ast.Constant) or not isinstance(node.slice.value, str):
             return []
         return self._under(node.value, node.slice.value, module, scope, 0)
 
-    def _under(self, base: ast.expr, key: str, module: Module, scope: Scope, far: int) -> list[Held]:
+    def _under(self, base: ast.expr, key: str, module: Module, scope: Scope, far: int) -> list[SlotValue]:
         if far > _DEEPEST:
             return []
         if isinstance(base, ast.Dict):
@@ -108,19 +108,21 @@ class HeldLosses:
             return self._of_name(base, key, module, scope, far + 1)
         if isinstance(base, ast.Call):
             return [
-                held
+                contained
                 for function, results in self.run(base, module, scope)
                 for result in results
-                for held in self._under(result, key, function.module, function.scope, far + 1)
+                for contained in self._under(result, key, function.module, function.scope, far + 1)
             ]
         return []
 
-    def _of_name(self, name: ast.Name, key: str | None, module: Module, scope: Scope, far: int) -> list[Held]:
+    def _of_name(
+        self, name: ast.Name, key: str | None, module: Module, scope: Scope, far: int
+    ) -> list[SlotValue]:
         """What a function puts into a container under a name, or under a key of it: at once, or bit by bit."""
         owner = scope.resolve(name.id)
         if owner is None or owner.takes(name.id):
             return []
-        found: list[Held] = []
+        found: list[SlotValue] = []
         for stmt in owner.nodes:
             if isinstance(stmt, ast.Assign):
                 for target in stmt.targets:
@@ -144,7 +146,7 @@ class HeldLosses:
         module: Module,
         owner: Scope,
         far: int,
-    ) -> list[Held]:
+    ) -> list[SlotValue]:
         """What an assignment puts into the container, be it the whole of it or an entry."""
         if isinstance(target, ast.Subscript):
             if dotted(target.value) != name or (key is not None and not is_constant(target.slice, key)):
@@ -161,7 +163,7 @@ class HeldLosses:
             return [one for part, home, around in whole for one in self._under(part, key, home, around, far)]
         return [one for part, home, around in whole for one in self.of(part, home, around, far)]
 
-    def _unpacked(self, value: ast.expr, at: int, module: Module, scope: Scope) -> Iterator[Held]:
+    def _unpacked(self, value: ast.expr, at: int, module: Module, scope: Scope) -> Iterator[SlotValue]:
         """What is at a place of a tuple that is unpacked."""
         if isinstance(value, ast.Tuple) and at < len(value.elts):
             yield value.elts[at], module, scope
@@ -210,11 +212,11 @@ class HeldLosses:
         queue = list(self.script.interpreter.evaluate(module, scope, container))
         found: set[Value] = set()
         for one in queue:  # which grows
-            if isinstance(one, Thing) and one.kind == v.MODEL and one.cls is None:
+            if isinstance(one, Entity) and one.kind == v.MODEL and one.cls is None:
                 parts = one.link("parts") - found
                 found |= parts
                 queue += parts
-        return {one for one in found if isinstance(one, Thing) and one.cls is not None}
+        return {one for one in found if isinstance(one, Entity) and one.cls is not None}
 
 
 def _stepped(target: ast.expr, iterated: ast.expr, name: str) -> ast.expr | None:
@@ -235,4 +237,4 @@ def _stepped(target: ast.expr, iterated: ast.expr, name: str) -> ast.expr | None
     return iterated.func.value if items and at == 1 and isinstance(iterated.func, ast.Attribute) else None
 
 
-__all__ = ["Held", "HeldLosses"]
+__all__ = ["ContainedLosses", "SlotValue"]

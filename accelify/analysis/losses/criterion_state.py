@@ -16,11 +16,11 @@ from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from accelify.analysis.metrics.figures import BatchLoop
-from accelify.analysis.metrics.kept import own_attribute
+from accelify.analysis.metrics.stored_state import own_attribute
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, is_constant, names_in, stores_in, target_names, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _TAKEN_OUT = frozenset({"detach", "data", "item", "numpy"})
 AGREEING = frozenset(
@@ -34,7 +34,7 @@ _WRITING = frozenset(
 Update = ast.Assign | ast.AugAssign | ast.Expr
 
 
-class KeptInLoss(NamedTuple):
+class CriterionState(NamedTuple):
     """A call that computes a loss, the method that stores a value for it, the statement and the attribute."""
 
     call: ast.Call
@@ -43,9 +43,9 @@ class KeptInLoss(NamedTuple):
     attribute: str
 
 
-def kept_in_losses(
-    script: ScriptModel, loop: BatchLoop, batch: Set[str], prepared: Set[Thing]
-) -> Iterator[KeptInLoss]:
+def criterion_states(
+    script: ScriptModel, loop: BatchLoop, batch: Set[str], prepared: Set[Entity]
+) -> Iterator[CriterionState]:
     """What methods store that a training loop computes its losses from.
 
     Args:
@@ -57,21 +57,21 @@ def kept_in_losses(
     calls = _calls_of_losses(script, loop)
     yield from _written_beside(script, loop, batch, prepared, calls)
     for call in calls:
-        if script.models_run(call) & prepared or not _is_kept_for_rounds(call, loop):
+        if script.models_run(call) & prepared or not _lasts_for_rounds(call, loop):
             continue
         for method in in_order(script.callees(call)):
             if not method.is_method:
                 continue
             given = {name for argument, name in handed_to(call, method) if names_in(argument) & batch}
             if given:
-                for update, attribute in _kept(method, given):
+                for update, attribute in _stored(method, given):
                     if not _by_entry(update) or _is_shuffled(script, loop):
-                        yield KeptInLoss(call, method, update, attribute)
+                        yield CriterionState(call, method, update, attribute)
 
 
 def _written_beside(
-    script: ScriptModel, loop: BatchLoop, batch: Set[str], prepared: Set[Thing], losses: list[ast.Call]
-) -> Iterator[KeptInLoss]:
+    script: ScriptModel, loop: BatchLoop, batch: Set[str], prepared: Set[Entity], losses: list[ast.Call]
+) -> Iterator[CriterionState]:
     """What a call beside the loss writes into an object that the loss is computed with: a bank of features."""
     read = {
         (method.owner_class, attribute)
@@ -84,15 +84,15 @@ def _written_beside(
     for call in calls:
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
-        held = script.things(call.func.value)
-        if held & prepared or call in losses or not _is_kept_for_rounds(call, loop):
+        contained = script.entities(call.func.value)
+        if contained & prepared or call in losses or not _lasts_for_rounds(call, loop):
             continue
         for method in in_order(script.callees(call)):
             given = {name for argument, name in handed_to(call, method) if names_in(argument) & batch}
             written = _written(method, given) if method.is_method and given else ()
             for update, attribute in written:
                 if (method.owner_class, attribute) in read:
-                    yield KeptInLoss(call, method, update, attribute)
+                    yield CriterionState(call, method, update, attribute)
                     break
 
 
@@ -157,7 +157,7 @@ def _calls_of_losses(script: ScriptModel, loop: BatchLoop) -> list[ast.Call]:
     return found
 
 
-def _is_kept_for_rounds(call: ast.Call, loop: BatchLoop) -> bool:
+def _lasts_for_rounds(call: ast.Call, loop: BatchLoop) -> bool:
     """Whether the object whose method is called is there before the loop: it is not made again in each round."""
     base = call.func
     while isinstance(base, ast.Attribute):
@@ -165,7 +165,7 @@ def _is_kept_for_rounds(call: ast.Call, loop: BatchLoop) -> bool:
     return isinstance(base, ast.Name) and base.id not in stores_in(loop)
 
 
-def _kept(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.AugAssign, str]]:
+def _stored(method: Scope, given: set[str]) -> Iterator[tuple[ast.Assign | ast.AugAssign, str]]:
     """The statements of a method that store values from its parameters, with the attributes that are read there."""
     nodes = method.nodes
     if any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in AGREEING for n in nodes):
@@ -229,4 +229,4 @@ def _is_shuffled(script: ScriptModel, loop: BatchLoop) -> bool:
     return bool(shuffled) and all(is_constant(one, True) for one in shuffled)
 
 
-__all__ = ["AGREEING", "KeptInLoss", "derived_from", "kept_in_losses"]
+__all__ = ["AGREEING", "CriterionState", "criterion_states", "derived_from"]

@@ -111,7 +111,7 @@ def self_of(scope: Scope) -> str | None:
 
 
 def _class_of(script: ScriptModel, node: ast.ClassDef) -> Class | None:
-    found = script.interpreter.things.get((node, "class"))
+    found = script.interpreter.entities.get((node, "class"))
     return found if isinstance(found, Class) else None
 
 

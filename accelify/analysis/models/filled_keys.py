@@ -64,8 +64,8 @@ def _changes(callee: Scope, name: str) -> Iterator[tuple[ast.expr | None, ast.AS
 def _is_own(callee: Scope, name: str, key: ast.expr | None, around: ast.AST | None) -> bool:
     """Whether a key is one that the dictionary has, and is used for nothing else."""
     if isinstance(key, ast.Subscript):  # `keys[i]` of `keys = list(state)`
-        held = dotted(key.value)
-        made = [n.value for n in callee.of_type(ast.Assign) if dotted(n.targets[0]) == held]
+        contained = dotted(key.value)
+        made = [n.value for n in callee.of_type(ast.Assign) if dotted(n.targets[0]) == contained]
         return bool(made) and all(_takes_from(ast.Name("key"), one, "key", name) for one in made)
     if not isinstance(key, ast.Name):
         return False
@@ -78,9 +78,11 @@ def _is_own(callee: Scope, name: str, key: ast.expr | None, around: ast.AST | No
         inside = [n for loop in own for n in walk(loop)]
     if not any(_takes_from(target, taken, key.id, name) for target, taken in loops):
         return False
-    kept = {node.slice for node in inside if isinstance(node, ast.Subscript) and dotted(node.value) == name}
+    retained = {
+        node.slice for node in inside if isinstance(node, ast.Subscript) and dotted(node.value) == name
+    }
     return all(
-        node is key or node in kept
+        node is key or node in retained
         for node in inside
         if isinstance(node, ast.Name) and node.id == key.id and isinstance(node.ctx, ast.Load)
     )

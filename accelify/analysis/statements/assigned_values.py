@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from accelify.analysis.metrics.kept import class_of
+from accelify.analysis.metrics.stored_state import class_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.reaching import last_assignment, reaching_assignments
 from accelify.analysis.syntax import Tree, dotted
-from accelify.analysis.values import Imported, Thing, Values
+from accelify.analysis.values import Entity, Imported, Values
 
 Place = tuple[Scope, str]
 
@@ -76,7 +76,7 @@ class Given:
         classes = {
             value.cls.scope
             for value in self.values(node.value, module)
-            if isinstance(value, Thing) and value.cls is not None
+            if isinstance(value, Entity) and value.cls is not None
         }
         if len(classes) == 1:
             return classes.pop(), node.attr

@@ -34,18 +34,18 @@ def _fields(name: str, tree: Tree, scope: Scope) -> list[str]:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return next(filter(None, (_fields_of_base(node, base) for base in node.bases)), [])
     made = [s.value for s in tree.assigns(name) if owner is not None and s in owner.nodes]
-    return _fields_told(made[0]) if len(made) == 1 else []
+    return _fields_named(made[0]) if len(made) == 1 else []
 
 
 def _fields_of_base(cls: ast.ClassDef, base: ast.expr) -> list[str]:
     """`class Answer(NamedTuple)` with a line for each field, or `class Answer(namedtuple("Answer", "loss more"))`."""
     if (dotted(base) or "").rpartition(".")[2] != "NamedTuple":
-        return _fields_told(base)
+        return _fields_named(base)
     lines = [s.target for s in cls.body if isinstance(s, ast.AnnAssign)]
     return [target.id for target in lines if isinstance(target, ast.Name)]
 
 
-def _fields_told(made: ast.expr) -> list[str]:
+def _fields_named(made: ast.expr) -> list[str]:
     """The fields in `namedtuple("Answer", ["loss", "more"])`."""
     if not isinstance(made, ast.Call):
         return []

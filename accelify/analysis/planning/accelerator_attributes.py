@@ -9,7 +9,7 @@ from accelify.analysis.planning.anchors import NAME, Reach, node_of
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigns_always
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 # The assignments that make the objects of one scope, by the name of the object.
 _Made = dict[str, list[ast.stmt]]
@@ -26,13 +26,13 @@ class AtHand:
     def __init__(self, script: ScriptModel, reach: Reach | None) -> None:
         self._script = script
         self._reach = reach
-        self._kept = _keeping(script, reach)
+        self._stored = _keeping(script, reach)
 
     def expression(self, node: ast.AST) -> str | None:
         """How the Accelerator of an object is written that is surely made where a node is."""
-        made = self._kept.get(self._script.scope_of(node)) if self._kept else None
+        made = self._stored.get(self._script.scope_of(node)) if self._stored else None
         for name, assignments in (made or {}).items():
-            if self._is_behind(node, assignments):
+            if self._is_after(node, assignments):
                 return f"{name}.{NAME}"
         return None
 
@@ -42,11 +42,11 @@ class AtHand:
         None where the scope has the Accelerator itself, and passes it to the object.
         """
         scope = self._script.scope_of(node)
-        made = self._kept.get(scope)
+        made = self._stored.get(scope)
         reach = self._reach if made else None
         if reach is not None and (
             node_of(self._script, scope) in (reach.root, *reach.threaded)
-            or (reach.is_global and reach.runs_behind_anchor(node))
+            or (reach.is_global and reach.runs_after_anchor(node))
         ):
             return None
         start = self._script.tree.start
@@ -55,7 +55,7 @@ class AtHand:
                 return name
         return None
 
-    def _is_behind(self, node: ast.AST, assignments: list[ast.stmt]) -> bool:
+    def _is_after(self, node: ast.AST, assignments: list[ast.stmt]) -> bool:
         """Whether one of the assignments has been made where a node is: the only one, or one of each branch."""
         tree, child = self._script.tree, node
         while (parent := tree.parent(child)) is not None:
@@ -74,8 +74,10 @@ def _keeping(script: ScriptModel, reach: Reach | None) -> dict[Scope, _Made]:
     for stmt in script.tree.nodes(ast.Assign) if homes else ():
         if len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
             continue
-        held = script.values(stmt.value) if isinstance(stmt.value, ast.Call) else set()
-        if held and all(isinstance(w, Thing) and w.cls is not None and w.cls.scope in homes for w in held):
+        contained = script.values(stmt.value) if isinstance(stmt.value, ast.Call) else set()
+        if contained and all(
+            isinstance(w, Entity) and w.cls is not None and w.cls.scope in homes for w in contained
+        ):
             found.setdefault(script.scope_of(stmt), {}).setdefault(stmt.targets[0].id, []).append(stmt)
     if found:
         bound = Counter(

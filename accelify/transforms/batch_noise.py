@@ -98,7 +98,7 @@ def _drawn_for_batch(context: Context, call: ast.Call, callee: Scope, module: Mo
     """What a called function draws for each sample of the batch whose size is its argument."""
     handed = handed_to(call, callee)
     sizes = {n for a, n in handed if size_of(a) is not None or _is_size(context, a)}
-    others = {n for a, n in handed if not context.script.things(a, v.BATCH, v.OUTPUT, v.TENSOR)}
+    others = {n for a, n in handed if not context.script.entities(a, v.BATCH, v.OUTPUT, v.TENSOR)}
     for stmt in callee.nodes:
         if isinstance(stmt, ast.Assign) and (sized := size_of(stmt.value)) is not None:
             counted = isinstance(stmt.value, ast.Call) and getattr(stmt.value.func, "id", "") == "len"

@@ -17,10 +17,10 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.training_loops import Loop
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 
-class ToldStep(NamedTuple):
+class SchedulerCount(NamedTuple):
     """A step or the constructor call of a scheduler that gets a count.
 
     `place` is the call, or where that is in a module which is not converted, the one that leads to it; `counter`
@@ -31,7 +31,7 @@ class ToldStep(NamedTuple):
     counter: str
 
 
-def told_steps(script: ScriptModel, loop: Loop, schedulers: Set[Thing]) -> Iterator[ToldStep]:
+def scheduler_counts(script: ScriptModel, loop: Loop, schedulers: Set[Entity]) -> Iterator[SchedulerCount]:
     """The steps with a count of batches that some schedulers make in a loop over batches."""
     if not schedulers:
         return
@@ -41,23 +41,23 @@ def told_steps(script: ScriptModel, loop: Loop, schedulers: Set[Thing]) -> Itera
     for scope, chain in steps.reached.items():
         module = steps.module(scope)
         for call in steps.nodes(scope):
-            told = _told(call)
-            if told is None:
+            stated = _stated(call)
+            if stated is None:
                 continue
             assert isinstance(call, ast.Call)
             assert isinstance(call.func, ast.Attribute)
             if not schedulers & script.interpreter.evaluate(module, scope, call.func.value):
                 continue
             trace = Trace(steps)
-            trace.follow(told, scope)
-            if trace.counters and not (trace.by_length and _is_share(steps, told, scope)):
-                yield ToldStep(call if module in script.modules else chain[0], min(trace.counters))
+            trace.follow(stated, scope)
+            if trace.counters and not (trace.by_length and _is_share(steps, stated, scope)):
+                yield SchedulerCount(call if module in script.modules else chain[0], min(trace.counters))
 
 
-def begun_at_steps(script: ScriptModel, loop: Loop, schedulers: Set[Thing]) -> Iterator[ToldStep]:
+def begun_at_steps(script: ScriptModel, loop: Loop, schedulers: Set[Entity]) -> Iterator[SchedulerCount]:
     """The makings of some schedulers at a count of batches, which a resumed run has from its checkpoint."""
     steps: CountedSteps | None = None
-    for scheduler in sorted(schedulers, key=Thing.place):
+    for scheduler in sorted(schedulers, key=Entity.place):
         site, module = scheduler.site, scheduler.module
         if not isinstance(site, ast.Call) or module is None or (begun := _begun_at(site)) is None:
             continue
@@ -68,7 +68,7 @@ def begun_at_steps(script: ScriptModel, loop: Loop, schedulers: Set[Thing]) -> I
         if not trace.counters or trace.by_length:
             continue
         for place in _places(script, site, module):
-            yield ToldStep(place, min(trace.counters))
+            yield SchedulerCount(place, min(trace.counters))
 
 
 def _places(script: ScriptModel, site: ast.Call, module: Module) -> list[ast.Call]:
@@ -84,16 +84,16 @@ def _begun_at(made: ast.Call) -> ast.expr | None:
     return next((kw.value for kw in made.keywords if kw.arg == "last_epoch"), None)
 
 
-def _is_share(steps: CountedSteps, told: ast.expr, scope: Scope) -> bool:
+def _is_share(steps: CountedSteps, stated: ast.expr, scope: Scope) -> bool:
     """Whether something is divided in a number, as a count is by a length for the share of an epoch that is done."""
-    made = [told]
-    for node in walk(told):
+    made = [stated]
+    for node in walk(stated):
         name = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
         made += [stmt.value for stmt in steps.assigning(scope, name)] if name is not None else []
     return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div) for one in made for n in walk(one))
 
 
-def _told(node: ast.AST) -> ast.expr | None:
+def _stated(node: ast.AST) -> ast.expr | None:
     """The number in `scheduler.step(number)` and `scheduler.step(epoch=number)`."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "step":
         return None
@@ -101,4 +101,4 @@ def _told(node: ast.AST) -> ast.expr | None:
     return node.args[0] if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred) else named
 
 
-__all__ = ["ToldStep", "begun_at_steps", "told_steps"]
+__all__ = ["SchedulerCount", "begun_at_steps", "scheduler_counts"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accelify.analysis.models.keeping_objects import keeping_objects
-from accelify.analysis.models.parallel_wraps import is_behind, wrapped_models
+from accelify.analysis.models.parallel_wraps import is_afterwards, wrapped_models
 from accelify.analysis.models.wrapping_scripts import keeping_wrappers
 from accelify.analysis.schedules.training_before import trained_before
 from accelify.findings import Severity
@@ -22,17 +22,17 @@ def transform(context: Context) -> Iterator[Change]:
     script = context.script
     if not context.tree.mentions("DataParallel"):
         return
-    wrapped, said = wrapped_models(script), set[str]()
+    wrapped, reported = wrapped_models(script), set[str]()
     for one in keeping_objects(script, wrapped.keys()):
         wraps = [wrap for model in script.models_of(one.model) for wrap in wrapped.get(model, ())]
         owner = one.callee.owner_class
         if (
             owner is None
-            or owner.name in said
-            or not any(is_behind(script, one.call, wrap) for wrap in wraps)
+            or owner.name in reported
+            or not any(is_afterwards(script, one.call, wrap) for wrap in wraps)
         ):
             continue
-        said.add(owner.name)
+        reported.add(owner.name)
         file = one.module.path.name if one.module.path is not None else "another module"
         loading = [
             c for c in script.calls() if script.callees(c) & one.loads and not trained_before(script, c)

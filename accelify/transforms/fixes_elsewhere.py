@@ -10,7 +10,7 @@ from accelify.transforms.base import Rule
 from accelify.writer.edits import Edit
 
 
-class MendedElsewhere(NamedTuple):
+class FixElsewhere(NamedTuple):
     """An edit in such a module: right for who calls it from elsewhere, too."""
 
     module: Module

@@ -13,7 +13,7 @@ from accelify.analysis.values import Class
 _MAKERS = frozenset("zeros ones randn rand empty full new_zeros new_ones new_full new_empty".split())
 
 
-def state_of_kept_size(classes: Iterable[Class]) -> tuple[Class, ast.Call, str] | None:
+def state_of_stored_size(classes: Iterable[Class]) -> tuple[Class, ast.Call, str] | None:
     """The class, and where it makes a state of a stored size, with that size as it is written.
 
     Args:
@@ -21,14 +21,16 @@ def state_of_kept_size(classes: Iterable[Class]) -> tuple[Class, ast.Call, str] 
     """
     for cls in classes:
         methods = [m for m in cls.scope.children.values() if m.kind == "function"]
-        kept = (
-            _kept(methods) if cls.module.tree.mentions(b"atch") or cls.module.tree.mentions(b".bs") else set()
+        retained = (
+            _stored(methods)
+            if cls.module.tree.mentions(b"atch") or cls.module.tree.mentions(b".bs")
+            else set()
         )
-        for method in methods if kept else ():
+        for method in methods if retained else ():
             for node in method.nodes:
                 if isinstance(node, ast.Assign) and any(_is_own(t) for t in _targets(node)):
                     for call in walk(node.value):
-                        size = _size(call, kept, method) if isinstance(call, ast.Call) else None
+                        size = _size(call, retained, method) if isinstance(call, ast.Call) else None
                         if size is not None:
                             assert isinstance(call, ast.Call)
                             return cls, call, size
@@ -43,7 +45,7 @@ def _is_own(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-def _kept(methods: list[Scope]) -> set[str]:
+def _stored(methods: list[Scope]) -> set[str]:
     """`self.batch_size`, which is set once, to an argument of `__init__`."""
     found: dict[str, list[bool]] = {}
     for method in methods:
@@ -58,18 +60,18 @@ def _kept(methods: list[Scope]) -> set[str]:
     return {name for name, fits in found.items() if fits == [True]}
 
 
-def _size(call: ast.Call, kept: set[str], method: Scope) -> str | None:
+def _size(call: ast.Call, retained: set[str], method: Scope) -> str | None:
     """The stored size among the dimensions of a tensor that a call makes."""
     if str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1] not in _MAKERS:
         return None
     for argument in call.args:
         for node in walk(argument):
             name = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
-            if name in kept:
+            if name in retained:
                 return name
             if isinstance(node, ast.Name):
                 for stmt in method.nodes:
                     if isinstance(stmt, ast.Assign) and any(node.id in target_names(t) for t in stmt.targets):
-                        if dotted(stmt.value) in kept:
+                        if dotted(stmt.value) in retained:
                             return dotted(stmt.value)
     return None

@@ -16,13 +16,13 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, hides_arguments
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 # A helper of helpers of helpers: beyond this, what a name is stays open.
 _DEEPEST = 3
 
 
-def told(script: ScriptModel, loader: Thing, argument: ast.expr | None) -> list[ast.expr | None]:
+def stated(script: ScriptModel, loader: Entity, argument: ast.expr | None) -> list[ast.expr | None]:
     """Everything that an argument of a loader's making can be: names, and None, represent what is not seen.
 
     Args:
@@ -32,10 +32,10 @@ def told(script: ScriptModel, loader: Thing, argument: ast.expr | None) -> list[
     """
     if loader.module is None:
         return [argument]
-    return list(_told(script, loader.module, argument, loader.made_by, _DEEPEST))
+    return list(_stated(script, loader.module, argument, loader.made_by, _DEEPEST))
 
 
-def _told(
+def _stated(
     script: ScriptModel, module: Module, argument: ast.expr | None, made_by: tuple[ast.Call, ...], left: int
 ) -> Iterator[ast.expr | None]:
     """`made_by` are the calls that lead to it, from the function with the argument outwards."""
@@ -52,7 +52,7 @@ def _told(
     for where, call in calls:
         given = _given(scope, call, argument.id)
         yield from (
-            _told(script, where, given, made_by[1:], left - 1)
+            _stated(script, where, given, made_by[1:], left - 1)
             if given is not None
             else [_default(scope, call, argument.id)]
         )

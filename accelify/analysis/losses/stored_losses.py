@@ -19,8 +19,8 @@ def keeps_loss(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether a loop gives an attribute, that is called backward by this name, and then calls something by a text."""
     names = {b.loss.attr for b in script.backwards if isinstance(b.loss, ast.Attribute)}
     inside = [n for stmt in loop.body for n in walk(stmt)] if names else []
-    kept = [n for n in inside if isinstance(n, ast.Attribute) and n.attr in names]
-    if not any(isinstance(n.ctx, ast.Store) and not script.is_without_gradients(n) for n in kept):
+    retained = [n for n in inside if isinstance(n, ast.Attribute) and n.attr in names]
+    if not any(isinstance(n.ctx, ast.Store) and not script.is_without_gradients(n) for n in retained):
         return False
     return any(isinstance(n, ast.Call) and _calls_by_text(script, n) for n in inside)
 

@@ -11,17 +11,17 @@ class Answering:
     """Answers for the optimizer that it keeps, and None for what nobody knows."""
 
     def __init__(self, optimizer):
-        self.kept, self.steps = optimizer, 0
+        self.retained, self.steps = optimizer, 0
 
     def step(self):
         self.steps += 1
-        self.kept.step()
+        self.retained.step()
 
     def zero_grad(self):
-        self.kept.zero_grad()
+        self.retained.zero_grad()
 
     def __getattr__(self, name):
-        return getattr(self.kept, name, None)
+        return getattr(self.retained, name, None)
 
 
 class Named:

@@ -18,26 +18,26 @@ from accelify.analysis.schedules.schedule_lengths import Length, given_to, lengt
 from accelify.analysis.schedules.steps import step_limits
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Node, dotted, walk
-from accelify.analysis.values import Thing
+from accelify.analysis.values import Entity
 
 _FARTHEST = 4
 
 
-class ToldTotal(NamedTuple):
+class ConfiguredTotal(NamedTuple):
     """A configured number of steps, the alternative from the length of a loader, and the schedule made from both."""
 
-    told: ast.expr
+    stated: ast.expr
     length: Length
-    scheduler: Thing
+    scheduler: Entity
 
 
-def told_totals(script: ScriptModel) -> Iterator[ToldTotal]:
+def configured_totals(script: ScriptModel) -> Iterator[ConfiguredTotal]:
     """The schedules of that kind whose training ends after the configured number of steps."""
-    done: set[tuple[Thing, frozenset[str]]] = set()
+    done: set[tuple[Entity, frozenset[str]]] = set()
     for call in script.calls():
         if not (isinstance(call.func, ast.Attribute) and call.func.attr == "step"):
             continue
-        schedulers = script.things(call.func.value, v.SCHEDULER)
+        schedulers = script.entities(call.func.value, v.SCHEDULER)
         limits = frozenset(_last_names(*step_limits(script, call))) if schedulers else frozenset()
         for scheduler in schedulers if limits else ():
             if (scheduler, limits) not in done:
@@ -45,7 +45,7 @@ def told_totals(script: ScriptModel) -> Iterator[ToldTotal]:
                 yield from _of(script, scheduler, limits)
 
 
-def _of(script: ScriptModel, scheduler: Thing, limits: frozenset[str]) -> Iterator[ToldTotal]:
+def _of(script: ScriptModel, scheduler: Entity, limits: frozenset[str]) -> Iterator[ConfiguredTotal]:
     site = scheduler.site
     if not isinstance(site, ast.Call) or scheduler.module is None:
         return
@@ -68,22 +68,22 @@ def _of(script: ScriptModel, scheduler: Thing, limits: frozenset[str]) -> Iterat
 
 
 def _parted(
-    script: ScriptModel, scheduler: Thing, limits: frozenset[str], given: list[tuple[Node, Module]]
-) -> Iterator[ToldTotal]:
+    script: ScriptModel, scheduler: Entity, limits: frozenset[str], given: list[tuple[Node, Module]]
+) -> Iterator[ConfiguredTotal]:
     """The two alternatives of a number, where the configured one ends the training."""
     if len(given) < 2:
         return
     lengths = [list(lengths_read_by(script, home, value)) for value, home in given]  # type: ignore[arg-type]
-    told = [
+    stated = [
         value
         for (value, _), own in zip(given, lengths, strict=True)
         if not own and isinstance(value, ast.expr) and limits.intersection(_last_names(value))
     ]
-    for own in lengths if told else ():
+    for own in lengths if stated else ():
         for length in own:
             if _counts_epochs(length):
                 continue
-            yield ToldTotal(told[0], length, scheduler)
+            yield ConfiguredTotal(stated[0], length, scheduler)
 
 
 def _counts_epochs(length: Length) -> bool:
@@ -112,4 +112,4 @@ def _last_names(*nodes: ast.expr) -> Iterator[str]:
                 yield name.rpartition(".")[2]
 
 
-__all__ = ["ToldTotal", "told_totals"]
+__all__ = ["ConfiguredTotal", "configured_totals"]

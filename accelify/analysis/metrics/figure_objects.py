@@ -19,7 +19,7 @@ def shown_attribute(
     script: ScriptModel,
     origins: Iterable[ast.stmt],
     methods: Iterable[Scope],
-    held_by: Callable[[ast.expr], object],
+    share_in: Callable[[ast.expr], object],
 ) -> str | None:
     """The attribute that a method shows and that other calls fill; None where it shows none.
 
@@ -38,7 +38,7 @@ def shown_attribute(
         for callee in script.callees(call):
             parameters = callee.positional()[1:] if callee.is_method and callee not in called else []
             arguments = {p: call_argument(call, i, p) for i, p in enumerate(parameters)}
-            given = {p for p, a in arguments.items() if a is not None and held_by(a) is not None}
+            given = {p for p, a in arguments.items() if a is not None and share_in(a) is not None}
             found.update(filled(callee, given) if given else ())
         shown = {name for name in found if any(_shows(script, method, name) for method in called)}
         if shown:
@@ -75,7 +75,7 @@ def _is_found(node: ast.expr) -> bool:
     )
 
 
-def gives_kept(script: ScriptModel, origin: ast.stmt, output: ast.Call) -> bool:
+def returns_stored(script: ScriptModel, origin: ast.stmt, output: ast.Call) -> bool:
     """Whether an output shows what the object returns that a statement passes something to: `logger.get("train")`.
 
     Args:
@@ -87,15 +87,17 @@ def gives_kept(script: ScriptModel, origin: ast.stmt, output: ast.Call) -> bool:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return False
     methods = [s for s in script.callees(call) if s.is_method]
-    kept = {name for s in methods for name in filled(s, {a.arg for a in s.parameters()} - {s.self_name()})}
+    retained = {
+        name for s in methods for name in filled(s, {a.arg for a in s.parameters()} - {s.self_name()})
+    }
     receiver = text_of(call.func.value)
-    for node in _shown_parts(script, output) if kept else ():
+    for node in _shown_parts(script, output) if retained else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if text_of(node.func.value) == receiver:
-                if any(_gives_back(method, kept) for method in script.callees(node)):
+                if any(_gives_back(method, retained) for method in script.callees(node)):
                     return True
         elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(script.tree.parent(node), ast.Call):
-            if text_of(node) == receiver and any(_gives_back(s, kept) for s in _texts(script, node)):
+            if text_of(node) == receiver and any(_gives_back(s, retained) for s in _texts(script, node)):
                 return True
     return False
 
@@ -113,9 +115,9 @@ def _shown_parts(script: ScriptModel, output: ast.Call) -> Iterator[ast.AST]:
 
 def _texts(script: ScriptModel, node: ast.expr) -> Iterator[Scope]:
     """The methods that make a text of an object."""
-    for thing in script.things(node, INSTANCE):
+    for entity in script.entities(node, INSTANCE):
         for name in ("__str__", "__repr__", "__format__"):
-            found = thing.cls.method(name) if thing.cls is not None else None
+            found = entity.cls.method(name) if entity.cls is not None else None
             if found is not None:
                 yield found[1]
 
@@ -174,18 +176,18 @@ def _shows(script: ScriptModel, method: Scope, attribute: str, far: int = 2) -> 
         callees = script.callees(call)
         last = getattr(call.func, "attr", getattr(call.func, "id", ""))
         given = [*call.args, *[kw.value for kw in call.keywords]]
-        held = [a for a in given if reads(a) or names_in(a) & known]
-        if held and last in OUTPUTS and not callees:
+        contained = [a for a in given if reads(a) or names_in(a) & known]
+        if contained and last in OUTPUTS and not callees:
             return True
         for callee in callees if far else ():
             if callee.is_method and callee.owner_class is method.owner_class:
                 if _shows(script, callee, attribute, far - 1):
                     return True
             positional = callee.positional()[1 if callee.self_name() is not None else 0 :]
-            taken = [p for i, p in enumerate(positional) if call_argument(call, i, p) in held]
+            taken = [p for i, p in enumerate(positional) if call_argument(call, i, p) in contained]
             if any(shows(script, callee, p, far - 1) for p in taken):
                 return True
     return False
 
 
-__all__ = ["filled", "gives_kept", "shown_attribute"]
+__all__ = ["filled", "returns_stored", "shown_attribute"]
