@@ -73,7 +73,6 @@ def test_a_helper_of_another_module_is_told_of_the_last_batch(
 ) -> None:
     told = _told(tmp_path, train, rest, "LAST = True\n")
     assert ("drop_last=True would leave out whole batches" in told) is drops
-    assert ("counts as much as the others" in told) is not drops
 
 
 def test_a_variable_that_is_assigned_twice_says_nothing(tmp_path: Path) -> None:
