@@ -9,9 +9,9 @@ import ast
 from collections.abc import Iterable
 
 from accelify.analysis import values as v
+from accelify.analysis.devices.choices_by_options import arms_of
 from accelify.analysis.devices.device_names import option_name
 from accelify.analysis.devices.texts import is_numbered_gpu
-from accelify.analysis.devices.told_choices import arms_of
 from accelify.analysis.program import Module
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements import option_defaults

@@ -9,6 +9,7 @@ from functools import cached_property
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.asked_helpers import as_given, choice_of
+from accelify.analysis.devices.choices_by_options import ChoicesByOptions
 from accelify.analysis.devices.device_names import (
     DeviceAssignment,
     chain,
@@ -23,7 +24,6 @@ from accelify.analysis.devices.device_names import (
 from accelify.analysis.devices.fallbacks import named_before
 from accelify.analysis.devices.machine_flags import MachineFlags
 from accelify.analysis.devices.texts import is_numbered_gpu
-from accelify.analysis.devices.told_choices import ToldChoices
 from accelify.analysis.files.effect_sites import defaults_of, is_stored
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
@@ -43,7 +43,7 @@ class Devices:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.tree = script.tree
-        self._stated = ToldChoices(script, lambda test: self.wish(test) is not None)
+        self._stated = ChoicesByOptions(script, lambda test: self.wish(test) is not None)
         self.assignments: list[DeviceAssignment] = []
         for stmt in [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]:
             if stmt.value is None:

@@ -16,7 +16,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import walk
 
 
-class ToldChoices:
+class ChoicesByOptions:
     """The choices of a script that options take part in.
 
     Args:
@@ -90,4 +90,4 @@ def arms_of(node: ast.expr, test: ast.expr | None = None) -> list[tuple[ast.expr
     return [(node, test)]
 
 
-__all__ = ["ToldChoices", "arms_of"]
+__all__ = ["ChoicesByOptions", "arms_of"]
