@@ -121,10 +121,8 @@ class Interpreter:
                 return Guard(
                     "missing", self.run.reason(node, "what the main process leaves is there for the others")
                 )
-        counted = test.place.kind is Kind.SAME and test.place.degree != 0 and test.type != TURN
-        if counted and self.run.in_shared_loop():
-            text = f"`{self.run.segment(node)}`"
-            return Guard("counted", self.run.reason(node, text, test))
+        if self.run.in_shared_loop() and (counted := self.counted(test, node)) is not None:
+            return counted
         if test.place.is_uniform:
             return None
         self.run.depends()
@@ -132,6 +130,12 @@ class Interpreter:
             return None
         text = f"`{self.run.segment(node)}` can be true on one rank only"
         return Guard("divergent", self.run.reason(node, text, test), test.place)
+
+    def counted(self, test: Value, node: ast.AST) -> Guard | None:
+        """What comes of a condition that goes by a count of the rounds of each process; None for another one."""
+        if test.place.kind is not Kind.SAME or test.place.degree == 0 or test.type == TURN:
+            return None
+        return Guard("counted", self.run.reason(node, f"`{self.run.segment(node)}`", test))
 
     def choose(
         self, node: ast.IfExp, one: Callable[[], Value], other: Callable[[], Value], scope: Ref

@@ -250,7 +250,8 @@ class Loops:
             guard = flow.exits.get(kind)
             if guard is None or not loop.meets:
                 continue
-            if guard.parts_ranks or (guard.kind == "counted" and loop.shared):
+            counts = loop.shared or isinstance(node, ast.While)
+            if guard.parts_ranks or (guard.kind == "counted" and counts):
                 self.run.meet("leave", node, kind, guards=[guard], detail=guard.kind)
 
 

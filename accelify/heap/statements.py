@@ -479,7 +479,9 @@ class Statements:
             guard = self.engine.guard(test, stmt.test)
             with self.run.under(guard):
                 flow = self.block(stmt.body, scope)
-            if guard is not None and guard.parts_ranks:
+            if guard is None or not guard.parts_ranks:
+                guard = self.engine.counted(test, stmt.test)
+            if guard is not None:
                 flow.exits["break"] = flow.exits.get("break") or guard
             return flow
 

@@ -77,6 +77,35 @@ def test_a_loop_that_ends_where_the_originals_does(test: str) -> None:
     assert named(f"        step += 1\n{STEP}        if {test}: break\n") == []
 
 
+STEPS = (
+    HEAD.partition("for epoch")[0]
+    + """\
+{made}
+step = 0
+while step < {total}:
+    for x, y in loader:
+        accelerator.backward(((model(x) - y) ** 2).mean())
+        optimizer.step()
+        step += 1
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "total", "found"),
+    [
+        ("each = len(data) / 8; total = int(each * 3)", "total", ["leave/rounds"]),
+        ("", "len(data) // 8 * 3", ["leave/rounds"]),
+        ("", "5000", ["leave/rounds"]),
+        ("total = len(loader) * 3", "total", []),
+        ("total = len(data) // 8 // accelerator.num_processes", "total", []),
+    ],
+)
+def test_a_training_that_ends_by_its_steps(made: str, total: str, found: list[str]) -> None:
+    named_ones = validate(STEPS.format(made=made, total=total), None, KNOWLEDGE).of(Status.NAMED)
+    assert [f"{one.sink}/{one.demand}" for one in named_ones] == found
+
+
 @pytest.mark.parametrize(
     ("rounds", "found"),
     [

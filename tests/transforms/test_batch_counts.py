@@ -138,55 +138,6 @@ def test_where_a_run_goes_on_makes_no_epoch_more(rounds: str, said: bool) -> Non
     assert bool(found) == said
 
 
-WHILE = """
-{made}
-step = 0
-while step < {total}:
-    for x, y in loader:
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
-        step += 1
-"""
-FOR = """
-{made}
-drawn = iter(loader)
-for step in range({total}):
-    try:
-        x, y = next(drawn)
-    except StopIteration:
-        drawn = iter(loader)
-        x, y = next(drawn)
-    optimizer.zero_grad()
-    F.cross_entropy(model(x), y).backward()
-    optimizer.step()
-"""
-OPTIONS = (
-    "from argparse import Namespace\nargs = Namespace(batch_size=8, epochs=2, steps=100)\n"
-    "batch_size = 8\nepochs = 2"
-)
-
-
-@pytest.mark.parametrize("loop", [WHILE, FOR])
-@pytest.mark.parametrize(
-    ("made", "total", "said"),
-    [
-        ("each = len(data) / args.batch_size\ntotal = int(each * args.epochs)", "total", True),
-        ("each = len(data) // batch_size\nif epochs:\n    args.steps = each * epochs", "args.steps", True),
-        ("", "len(data) // batch_size * epochs", True),
-        ("each = len(data) // batch_size\nprint(each)", "args.steps", False),
-        ("each = len(data) // batch_size\ntotal = args.steps // each", "total", False),
-        ("total = len(loader) * epochs", "total", False),
-    ],
-)
-def test_a_training_that_ends_by_the_batches_of_all(loop: str, made: str, total: str, said: bool) -> None:
-    end = loop.format(made=made, total=total)
-    for batch_size in ("per-process", "total"):
-        conversion = convert(batch_size, setup=OPTIONS, end=end)
-        found = [f for f in conversion.remaining if "takes N times the epochs" in f.message]
-        assert len(found) == (said and batch_size == "per-process")
-
-
 HANDED = """
 def note(i, count):
     print(i, count)
