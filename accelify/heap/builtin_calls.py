@@ -267,9 +267,22 @@ def _gradients(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
     return Value(refs=(made,), type="tuple")
 
 
+def _grids(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """`meshgrid`: each of the axes repeated along the others; None where the first does not come first."""
+    indexing = keywords.get("indexing", constant("ij"))
+    if indexing.const != "ij" or any(value.of(Container) for value in args):
+        return None
+    made = container(engine.run, "tuple", node)
+    for number, value in enumerate(args):
+        put(engine.run, made, value, number)
+    engine.run.store.set(made, "#known", constant(len(args)))
+    return Value(refs=(made,), type="tuple")
+
+
 BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]] = {
     "builtins.range": _range,
     "torch.autograd.grad": _gradients,
+    "torch.meshgrid": _grids,
     "types.SimpleNamespace": _namespace,
     "argparse.Namespace": _namespace,
     "builtins.enumerate": _enumerate,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from accelify.domains.placement import Kind
 from accelify.heap.calls import Calls
+from accelify.heap.choices import Choices
 from accelify.heap.expressions import Expressions
 from accelify.heap.iteration import Iteration
 from accelify.heap.loops import Loops
@@ -56,6 +57,7 @@ class Interpreter:
         self.iteration = Iteration(self)
         self.expressions = Expressions(self)
         self.statements = Statements(self)
+        self.choices = Choices(self)
         self.loops = Loops(self)
         self.calls = Calls(self)
 
@@ -144,10 +146,10 @@ class Interpreter:
         test = self.evaluate(node.test, scope)
         if test.const is not UNSET and not test.refs:
             return one() if test.const else other()
-        guard = self.guard(test, node.test)
-        with self.run.under(guard):
+        guard, asked = self.guard(test, node.test), self.choices.asked(node.test, scope)
+        with self.run.under(guard), self.choices.taking(asked, True):
             left = one()
-        with self.run.under(self.guard(test, node.test, taken=False)):
+        with self.run.under(self.guard(test, node.test, taken=False)), self.choices.taking(asked, False):
             right = other()
         found = join(left, right, guard)
         assert found is not None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from accelify.domains.placement import (
     function,
 )
+from accelify.heap.choices import Slot
 from accelify.heap.containers import array_of, element, elements, overwrite, put, slots_of
 from accelify.heap.handlers import left_by_main, parting
 from accelify.heap.memory import Known
@@ -353,13 +354,28 @@ class Statements:
             taken, left = (stmt.body, stmt.orelse) if test.const else (stmt.orelse, stmt.body)
             self.run.leave_out([] if asks_for_main(stmt.test) else left)
             return self.block(taken, scope)
+        choices = self.engine.choices
+        asked = choices.asked(stmt.test, scope)
+
+        def go(taken: bool) -> Flow:
+            with choices.taking(asked, taken):
+                return self.block(stmt.body if taken else stmt.orelse, scope)
+
         return self.fork(
-            (self.engine.guard(test, stmt.test), lambda: self.block(stmt.body, scope)),
-            (self.engine.guard(test, stmt.test, taken=False), lambda: self.block(stmt.orelse, scope)),
+            (self.engine.guard(test, stmt.test), lambda: go(True)),
+            (self.engine.guard(test, stmt.test, taken=False), lambda: go(False)),
+            asked=asked,
         )
 
-    def fork(self, *ways: tuple[Guard | None, Callable[[], Flow]]) -> Flow:
-        """Go several ways from one state and put together what they leave."""
+    def fork(
+        self, *ways: tuple[Guard | None, Callable[[], Flow]], asked: tuple[Slot, bool] | None = None
+    ) -> Flow:
+        """Go several ways from one state and put together what they leave.
+
+        Args:
+            ways: what each stands under, and what goes it.
+            asked: what decides between the two of them, where a later statement may ask for it again.
+        """
         results: list[tuple[Flow, Written, Guard | None]] = []
         for guard, go in ways:
             self.run.store.begin()
@@ -381,6 +397,8 @@ class Statements:
         first = ends[0]
         for other in ends[1:]:
             first = self.run.store.merged(first, other, guard)
+        if len(reached) == 2:
+            self.engine.choices.remember(asked, ends[0], ends[1], first)
         self.run.store.write_all(first)
         return Flow(bool(reached), exits)
 
