@@ -421,7 +421,8 @@ class Transfers:
         text = f"`{self.run.segment(node)}` mixes rows of the batch"
         if place.kind is Kind.ROUND:
             # Statistics of a batch, and rows in another order, are no comparison of rows.
-            place = replace(ROUND_ROWS, samples=None, mixed=True) if row.content else ROUND_ROWS
+            mixed = bool(row.content) or place.mixed
+            place = replace(ROUND_ROWS, samples=None, mixed=True) if mixed else ROUND_ROWS
         elif place.kind is Kind.WIDE:
             place = wide(None, rows=True)
         return self.run.made(node, place, *operands, type_=row.returns, text=text)

@@ -65,6 +65,15 @@ CAUSES = {
         in_training("each = F.cross_entropy(model(x), y, reduction='none')\nloss = each[y > 0].mean()"),
         "`each[y > 0]` chooses among the rows",
     ),
+    "chosen among pairs of rows": (
+        in_training(
+            "o = model(x)\n"
+            "pairs = torch.mm(o, o.t().contiguous())\n"
+            "others = ~torch.eye(len(x)).bool()\n"
+            "loss = -(o * y).sum(1).sub(pairs.masked_select(others).view(len(x), -1).sum(1)).mean()"
+        ),
+        "the loss is neither the mean nor the sum",
+    ),
     "a ratio on one of two ways": (
         in_training(
             "loss = count(model(x), y)",
@@ -89,6 +98,9 @@ def test_the_cause_of_a_weighted_mean_is_said(kind: str) -> None:
 QUIET = {
     "a model of a library that is not known": in_training("loss = F.cross_entropy(net(x), y)", FOREIGN),
     "batchmean": in_training("loss = F.kl_div(model(x).log_softmax(1), x.softmax(1), reduction='batchmean')"),
+    "a factor that is drawn for the batch": (
+        "import numpy as np\n" + in_training("loss = np.random.beta(1.0, 1.0) * F.cross_entropy(model(x), y)")
+    ),
     "a mean of each row": in_training("loss = (model(x) / x.sum(1, keepdim=True)).mean()"),
     "the same by such a model on all of the data": (
         f"{FOREIGN}net.train()\n"
