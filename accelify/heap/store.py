@@ -376,7 +376,9 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
                 mixed = [value for value in (left, right) if value.place.mixed]
                 why = next((value.why for value in (*mixed, left, right) if value.why), guard.why)
                 return replace(ROUND, samples=None, mixed=bool(mixed)), why
-            if guard.place.kind is Kind.CLOCK and left.place.is_same and right.place.is_same:
+            if guard.place.kind is Kind.CLOCK and all(
+                value.place.is_same or value.place.kind is Kind.CLOCK for value in (left, right)
+            ):
                 return guard.place, guard.why
             return own("decided by all ranks together"), guard.why
         if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:
