@@ -250,9 +250,16 @@ class Loops:
             guard = flow.exits.get(kind)
             if guard is None or not loop.meets:
                 continue
-            counts = loop.shared or isinstance(node, ast.While)
+            counts = loop.shared or (isinstance(node, ast.While) and not self._ends_within(node))
             if guard.parts_ranks or (guard.kind == "counted" and counts):
                 self.run.meet("leave", node, kind, guards=[guard], detail=guard.kind)
+
+    def _ends_within(self, node: ast.While) -> bool:
+        """Whether a loop in another one ends by a count already, which then ends that one."""
+        inner = [
+            event.node for event in self.run.events if event.kind == "leave" and event.detail == "counted"
+        ]
+        return bool(inner) and not set(inner).isdisjoint(ast.walk(node))
 
 
 _NOTHING = constant(0)
