@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -47,6 +48,7 @@ Keywords = Mapping[str, Value]
 # Weights by the names that they have in a wrapper.
 WRAPPED_WEIGHTS = "#wrapped weights"
 # Calls that keep the loggers of the processes quiet that make them.
+_LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
 _SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"})
 
 
@@ -71,7 +73,7 @@ class LibraryCalls:
 
     def call(self, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a function or class of a library by its dotted name."""
-        self._silenced(name)
+        self._silenced(name, args)
         knowledge = self.run.knowledge
         row = knowledge.row(knowledge.canonical(name))
         if row is None or row.transfer == "unknown":
@@ -80,7 +82,7 @@ class LibraryCalls:
 
     def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a method of something that is not of the project."""
-        self._silenced(name)
+        self._silenced(name, args)
         instance = next(iter(receiver.of(Instance)), None)
         if name == "backward" and (instance is None or instance.kind == "object"):
             self.run.meet("backward", node, "backward", [receiver], detail="plain")
@@ -153,11 +155,14 @@ class LibraryCalls:
         self.run.store.set(made, "#of", receiver)
         return Value(refs=(made,))
 
-    def _silenced(self, name: str) -> None:
+    def _silenced(self, name: str, args: Args) -> None:
         if name in _SILENCING:
             self.run.depends()
         if name in _SILENCING and any(guard.kind == "others" for guard in self.run.guards):
-            self.run.logs_once = True
+            level = next((ref.name.rpartition(".")[2] for value in args for ref in value.of(Library)), "")
+            # A logger's own level lets it write what is at it.
+            below = int(name == "setLevel")
+            self.run.logs_once = _LEVELS.get(level, logging.CRITICAL) - below
 
     def _type_of(self, receiver: Value, instance: Instance | None) -> str:
         if instance is not None:
@@ -218,7 +223,9 @@ class LibraryCalls:
             made_bar = row.effect == "bar.show" and row.transfer in ("iterates", "new")
             if made_bar and _is_for_others(keywords.get("disable")):
                 guards.append(Guard("main", self.run.reason(node, "the bars of the other processes are off")))
-            if row.effect == "log.write" and self.run.logs_once:
+            level = _LEVELS.get(row.name.rpartition(".")[2].upper(), 0)
+            loud = row.effect == "log.write" and 0 < self.run.logs_once < level
+            if row.effect == "log.write" and self.run.logs_once and not loud:
                 guards.append(
                     Guard("main", self.run.reason(node, "the loggers of the other processes are silent"))
                 )
@@ -231,6 +238,8 @@ class LibraryCalls:
                 guards=guards,
                 detail="made"
                 if made_bar
+                else "loud"
+                if loud
                 else self._mode(args, keywords, shift)
                 if row.kind == "file"
                 else "",

@@ -116,8 +116,8 @@ class Run:
     entered: set[ast.stmt] = field(default_factory=set)
     left_out: dict[ast.stmt, str] = field(default_factory=dict)
     recording: bool = True
-    # Whether all processes but the main one have silenced their loggers.
-    logs_once: bool = False
+    # Up to which level all processes but the main one have silenced their loggers.
+    logs_once: int = 0
     # Whether gradients are put together at the prepared model alone, as Hugging Face Accelerate does.
     at_model: bool = False
     # Why random numbers are others on each rank, once a seed says so.

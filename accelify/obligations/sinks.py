@@ -46,6 +46,7 @@ _OF_OTHER_ROUNDS = {
     CARRIED: "the loss goes with what each process's round before left, in the original that of another batch",
 }
 _BY_ITSELF = {"search.run": "chooses the settings of its trainings on every process by itself"}
+WARNS = "warns in every process"
 _WORDS = {
     "terminal.write": "printed",
     "log.write": "logged",
@@ -193,6 +194,8 @@ def _once(event: Event) -> Obligation:
     if "main" in kinds or bar or ("first" in kinds and (event.kind in _FIRST or "missing" in kinds)):
         return _made(event, "once", Status.PROVED)
     done = _BY_ITSELF.get(event.kind, "is done by every process")
+    if event.name == "warnings.warn" or event.detail == "loud":
+        done = WARNS
     return _made(event, "once", Status.NAMED, f"`{_called(event)}` {done}")
 
 
