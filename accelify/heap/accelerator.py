@@ -60,7 +60,8 @@ def accelerate_call(
         if any(word.startswith("gradient_accumulation") for word in keywords):
             run.meet("accumulates", node, "Accelerator")
         cpu = keywords.get("cpu")
-        if cpu is not None and cpu.const is True:
+        placement = keywords.get("device_placement")
+        if (cpu is not None and cpu.const is True) or (placement is not None and placement.const is not True):
             run.on_cpu = True
         split = keywords.get("split_batches")
         if split is not None and split.const is True:

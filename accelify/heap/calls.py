@@ -12,6 +12,7 @@ from accelify.heap.accelerator import accelerate_call, accelerator_method, is_ac
 from accelify.heap.builtin_calls import BUILTINS, container_method
 from accelify.heap.containers import array_of, element
 from accelify.heap.library_calls import LibraryCalls
+from accelify.heap.locations import meet_model
 from accelify.heap.models import method_of_parts
 from accelify.heap.parameters import SPREAD, bind_parameters
 from accelify.heap.statements import Frame
@@ -289,6 +290,9 @@ class Calls:
     def _instance_called(
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
+        if ref.kind == "module":
+            inner = next(iter(ref.wrapped.of(Instance)), None) if ref.wrapped is not None else None
+            meet_model(self.run, node, ref, inner, [*args, *keywords.values()])
         if ref.prepared and ref.wrapped is not None:
             self.run.depends()
             if ref.kind == "module" and self.run.guards:

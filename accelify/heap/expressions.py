@@ -465,7 +465,8 @@ class Expressions:
         if place.mixed and not base.place.mixed:
             text = f"`{self.run.segment(node)}` chooses among the rows of each process's batch"
             return self.run.cause(node, place, text, type_)
-        return self.run.made(node, place, base, key, type_=type_)
+        made = self.run.made(node, place, base, key, type_=type_)
+        return made if made.where == base.where else replace(made, where=base.where)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
         for part in (node.lower, node.upper, node.step):

@@ -24,11 +24,13 @@ from accelify.domains.placement import (
 )
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
+from accelify.heap.locations import at
 from accelify.heap.state import is_part
 from accelify.heap.values import (
     BATCH,
     COUNTER,
     DEVICE,
+    HOST,
     TENSOR,
     Bound,
     Class,
@@ -115,7 +117,8 @@ class Iteration:
     def over_loader(self, ref: Instance, node: ast.AST) -> Iterable:
         """A loader: what one batch is to a rank."""
         if not ref.prepared:
-            found = Iterable(Value(type=BATCH), shared=False)
+            where = HOST if at(self.run, ref) == HOST and not self.run.on_cpu else ""
+            found = Iterable(Value(type=BATCH, where=where), shared=False)
             found.whole = self.run.reason(
                 node, f"every process goes through all of `{self.run.segment(node)}`, which is not prepared"
             )

@@ -17,12 +17,14 @@ from accelify.heap.containers import (
     elements,
     put,
 )
+from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, mark
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.transfers import Transfers, arguments_of
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
+    BATCH,
     FOUND_FLAG,
     NONE,
     OTHERS_FLAG,
@@ -112,6 +114,11 @@ class LibraryCalls:
             and len(args) > 1
         ):
             registered(self.run, instance, args[0], args[1])
+        if instance is not None and instance.kind == "module":
+            sent(self.run, instance, name, args)
+        if receiver.type == BATCH and receiver.where and name in ("to", "cuda"):
+            # It may be an object that moves in place.
+            self.mutated.setdefault(node, {})[-1] = replace(receiver, where="")
         if name in SIGNS:
             mark(self.run, receiver, trained=True)
         if name == "parameters" and instance is not None and instance.kind == "module":

@@ -179,9 +179,9 @@ class Run:
 
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
         """A value that an operation made of others; a reason is put together only where it will be asked for."""
-        if place.is_same:
-            return Value(SAME, type=type_)
         where = located(values) if type_ == TENSOR else ""
+        if place.is_same:
+            return Value(SAME, type=type_, where=where)
         return Value(
             place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_, where=where
         )

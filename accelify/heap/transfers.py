@@ -34,7 +34,7 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import of_shape
-from accelify.heap.locations import location_of, meet_together
+from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
@@ -151,7 +151,7 @@ class Transfers:
         if any(value.where for value in operands):
             meet_together(self.run, node, operands, row)
         result = self._by_word[row.transfer](row, args, keywords, node)
-        where = location_of(row, operands, result)
+        where = location_of(self.run, row, operands, result, node)
         return result if where == result.where else replace(result, where=where)
 
     def _function(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -447,6 +447,7 @@ class Transfers:
         made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
         self.run.place(made, self.run.shared_loops())
         hold_parts(self.run, made, args, node)
+        note_items(self.run, made, row, args, keywords)
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             word = keywords.get("reduction", constant(_by_flags(keywords)))

@@ -10,7 +10,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
 from accelify.heap.run import Event
-from accelify.heap.values import Container, Instance, Value
+from accelify.heap.values import DEVICE, HOST, Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
@@ -46,6 +46,10 @@ _OF_OTHER_ROUNDS = {
     CARRIED: "the loss goes with what each process's round before left, in the original that of another batch",
 }
 _BY_ITSELF = {"search.run": "chooses the settings of its trainings on every process by itself"}
+_PLACES = {
+    HOST: "`{}` gets a batch on the host, of a loader that is not prepared: prepare has put the model on the device",
+    DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
+}
 WARNS = "warns in every process"
 _WORDS = {
     "terminal.write": "printed",
@@ -112,9 +116,10 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
             yield _made(event, "all ranks", Status.NAMED, text, guard.why)
     elif event.kind == "together":
-        text = (
+        text = _PLACES.get(event.detail) or (
             f"`{event.name}` joins a tensor on the host with one on the device, which prepare has put there"
         )
+        text = text.replace("{}", event.name)
         yield _made(event, "one device", Status.NAMED, text, event.shown[0].why)
     elif event.kind == "schedule":
         yield _meeting(event)
