@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import (
+    CLOCK,
     SAMPLE,
     Kind,
     function,
@@ -279,7 +280,14 @@ class Expressions:
         if not parts:
             return Value(type="builtins.str")
         furthest = worst(parts)
-        return Value(array_of(furthest), furthest.why, type="builtins.str")
+        place = array_of(furthest)
+        if place == CLOCK:
+            # Beside a time stands a figure: it is what counts where the text is shown.
+            furthest = worst([one for one in parts if array_of(one) != CLOCK] or parts)
+            beside = array_of(furthest)
+            if beside.kind is Kind.SAME and not beside.phase:
+                place = replace(CLOCK, degree=beside.degree)
+        return Value(place, furthest.why if place.degree != 0 else worst(parts).why, type="builtins.str")
 
     def shown(self, parts: Sequence[Value], node: ast.AST) -> list[Value]:
         """What the texts of values show."""

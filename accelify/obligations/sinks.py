@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from accelify.domains.placement import BEFORE, CARRIED, COUNTED, Kind, Placement, own
+from accelify.domains.placement import BEFORE, CARRIED, COUNTED, Kind, Placement, own, same
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
@@ -269,6 +269,8 @@ def _places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | 
 
 def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, str, Reason | None]:
     words = _WORDS.get(event.kind, event.kind)
+    if place.kind is Kind.CLOCK and place.degree != 0:
+        place = same(place.degree)
     if place.kind is Kind.SAME and place.degree == 0 and place.phase != BEFORE:
         return Status.PROVED, "", None
     if place.kind is Kind.CLOCK:
