@@ -22,7 +22,7 @@ from accelify.domains.placement import (
     unturned,
     wide,
 )
-from accelify.heap.collating import pads_rows, stacks_rows
+from accelify.heap.collating import SAMPLERS, pads_rows, stacks_rows
 from accelify.heap.containers import (
     array_of,
     container,
@@ -472,6 +472,9 @@ class Transfers:
         if row.kind == "loader" and pads_rows(args, keywords):
             self.run.store.set(made, "#padded", constant(True))
         if row.kind == "loader":
+            for name in SAMPLERS:
+                self.run.store.set(made, f"#{name}", keywords.get(name))
+            self.run.store.set(made, "#dataset", first)
             self.run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))
         if row.kind == "scheduler":
             counted = [
