@@ -287,7 +287,12 @@ class Expressions:
             beside = array_of(furthest)
             if beside.kind is Kind.SAME and not beside.phase:
                 place = replace(CLOCK, degree=beside.degree)
-        return Value(place, furthest.why if place.degree != 0 else worst(parts).why, type="builtins.str")
+            else:
+                furthest = worst(parts)
+        why = furthest.why or (
+            None if place.is_same else self.run.reason(node, f"`{self.run.segment(node)}`", furthest)
+        )
+        return Value(place, why, type="builtins.str")
 
     def shown(self, parts: Sequence[Value], node: ast.AST) -> list[Value]:
         """What the texts of values show."""

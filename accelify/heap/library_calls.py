@@ -288,6 +288,10 @@ class LibraryCalls:
             self.run.read(ref, "#worker") is not None for value in args[:shift] for ref in value.of(Instance)
         ):
             return False
+        if row.name.startswith("?.") and any(
+            ref.type == "dict" for value in asked for ref in value.of(Container)
+        ):
+            return False  # `table.rename({"a": "b"})`
         return not row.when or any(value.const is UNSET or value.const for value in asked)
 
     def _mutate(

@@ -170,7 +170,7 @@ class Run:
         """Why, at a node: the parents are the reasons of those values that have one, the furthest from
         the same first."""
         parents = [
-            value if isinstance(value, Reason) else _why(value)
+            value if isinstance(value, Reason) else why_of(value)
             for value in sorted(values, key=_distance)
             if value is not None
         ]
@@ -384,7 +384,7 @@ def _with_token(value: Value, token: Key) -> Value:
     )
 
 
-def _why(value: Value) -> Reason | None:
+def why_of(value: Value) -> Reason | None:
     """Why a value is not the same: for a container, why the first of its elements is not that has a reason."""
     if value.why is not None:
         return None if value.place.is_same else value.why

@@ -9,7 +9,7 @@ from accelify.domains.placement import BEFORE, CARRIED, COUNTED, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
-from accelify.heap.run import Event
+from accelify.heap.run import Event, why_of
 from accelify.heap.values import DEVICE, HOST, Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
 
@@ -251,7 +251,7 @@ def _places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | 
     """The placements of a value, and of what lies in it."""
     containers = value.of(Container)
     if not containers or depth > 3:
-        yield array_of(value), value.why
+        yield array_of(value), why_of(value)
         for one in value.of(Instance) if depth <= 3 else []:
             for inner in shown_fields(one):
                 yield from _places(inner, depth + 1)

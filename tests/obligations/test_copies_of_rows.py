@@ -82,3 +82,9 @@ def test_a_time_in_the_text_does_not_hide_the_figure_beside_it() -> None:
     (one,) = shown("total += 1", "accelerator.print(f'{total} rounds in {time.time() - begin} s')", "train")
     assert "counts the rounds of each process" in one.message
     assert shown(body, "accelerator.print(f'{len(val)} in {time.time() - begin} s')", "val") == []
+
+
+def test_a_text_joined_of_a_loops_texts_says_where_they_come_from() -> None:
+    after = "open('a.txt' if accelerator.is_main_process else '/dev/null', 'w').write(','.join(rows))"
+    (one,) = shown("rows.append(str(right.sum()))", after, "train")
+    assert "right.sum()" in one.message

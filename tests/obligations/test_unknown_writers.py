@@ -48,3 +48,10 @@ def test_every_process_does_it(call: str, name: str) -> None:
 )
 def test_what_is_not_told_to_write(call: str) -> None:
     assert by_all(call) == []
+
+
+def test_a_renamed_column_is_no_file() -> None:
+    table = 'table = absent.table("a")\n'
+    assert by_all(f'{table}table.rename(columns={{"a": "b"}})') == []
+    assert by_all(f'{table}table.rename({{"a": "b"}}, axis=1)') == []
+    assert by_all(f'{table}table.rename("b.csv")') == ["`table.rename` is done by every process"]
