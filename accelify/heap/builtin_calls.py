@@ -130,7 +130,8 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
             known = elements(engine.run, value)
             fill = next((fill_of(ref) for ref in value.of(Container)), "")
             for ref in value.refs:
-                if isinstance(ref, Iterable) and ref.shared:
+                loaded = isinstance(ref, Instance) and ref.kind == "loader" and ref.prepared
+                if (isinstance(ref, Iterable) and ref.shared) or (loaded and not engine.run.split):
                     fill = "rounds"
             if known is not None:
                 for number, one in enumerate(known):

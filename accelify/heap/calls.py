@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from accelify.domains.placement import Kind, Placement, own
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
+from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, container_method
 from accelify.heap.containers import array_of, element
 from accelify.heap.library_calls import LibraryCalls
@@ -85,7 +86,7 @@ class Calls:
                 value = self.engine.expressions.operate(node, op, base, args[0])
                 self.engine.statements.bind_again(node.func.value, value, scope)
                 return value
-        result = self.call(called, args, keywords, node)
+        result = appended(self.engine, node, args, self.call(called, args, keywords, node), scope)
         mutated = self.libraries.mutated.pop(node, None)
         if mutated is not None:
             self._write_back(node, mutated, scope)

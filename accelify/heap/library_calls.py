@@ -335,7 +335,9 @@ class LibraryCalls:
             for value in arguments_of(one, args, keywords, shift):
                 part_written(self.run, value, made, node)
                 if number is not None and not is_part(value):
-                    self.mutated.setdefault(node, {})[number] = replace(made, type=value.type or made.type)
+                    self.mutated.setdefault(node, {})[number] = replace(
+                        made, type=value.type or made.type, where=value.where
+                    )
         return made if row.returns else result
 
 

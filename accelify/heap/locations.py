@@ -14,6 +14,7 @@ from accelify.heap.values import (
     BATCH,
     DEVICE,
     HOST,
+    MADE_HERE,
     TENSOR,
     UNSET,
     Bound,
@@ -75,8 +76,8 @@ def location_of(run: Run, row: Row, operands: Sequence[Value], result: Value, no
         return _moved(operands)
     if row.place == "device":
         devices = [one for one in operands if one.type == "torch.device"]
-        return (devices[0].where if devices else "") if _names_device(node) else HOST
-    return HOST if row.place == "host" else located(operands)
+        return (devices[0].where if devices else "") if _names_device(node) else MADE_HERE
+    return MADE_HERE if row.place == "host" else located(operands)
 
 
 def _moved(operands: Sequence[Value]) -> str:
@@ -118,7 +119,9 @@ def _is_on_host(run: Run, value: Value, depth: int = 0) -> bool:
     """Whether tensors, or the items of a data set, are known to lie on the host."""
     if not value.refs:
         return (
-            value.where == HOST or value.const is not UNSET or value.type.startswith(("builtins.", "numpy."))
+            value.where in (HOST, MADE_HERE)
+            or value.const is not UNSET
+            or value.type.startswith(("builtins.", "numpy."))
         )
     return all(_holds_on_host(run, ref, depth) for ref in value.refs)
 
@@ -201,8 +204,13 @@ def meet_model(
     if lies is None:
         lies = DEVICE if model.prepared and not run.on_cpu else ""
     wrong = {HOST: DEVICE, DEVICE: HOST}.get(lies, "")
-    met = [value for value in values if wrong and value.where == wrong and value.type in _TENSORS]
-    if met and not _moves_input(inner or model):
+    tensors = [value for value in values if value.type in _TENSORS]
+    met = [value for value in tensors[:1] if wrong and value.where == wrong]
+    # Lengths may go to the model from another place than what it works on; what was fetched is no batch.
+    apart = any(value.where == lies for value in tensors) or (
+        wrong == HOST and not all(v.place.is_same for v in met)
+    )
+    if met and not apart and not _moves_input(inner or model):
         run.meet("together", node, run.segment(node), met[:1], detail=wrong)
 
 

@@ -65,3 +65,10 @@ def test_it_is_of_a_share_where_it_is_not_put_together(body: str) -> None:
 )
 def test_what_goes_with_more_than_the_round(body: str) -> None:
     assert shown(body, TOTAL)
+
+
+def test_a_list_of_a_loaders_batches_has_as_many_as_a_process_has() -> None:
+    mean = 'accelerator.reduce(torch.tensor(total), reduction="mean").item()'
+    for count in ("len(list(loader))", "len(loader)"):
+        assert shown("    total += out.sum().item()", f"accelerator.print({mean} / {count})") == []
+    assert shown("    total += out.sum().item()", f"accelerator.print({mean})")

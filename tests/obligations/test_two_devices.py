@@ -187,6 +187,9 @@ def test_a_batch_that_may_be_on_the_device(data: str) -> None:
         "batch.to(accelerator.device)\nmodel(batch)",
         "batch['x'] = batch['x'].to(accelerator.device)\nmodel(batch)",
         "accelerator.unwrap_model(model).cpu()(x)",
+        "model(x.cuda(), x)",
+        "model(torch.ones(3, device=accelerator.device), torch.tensor([3]))",
+        "noise = torch.ones(3).cuda()\nnoise.data.copy_(torch.randn(3))\nmodel(noise)",
     ],
 )
 def test_a_batch_that_is_moved_or_a_model_that_is(body: str) -> None:
