@@ -360,6 +360,10 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
     )
 
 
+def _is_by_clock(place: Placement) -> bool:
+    return place.is_same or place.kind is Kind.CLOCK
+
+
 def _is_by_round(guard: Guard) -> bool:
     """Whether it is this rank's round, and nothing else, that decides which way is taken."""
     return guard.kind == "divergent" and guard.place.kind is Kind.ROUND and not guard.place.needs
@@ -396,7 +400,7 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
                 mixed = [value for value in (left, right) if value.place.mixed]
                 why = next((value.why for value in (*mixed, left, right) if value.why), guard.why)
                 return replace(ROUND, samples=None, mixed=bool(mixed)), why
-            if guard.place.kind is Kind.CLOCK and left.place.is_same and right.place.is_same:
+            if guard.place.kind is Kind.CLOCK and all(_is_by_clock(value.place) for value in (left, right)):
                 return guard.place, guard.why
             return own("decided by all ranks together"), guard.why
         if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:
