@@ -371,7 +371,9 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         if Kind.SAME not in kinds and not (left.even or right.even):
             # What is drawn in a round, or of which nothing is known, may be a factor that all of its rows have.
             pairs = ((left, right), (right, left))
-            mixed = mixed or any(_is_figure(one) and (other.rows or _is_figure(other)) for one, other in pairs)
+            mixed = mixed or any(
+                _is_figure(one) and (other.rows or _is_figure(other)) for one, other in pairs
+            )
         samples = None if mixed else samples
         sure = rows and all(place.sure for place in (left, right) if place.rows)
         padded = rows and (left.padded or right.padded)

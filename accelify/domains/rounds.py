@@ -20,6 +20,9 @@ from accelify.domains.placement import (
     wide,
 )
 
+# Of what a round adds: rows of all ranks, put at the end of those that are there.
+APPENDED = "at the end"
+
 
 def accumulated(
     head: Placement | None, delta: Placement, shared: bool, samples: Placement = SAME
@@ -33,7 +36,10 @@ def accumulated(
         samples: what the rows are that the loop goes over one by one, SAME where it goes over something else.
     """
     total = delta
-    if samples.kind is Kind.WIDE and delta.kind in (Kind.SAME, Kind.SAMPLE):
+    if delta.needs == APPENDED:
+        # The rows of all ranks, one round's after the other's.
+        total = SAME if shared and samples.is_same else UNRELATED
+    elif samples.kind is Kind.WIDE and delta.kind in (Kind.SAME, Kind.SAMPLE):
         total = wide(1) if delta.kind is Kind.SAMPLE or delta.degree == 0 else wide(None)
     elif samples.kind is Kind.SHARD and delta.kind in (Kind.SAME, Kind.SHARD):
         total = linear(1 if delta.kind is Kind.SHARD else None if delta.degree is None else delta.degree + 1)

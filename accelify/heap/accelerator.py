@@ -15,6 +15,7 @@ from accelify.domains.placement import (
     own,
     same,
 )
+from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
 from accelify.heap.models import mark
 from accelify.heap.run import Run
@@ -60,7 +61,8 @@ def accelerate_call(
         if any(word.startswith("gradient_accumulation") for word in keywords):
             run.meet("accumulates", node, "Accelerator")
         cpu = keywords.get("cpu")
-        if cpu is not None and cpu.const is True:
+        placement = keywords.get("device_placement")
+        if (cpu is not None and cpu.const is True) or (placement is not None and placement.const is not True):
             run.on_cpu = True
         split = keywords.get("split_batches")
         if split is not None and split.const is True:
@@ -123,12 +125,15 @@ def accelerator_method(
             each = elements(run, first) or [element(run, first, node)]
             place = function(map(array_of, each), linearly=True)
             return Value(gathered(place), run.reason(node, "gathered", *each))
-        return _over_tensors(run, first, gathered, node, "gathered")
+        return _over_tensors(run, first, gathered, node, "gathered", alike=_alike(run, first, node))
     if name == "reduce":
         operation = keywords.get("reduction", args[1] if len(args) > 1 else constant("sum")).const
         word = operation if isinstance(operation, str) else "sum"
         run.meet("collective", node, "accelerator.reduce")
-        return _over_tensors(run, first, lambda place: all_reduced(place, word), node, f"reduced by {word}")
+        alike = _alike(run, first, node) if word == "sum" else None
+        return _over_tensors(
+            run, first, lambda place: all_reduced(place, word), node, f"reduced by {word}", alike=alike
+        )
     if name in ("broadcast", "broadcast_object_list"):
         run.meet("collective", node, f"accelerator.{name}")
         return _over_tensors(run, first, broadcast, node, "broadcast")
@@ -226,6 +231,16 @@ def unwrapped(value: Value) -> Value:
     return Value(value.place, value.why, tuple(refs), value.type)
 
 
+def _alike(run: Run, value: Value, node: ast.AST) -> Reason | None:
+    """Why all ranks have the same of a value in a loop over a loader that is not prepared; None elsewhere."""
+    run.depends()
+    whole = next((loop.whole for loop in reversed(run.loops) if loop.whole is not None), None)
+    if whole is None or not array_of(value).is_same:
+        return None
+    text = f"`{run.segment(node)}` puts N copies of the same together, as {whole.text}"
+    return run.reason(node, text, cause=True)
+
+
 def _over_tensors(
     run: Run,
     value: Value,
@@ -233,17 +248,19 @@ def _over_tensors(
     node: ast.AST,
     text: str,
     in_list: bool = False,
+    alike: Reason | None = None,
 ) -> Value:
-    """A collective over a value, or over each in a structure of values."""
+    """A collective over a value, or over each in a structure of values; `alike` is why all ranks have the same."""
     containers = value.of(Container)
     if not containers:
         place = change(array_of(value))
         if place.is_same:
             return Value(place, type=value.type)
-        return Value(place, run.reason(node, text, value, by_data=in_list), value.refs, value.type)
+        why = alike or run.reason(node, text, value, by_data=in_list)
+        return Value(place, why, value.refs, value.type)
     known = elements(run, value)
     if known is not None:
-        made = [_over_tensors(run, one, change, node, text) for one in known]
+        made = [_over_tensors(run, one, change, node, text, alike=alike) for one in known]
         return _tuple(run, made)
     refs: list[Ref] = []
     for ref in containers:

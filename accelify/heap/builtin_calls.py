@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import function
+from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import (
     array_of,
     container,
@@ -82,6 +83,8 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
         return None
     value = args[0]
     for ref in value.of(Instance):
+        if ref.kind == "loader":
+            engine.iteration.ask(ref, "__len__", (*SAMPLERS, "dataset"), node)
         if ref.prepared and ref.kind in ("loader", "object") and ref.cls is None and not engine.run.split:
             why = engine.run.reason(node, "counts the batches of each process")
             return Value(engine.iteration.over_loader(ref, node).rounds, why, type="builtins.int")
@@ -127,7 +130,8 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
             known = elements(engine.run, value)
             fill = next((fill_of(ref) for ref in value.of(Container)), "")
             for ref in value.refs:
-                if isinstance(ref, Iterable) and ref.shared:
+                loaded = isinstance(ref, Instance) and ref.kind == "loader" and ref.prepared
+                if (isinstance(ref, Iterable) and ref.shared) or (loaded and not engine.run.split):
                     fill = "rounds"
             if known is not None:
                 for number, one in enumerate(known):

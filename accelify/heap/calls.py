@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 from accelify.domains.placement import Kind, Placement, own
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
+from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, container_method
 from accelify.heap.containers import array_of, element
 from accelify.heap.library_calls import LibraryCalls
+from accelify.heap.locations import meet_model
 from accelify.heap.models import method_of_parts
 from accelify.heap.parameters import SPREAD, bind_parameters
 from accelify.heap.statements import Frame
@@ -84,7 +86,7 @@ class Calls:
                 value = self.engine.expressions.operate(node, op, base, args[0])
                 self.engine.statements.bind_again(node.func.value, value, scope)
                 return value
-        result = self.call(called, args, keywords, node)
+        result = appended(self.engine, node, args, self.call(called, args, keywords, node), scope)
         mutated = self.libraries.mutated.pop(node, None)
         if mutated is not None:
             self._write_back(node, mutated, scope)
@@ -289,6 +291,9 @@ class Calls:
     def _instance_called(
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
+        if ref.kind == "module":
+            inner = next(iter(ref.wrapped.of(Instance)), None) if ref.wrapped is not None else None
+            meet_model(self.run, node, ref, inner, [*args, *keywords.values()])
         if ref.prepared and ref.wrapped is not None:
             self.run.depends()
             if ref.kind == "module" and self.run.guards:

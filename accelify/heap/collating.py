@@ -10,6 +10,8 @@ from accelify.heap.values import NONE, Function, Value, constant
 
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
+# What a loader asks for the numbers of its samples.
+SAMPLERS = ("batch_sampler", "sampler")
 # What turns rows in a function that puts batches together.
 _TURNING = frozenset("t transpose permute swapaxes swapdims movedim moveaxis rearrange view reshape".split())
 

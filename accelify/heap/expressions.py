@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import (
+    CLOCK,
     SAMPLE,
     Kind,
     function,
@@ -279,7 +280,19 @@ class Expressions:
         if not parts:
             return Value(type="builtins.str")
         furthest = worst(parts)
-        return Value(array_of(furthest), furthest.why, type="builtins.str")
+        place = array_of(furthest)
+        if place == CLOCK:
+            # Beside a time stands a figure: it is what counts where the text is shown.
+            furthest = worst([one for one in parts if array_of(one) != CLOCK] or parts)
+            beside = array_of(furthest)
+            if beside.kind is Kind.SAME and not beside.phase:
+                place = replace(CLOCK, degree=beside.degree)
+            else:
+                furthest = worst(parts)
+        why = furthest.why or (
+            None if place.is_same else self.run.reason(node, f"`{self.run.segment(node)}`", furthest)
+        )
+        return Value(place, why, type="builtins.str")
 
     def shown(self, parts: Sequence[Value], node: ast.AST) -> list[Value]:
         """What the texts of values show."""
@@ -465,7 +478,8 @@ class Expressions:
         if place.mixed and not base.place.mixed:
             text = f"`{self.run.segment(node)}` chooses among the rows of each process's batch"
             return self.run.cause(node, place, text, type_)
-        return self.run.made(node, place, base, key, type_=type_)
+        made = self.run.made(node, place, base, key, type_=type_)
+        return made if made.where == base.where else replace(made, where=base.where)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
         for part in (node.lower, node.upper, node.step):

@@ -23,12 +23,15 @@ from accelify.domains.placement import (
     unsure,
 )
 from accelify.domains.reasons import Reason
+from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
+from accelify.heap.locations import at
 from accelify.heap.state import is_part
 from accelify.heap.values import (
     BATCH,
     COUNTER,
     DEVICE,
+    HOST,
     TENSOR,
     Bound,
     Class,
@@ -92,6 +95,8 @@ class Iteration:
 
     def _over_instance(self, ref: Instance, value: Value, node: ast.AST) -> Iterable:
         if ref.kind == "loader" or (ref.prepared and ref.kind == "object" and ref.cls is None):
+            if not ref.prepared or self.run.at_model:
+                self.ask(ref, "__iter__", SAMPLERS, node)  # of a prepared one rank 0 alone goes through it
             return self.over_loader(ref, node)
         for method in ("__iter__", "__getitem__"):
             function = self.engine.attributes.method(ref, method)
@@ -115,7 +120,8 @@ class Iteration:
     def over_loader(self, ref: Instance, node: ast.AST) -> Iterable:
         """A loader: what one batch is to a rank."""
         if not ref.prepared:
-            found = Iterable(Value(type=BATCH), shared=False)
+            where = HOST if at(self.run, ref) == HOST and not self.run.on_cpu else ""
+            found = Iterable(Value(type=BATCH, where=where), shared=False)
             found.whole = self.run.reason(
                 node, f"every process goes through all of `{self.run.segment(node)}`, which is not prepared"
             )
@@ -145,6 +151,20 @@ class Iteration:
             text = f"{taken} from the end of `{self.run.segment(node)}`, and all where there are fewer than N"
             found.fewer = self.run.reason(node, text)
         return found
+
+    def ask(self, ref: Instance, method: str, names: Sequence[str], node: ast.AST) -> None:
+        """Go through the method of a loader's sampler or data set that Python calls for one of the loader's own.
+
+        Args:
+            ref: the loader.
+            method: `__iter__` or `__len__`.
+            names: the loader's arguments of which the first that it has is asked.
+            node: where the loader is gone through, or its length asked.
+        """
+        for loader in ref.wrapped.refs if ref.wrapped is not None else (ref,):
+            asked = next((one for name in names if (one := self.run.read(loader, f"#{name}"))), None)
+            for one in asked.of(Instance) if asked is not None else ():
+                self.engine.calls.special(one, method, [], node)
 
     def _drops(self, ref: Ref) -> bool:
         drops = self.run.read(ref, "#drops")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from accelify.heap.containers import (
     elements,
     put,
 )
+from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, mark
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.pictures import Pictures
@@ -23,6 +25,7 @@ from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.transfers import Transfers, arguments_of
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
+    BATCH,
     FOUND_FLAG,
     NONE,
     OTHERS_FLAG,
@@ -48,6 +51,7 @@ Keywords = Mapping[str, Value]
 # Weights by the names that they have in a wrapper.
 WRAPPED_WEIGHTS = "#wrapped weights"
 # Calls that keep the loggers of the processes quiet that make them.
+_LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
 _SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"})
 
 
@@ -73,7 +77,7 @@ class LibraryCalls:
 
     def call(self, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a function or class of a library by its dotted name."""
-        self._silenced(name)
+        self._silenced(name, args)
         knowledge = self.run.knowledge
         row = knowledge.row(knowledge.canonical(name))
         if row is None or row.transfer == "unknown":
@@ -82,7 +86,7 @@ class LibraryCalls:
 
     def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a method of something that is not of the project."""
-        self._silenced(name)
+        self._silenced(name, args)
         instance = next(iter(receiver.of(Instance)), None)
         if name == "backward" and (instance is None or instance.kind == "object"):
             self.run.meet("backward", node, "backward", [receiver], detail="plain")
@@ -112,6 +116,11 @@ class LibraryCalls:
             and len(args) > 1
         ):
             registered(self.run, instance, args[0], args[1])
+        if instance is not None and instance.kind == "module":
+            sent(self.run, instance, name, args)
+        if receiver.type == BATCH and receiver.where and name in ("to", "cuda"):
+            # It may be an object that moves in place.
+            self.mutated.setdefault(node, {})[-1] = replace(receiver, where="")
         if name in SIGNS:
             mark(self.run, receiver, trained=True)
         if name == "parameters" and instance is not None and instance.kind == "module":
@@ -155,11 +164,14 @@ class LibraryCalls:
         self.run.store.set(made, "#of", receiver)
         return Value(refs=(made,))
 
-    def _silenced(self, name: str) -> None:
+    def _silenced(self, name: str, args: Args) -> None:
         if name in _SILENCING:
             self.run.depends()
         if name in _SILENCING and any(guard.kind == "others" for guard in self.run.guards):
-            self.run.logs_once = True
+            level = next((ref.name.rpartition(".")[2] for value in args for ref in value.of(Library)), "")
+            # A logger's own level lets it write what is at it.
+            below = int(name == "setLevel")
+            self.run.logs_once = _LEVELS.get(level, logging.CRITICAL) - below
 
     def _type_of(self, receiver: Value, instance: Instance | None) -> str:
         if instance is not None:
@@ -221,7 +233,9 @@ class LibraryCalls:
             made_bar = row.effect == "bar.show" and row.transfer in ("iterates", "new")
             if made_bar and _is_for_others(keywords.get("disable")):
                 guards.append(Guard("main", self.run.reason(node, "the bars of the other processes are off")))
-            if row.effect == "log.write" and self.run.logs_once:
+            level = _LEVELS.get(row.name.rpartition(".")[2].upper(), 0)
+            loud = row.effect == "log.write" and 0 < self.run.logs_once < level
+            if row.effect == "log.write" and self.run.logs_once and not loud:
                 guards.append(
                     Guard("main", self.run.reason(node, "the loggers of the other processes are silent"))
                 )
@@ -234,6 +248,8 @@ class LibraryCalls:
                 guards=guards,
                 detail="made"
                 if made_bar
+                else "loud"
+                if loud
                 else self._mode(args, keywords, shift)
                 if row.kind == "file"
                 else "",
@@ -276,6 +292,10 @@ class LibraryCalls:
             self.run.read(ref, "#worker") is not None for value in args[:shift] for ref in value.of(Instance)
         ):
             return False
+        if row.name.startswith("?.") and any(
+            ref.type == "dict" for value in asked for ref in value.of(Container)
+        ):
+            return False  # `table.rename({"a": "b"})`
         return not row.when or any(value.const is UNSET or value.const for value in asked)
 
     def _mutate(
@@ -319,7 +339,9 @@ class LibraryCalls:
             for value in arguments_of(one, args, keywords, shift):
                 part_written(self.run, value, made, node)
                 if number is not None and not is_part(value):
-                    self.mutated.setdefault(node, {})[number] = replace(made, type=value.type or made.type)
+                    self.mutated.setdefault(node, {})[number] = replace(
+                        made, type=value.type or made.type, where=value.where
+                    )
         return made if row.returns else result
 
 

@@ -6,10 +6,27 @@ Nothing is said of any other tensor: where a location is not known, nothing is c
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from accelify.heap.values import BATCH, DEVICE, HOST, TENSOR, Library, Value
+from accelify.heap.values import (
+    BATCH,
+    DEVICE,
+    HOST,
+    MADE_HERE,
+    TENSOR,
+    UNSET,
+    Bound,
+    Class,
+    Container,
+    Function,
+    Instance,
+    Library,
+    Ref,
+    Value,
+    constant,
+)
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -19,6 +36,12 @@ _TENSORS = frozenset({TENSOR, BATCH})
 # Of the functions that go row by row, those that need their tensors in one place.
 _TOGETHER = frozenset("eq ne lt gt le ge equal maximum minimum".split())
 _JOINING = frozenset({"plus", "minus", "times", "over", "loss"})
+# Of a loader or a data set: where its items lie; of a model, where it was sent by its methods.
+AT = "#at"
+_MOVES = frozenset({"to", "cuda", "xpu"})
+# What says that code may put tensors on a device.
+_OF_DEVICES = re.compile(r"\.to\(|\.cuda\(|device|_to_\w+\(|default_tensor_type")
+_SETS = "torch.utils.data."
 
 
 def located(values: Iterable[Value]) -> str:
@@ -27,22 +50,34 @@ def located(values: Iterable[Value]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def location_of(row: Row, operands: Sequence[Value], result: Value) -> str:
+def _names_device(node: ast.AST) -> bool:
+    """Whether a call that makes a tensor says on which device."""
+    return not isinstance(node, ast.Call) or any(one.arg in ("device", None) for one in node.keywords)
+
+
+def location_of(run: Run, row: Row, operands: Sequence[Value], result: Value, node: ast.AST) -> str:
     """Where the result of a library's function lies.
 
     Args:
+        run: the abstract run.
         row: what is known of the function.
         operands: what it is given, its receiver first.
         result: what it gives.
+        node: the call.
     """
+    word = row.name.rpartition(".")[2]
+    if word == "random_split" and operands and _is_on_host(run, operands[0]):
+        return HOST
     if result.type != TENSOR:
         return ""
-    word = row.name.rpartition(".")[2]
     if word in ("cpu", "cuda"):
         return HOST if word == "cpu" else DEVICE
     if word == "to" and row.place == "device":
         return _moved(operands)
-    return "" if row.place in ("host", "device") else located(operands)
+    if row.place == "device":
+        devices = [one for one in operands if one.type == "torch.device"]
+        return (devices[0].where if devices else "") if _names_device(node) else MADE_HERE
+    return MADE_HERE if row.place == "host" else located(operands)
 
 
 def _moved(operands: Sequence[Value]) -> str:
@@ -68,10 +103,121 @@ def meet_together(run: Run, node: ast.AST, values: Sequence[Value], row: Row | N
     if row is not None and not (row.transfer in _JOINING or row.name.rpartition(".")[2] in _TOGETHER):
         return
     tensors = [value for value in values if value.where and value.type in _TENSORS]
-    host = [value for value in tensors if value.where == HOST and value.place.rows]
+    host = [value for value in tensors if value.where == HOST and (value.place.rows or value.type == BATCH)]
     device = [value for value in tensors if value.where == DEVICE]
     if host and device:
         run.meet("together", node, run.segment(node), [host[0], device[0]])
 
 
-__all__ = ["located", "location_of", "meet_together"]
+def at(run: Run, ref: Instance) -> str | None:
+    """Where the items of a loader or a data set lie, or a model that was sent there; None where nothing says so."""
+    found = run.read(ref, AT)
+    return None if found is None else str(found.const)
+
+
+def _is_on_host(run: Run, value: Value, depth: int = 0) -> bool:
+    """Whether tensors, or the items of a data set, are known to lie on the host."""
+    if not value.refs:
+        return (
+            value.where in (HOST, MADE_HERE)
+            or value.const is not UNSET
+            or value.type.startswith(("builtins.", "numpy."))
+        )
+    return all(_holds_on_host(run, ref, depth) for ref in value.refs)
+
+
+def _holds_on_host(run: Run, ref: Ref, depth: int) -> bool:
+    if depth > 3:
+        return False
+    if isinstance(ref, Container):
+        parts = [inner for name, inner in ref.looked_into().items() if name.startswith("[")]
+        return all(_is_on_host(run, inner, depth + 1) for inner in parts)
+    if isinstance(ref, Library):
+        return not ref.name.endswith("device")
+    if isinstance(ref, Bound) and ref.method == "dataset":
+        return all(_holds_on_host(run, one, depth + 1) for one in ref.receiver.refs)
+    if not isinstance(ref, Instance):
+        return False
+    if ref.wrapped is not None:
+        return all(_holds_on_host(run, one, depth + 1) for one in ref.wrapped.refs)
+    if ref.cls is None:
+        return at(run, ref) == HOST or ref.kind in ("object", "sampler")
+    if any(_OF_DEVICES.search(text_of(one)) for one in ref.cls.line_up() if isinstance(one, Class)):
+        return False
+    run.store.look(ref)
+    fields = [run.read(ref, name) for name in list(ref.fields) if not name.startswith("#")]
+    return not any(one is not None and (one.where == DEVICE or one.type == "torch.device") for one in fields)
+
+
+def text_of(ref: Class | Function) -> str:
+    """The text of a class or function of the project."""
+    return ast.get_source_segment(ref.module.text, ref.node) or ""
+
+
+def note_items(
+    run: Run, made: Instance, row: Row, args: Sequence[Value], keywords: Mapping[str, Value]
+) -> None:
+    """Note where the items of a loader or a data set lie that a call makes.
+
+    Args:
+        run: the abstract run.
+        made: the loader or data set.
+        row: the function that makes it.
+        args: what it is given.
+        keywords: what it is given by name.
+    """
+    if row.kind not in ("loader", "dataset"):
+        return
+    known = row.kind == "loader" or row.name.startswith((_SETS, "torchvision."))
+    functions = [ref for value in [*args, *keywords.values()] for ref in value.of(Function)]
+    clean = not any(_OF_DEVICES.search(text_of(ref)) for ref in functions)
+    data = [*args, *keywords.values()] if row.name.startswith(_SETS) and row.kind == "dataset" else []
+    if row.kind == "loader":
+        collate = keywords.get("collate_fn", Value(const=None))
+        clean = clean and (collate.const is None or bool(collate.of(Function)))
+        data = [args[0] if args else keywords.get("dataset", Value())]
+    host = known and clean and all(_is_on_host(run, value) for value in data)
+    run.store.set(made, AT, constant(HOST) if host else None)
+
+
+def sent(run: Run, model: Instance, name: str, args: Sequence[Value]) -> None:
+    """Note where a model is sent by one of its methods."""
+    if name == "cpu" or name in _MOVES:
+        operands = [Value(), *args]
+        where = HOST if name == "cpu" else DEVICE if name == "cuda" else _moved(operands)
+        run.store.set(model, AT, constant(where))
+
+
+def meet_model(
+    run: Run, node: ast.AST, model: Instance, inner: Instance | None, values: Sequence[Value]
+) -> None:
+    """Record the call of a model on a device with a tensor on the host, or the other way round.
+
+    Args:
+        run: the abstract run.
+        node: the call.
+        model: what is called.
+        inner: the model within the prepared one.
+        values: what it gets.
+    """
+    lies = at(run, model)
+    if lies is None:
+        lies = DEVICE if model.prepared and not run.on_cpu else ""
+    wrong = {HOST: DEVICE, DEVICE: HOST}.get(lies, "")
+    tensors = [value for value in values if value.type in _TENSORS]
+    met = [value for value in tensors[:1] if wrong and value.where == wrong]
+    # Lengths may go to the model from another place than what it works on; what was fetched is no batch.
+    apart = any(value.where == lies for value in tensors) or (
+        wrong == HOST and not all(v.place.is_same for v in met)
+    )
+    if met and not apart and not _moves_input(inner or model):
+        run.meet("together", node, run.segment(node), met[:1], detail=wrong)
+
+
+def _moves_input(model: Instance) -> bool:
+    """Whether a model of the project moves something itself, as far as its classes say."""
+    classes = [one for one in model.cls.line_up() if isinstance(one, Class)] if model.cls is not None else []
+    return any(re.search(r"\.to\(|\.cuda\(|_to_\w+\(", text_of(one)) for one in classes)
+
+
+__all__ = ["at", "located", "location_of", "meet_model", "meet_together", "note_items", "sent"]

@@ -116,8 +116,8 @@ class Run:
     entered: set[ast.stmt] = field(default_factory=set)
     left_out: dict[ast.stmt, str] = field(default_factory=dict)
     recording: bool = True
-    # Whether all processes but the main one have silenced their loggers.
-    logs_once: bool = False
+    # Up to which level all processes but the main one have silenced their loggers.
+    logs_once: int = 0
     # Whether gradients are put together at the prepared model alone, as Hugging Face Accelerate does.
     at_model: bool = False
     # Why random numbers are others on each rank, once a seed says so.
@@ -170,7 +170,7 @@ class Run:
         """Why, at a node: the parents are the reasons of those values that have one, the furthest from
         the same first."""
         parents = [
-            value if isinstance(value, Reason) else _why(value)
+            value if isinstance(value, Reason) else why_of(value)
             for value in sorted(values, key=_distance)
             if value is not None
         ]
@@ -179,9 +179,9 @@ class Run:
 
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
         """A value that an operation made of others; a reason is put together only where it will be asked for."""
-        if place.is_same:
-            return Value(SAME, type=type_)
         where = located(values) if type_ == TENSOR else ""
+        if place.is_same:
+            return Value(SAME, type=type_, where=where)
         return Value(
             place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_, where=where
         )
@@ -384,7 +384,7 @@ def _with_token(value: Value, token: Key) -> Value:
     )
 
 
-def _why(value: Value) -> Reason | None:
+def why_of(value: Value) -> Reason | None:
     """Why a value is not the same: for a container, why the first of its elements is not that has a reason."""
     if value.why is not None:
         return None if value.place.is_same else value.why

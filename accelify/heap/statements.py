@@ -19,6 +19,7 @@ from accelify.heap.operators import IN_PLACE, as_load
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (
+    BATCH,
     UNSET,
     Class,
     Container,
@@ -180,6 +181,9 @@ class Statements:
         for ref in base.refs:
             if self.engine.calls.special(ref, "__setitem__", [key, value], target) is not None:
                 return
+        if base.where and not base.refs and base.type == BATCH:
+            base = replace(base, where="")  # a part of a batch may lie elsewhere now
+            self.bind_again(target.value, base, scope)
         if not base.refs and is_zero(base) and not is_zero(value):
             base = replace(base, const=UNSET)
             self.bind_again(target.value, base, scope)

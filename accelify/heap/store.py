@@ -298,12 +298,16 @@ class Store:
             written = one.get(key) or other.get(key)
             if key[1] == "#fill":
                 under = None  # what filled a list is no value that ranks have
-            alike = under is None or not under.parts_ranks
+            by_round = guard is not None and _is_by_round(guard)
+            alike = under is None or not under.parts_ranks or by_round
             if now is not None and written is not None and written.token == key and alike:
                 now = replace(now, token=key, delta=None)  # on the one way it stays what it was
             left, right = one.get(key, now), other.get(key, now)
             # A length that is known on the one way alone is not known.
-            together[key] = None if key[1] == "#known" and left != right else join(left, right, under)
+            found = None if key[1] == "#known" and left != right else join(left, right, under)
+            if by_round and found is not None and left is not None and right is not None:
+                found = _added_by_round(found, left, right)
+            together[key] = found
         return together
 
 
@@ -356,6 +360,26 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
     )
 
 
+def _is_by_clock(place: Placement) -> bool:
+    return place.is_same or place.kind is Kind.CLOCK
+
+
+def _is_by_round(guard: Guard) -> bool:
+    """Whether it is this rank's round, and nothing else, that decides which way is taken."""
+    return guard.kind == "divergent" and guard.place.kind is Kind.ROUND and not guard.place.needs
+
+
+def _added_by_round(found: Value, left: Value, right: Value) -> Value:
+    """A total to which a round adds by a condition of its own: so it does in the original."""
+    deltas = [value.delta for value in (left, right) if value.delta is not None]
+    if left.token is None or left.token != right.token or not deltas or not all(map(_is_of_round, deltas)):
+        return found
+    delta = joined(*deltas) if len(deltas) == 2 else deltas[0]
+    return replace(
+        found, token=left.token, delta=replace(ROUND, samples=None) if delta.kind is Kind.SAME else delta
+    )
+
+
 def _is_of_round(place: Placement) -> bool:
     return place.degree == 0 and place.kind in (Kind.SAME, Kind.ROUND)
 
@@ -376,9 +400,7 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
                 mixed = [value for value in (left, right) if value.place.mixed]
                 why = next((value.why for value in (*mixed, left, right) if value.why), guard.why)
                 return replace(ROUND, samples=None, mixed=bool(mixed)), why
-            if guard.place.kind is Kind.CLOCK and all(
-                value.place.is_same or value.place.kind is Kind.CLOCK for value in (left, right)
-            ):
+            if guard.place.kind is Kind.CLOCK and all(_is_by_clock(value.place) for value in (left, right)):
                 return guard.place, guard.why
             return own("decided by all ranks together"), guard.why
         if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:

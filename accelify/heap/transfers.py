@@ -22,7 +22,7 @@ from accelify.domains.placement import (
     unturned,
     wide,
 )
-from accelify.heap.collating import pads_rows, stacks_rows
+from accelify.heap.collating import SAMPLERS, pads_rows, stacks_rows
 from accelify.heap.containers import (
     array_of,
     container,
@@ -34,7 +34,7 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import of_shape
-from accelify.heap.locations import location_of, meet_together
+from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
@@ -63,6 +63,8 @@ _ZEROS = frozenset(
 _NO_CLASS = -100
 # Loaders whose batches are put together as `collate_fn` says.
 _LOADERS = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
+# What makes an array of figures, each of which stays what it is.
+_FROM_FIGURES = frozenset({"tensor", "array", "asarray", "FloatTensor"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 _REDUCING = frozenset({"reduction", "size_average", "reduce"})
 # What the operator `@` does.
@@ -151,7 +153,7 @@ class Transfers:
         if any(value.where for value in operands):
             meet_together(self.run, node, operands, row)
         result = self._by_word[row.transfer](row, args, keywords, node)
-        where = location_of(row, operands, result)
+        where = location_of(self.run, row, operands, result, node)
         return result if where == result.where else replace(result, where=where)
 
     def _function(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -370,16 +372,16 @@ class Transfers:
         operands = [*args, *keywords.values()]
         place = function((array_of(value) for value in operands), rowwise=True)
         axis = self._axis(row, args, keywords)
+        filled = [ref for value in args[:1] for ref in value.of(Container) if fill_of(ref)]
+        figures = {one.place for one in parts_of(args[0])} if args and not filled else set()
+        if row.name.rpartition(".")[2] in _FROM_FIGURES and len(figures) == 1:
+            place = next((one for one in figures if one.kind is Kind.LINEAR), place)
         if row.name.endswith("stack") or axis is None or axis.const in (0, UNSET):
             place = unsure(place)
         made = self.run.made(node, place, *operands, type_=row.returns)
         if args and is_zero(args[0]):
             return replace(made, const=0)
-        refs = (
-            tuple(args[0].of(Container))
-            if args and any(fill_of(ref) for ref in args[0].of(Container))
-            else ()
-        )
+        refs = tuple(args[0].of(Container)) if filled else ()
         return Value(made.place, made.why, refs, made.type)
 
     def _size(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -448,6 +450,7 @@ class Transfers:
         made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
         self.run.place(made, self.run.shared_loops())
         hold_parts(self.run, made, args, node)
+        note_items(self.run, made, row, args, keywords)
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             word = keywords.get("reduction", constant(_by_flags(keywords)))
@@ -469,10 +472,13 @@ class Transfers:
             self.run.store.set(made, "#data", first)
         if row.kind == "loader" and type_name in _LOADERS and stacks_rows(args, keywords):
             self.run.store.set(made, "#rows first", constant(True))
-        if row.kind == "loader" and pads_rows(args, keywords):
-            self.run.store.set(made, "#padded", constant(True))
         if row.kind == "loader":
+            for name in SAMPLERS:
+                self.run.store.set(made, f"#{name}", keywords.get(name))
+            self.run.store.set(made, "#dataset", first)
             self.run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))
+            if pads_rows(args, keywords):
+                self.run.store.set(made, "#padded", constant(True))
         if row.kind == "scheduler":
             counted = [
                 v

@@ -26,6 +26,8 @@ BATCH = "#batch"
 TENSOR = "torch.Tensor"
 # Where a tensor lies.
 HOST, DEVICE = "host", "device"
+# On the host as well, as it was made there: it may be meant for there.
+MADE_HERE = "made"
 # What a value says of the rank that has it: `is_main_process` and its opposite.
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
 # True on the main process, and on the others where something that is the same on all ranks says so.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from accelify.domains.placement import BEFORE, CARRIED, COUNTED, Kind, Placement, own
+from accelify.domains.placement import BEFORE, CARRIED, COUNTED, Kind, Placement, own, same
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
-from accelify.heap.run import Event
-from accelify.heap.values import Container, Instance, Value
+from accelify.heap.run import Event, why_of
+from accelify.heap.values import DEVICE, HOST, Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
@@ -46,6 +46,11 @@ _OF_OTHER_ROUNDS = {
     CARRIED: "the loss goes with what each process's round before left, in the original that of another batch",
 }
 _BY_ITSELF = {"search.run": "chooses the settings of its trainings on every process by itself"}
+_PLACES = {
+    HOST: "`{}` gets a batch on the host, of a loader that is not prepared: prepare has put the model on the device",
+    DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
+}
+WARNS = "warns in every process"
 _WORDS = {
     "terminal.write": "printed",
     "log.write": "logged",
@@ -111,9 +116,10 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
             yield _made(event, "all ranks", Status.NAMED, text, guard.why)
     elif event.kind == "together":
-        text = (
+        text = _PLACES.get(event.detail) or (
             f"`{event.name}` joins a tensor on the host with one on the device, which prepare has put there"
         )
+        text = text.replace("{}", event.name)
         yield _made(event, "one device", Status.NAMED, text, event.shown[0].why)
     elif event.kind == "schedule":
         yield _meeting(event)
@@ -193,6 +199,8 @@ def _once(event: Event) -> Obligation:
     if "main" in kinds or bar or ("first" in kinds and (event.kind in _FIRST or "missing" in kinds)):
         return _made(event, "once", Status.PROVED)
     done = _BY_ITSELF.get(event.kind, "is done by every process")
+    if event.name == "warnings.warn" or event.detail == "loud":
+        done = WARNS
     return _made(event, "once", Status.NAMED, f"`{_called(event)}` {done}")
 
 
@@ -243,7 +251,7 @@ def _places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | 
     """The placements of a value, and of what lies in it."""
     containers = value.of(Container)
     if not containers or depth > 3:
-        yield array_of(value), value.why
+        yield array_of(value), why_of(value)
         for one in value.of(Instance) if depth <= 3 else []:
             for inner in shown_fields(one):
                 yield from _places(inner, depth + 1)
@@ -261,6 +269,8 @@ def _places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | 
 
 def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, str, Reason | None]:
     words = _WORDS.get(event.kind, event.kind)
+    if place.kind is Kind.CLOCK and place.degree != 0:
+        place = same(place.degree)
     if place.kind is Kind.SAME and place.degree == 0 and place.phase != BEFORE:
         return Status.PROVED, "", None
     if place.kind is Kind.CLOCK:

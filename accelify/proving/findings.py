@@ -13,7 +13,7 @@ from accelify.findings import Finding
 from accelify.heap.modules import text_of
 from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause
-from accelify.obligations.sinks import UNKNOWN_LOSS
+from accelify.obligations.sinks import UNKNOWN_LOSS, WARNS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
 from accelify.source import SourceError, parse
@@ -26,8 +26,6 @@ _MENTIONED = re.compile(r"([\w-]+\.py), lines? (\d+(?:, \d+)*)(?: and (others))?
 # What a finding is about: "`a`, `b` hold ...".
 _SUBJECT = re.compile(r"(?:(?:, )?`[^`]+`)+")
 _WORD = re.compile(r"[^\W\d]\w*")
-# A warning that stands there several times is no harm.
-_WARNED = "`warnings.warn`"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
 
@@ -63,7 +61,8 @@ class Named:
         named = [
             one
             for one in self.found.of(Status.NAMED)
-            if not one.found.startswith(_WARNED)
+            # A warning that stands there several times is no harm.
+            if not one.found.endswith(WARNS)
             # Of a share of a batch most losses are not proved and right all the same: --assumptions lists them.
             and not (self.found.split and one.found.startswith(UNKNOWN_LOSS))
             and not self._is_spoken_of(one)
@@ -150,7 +149,7 @@ class Named:
         shown = self.found.of(Status.LOOP)
         if shown:
             yield f"shown inside the training loop, of the main process's share: {self._lines(shown)}"
-        if warned := [one for one in self.found.of(Status.NAMED) if one.found.startswith(_WARNED)]:
+        if warned := [one for one in self.found.of(Status.NAMED) if one.found.endswith(WARNS)]:
             yield f"warnings that every process gives: {self._lines(warned)}"
         if means := self.found.means:
             lines = _listed(

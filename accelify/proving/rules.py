@@ -155,7 +155,8 @@ free, the wait stands after the search.""",
         """\
 A prepared loader gives its batches on the device of the process. What the script has fetched to the host, as it was
 when the batches were there, does not go together with them any more: on a GPU the operation raises an error, also in a
-run of one process. Fetch the other side as well, or leave both on the device:
+run of one process. The same holds for a batch of a loader that is not prepared, which lies on the host, where it meets
+a prepared model. Fetch the other side as well, or leave both on the device:
 
     correct += (prediction == labels).sum().item()""",
     ),

@@ -206,6 +206,15 @@ def test_warnings_of_every_process_are_one_line(run: Run, tmp_path: Path) -> Non
     assert not [one for one in found["remaining"] if "warn" in one["message"]]
 
 
+def test_what_the_silenced_loggers_let_through_is_in_that_line(run: Run, tmp_path: Path) -> None:
+    log = "import logging\nlogging.basicConfig(level=logging.INFO)\nlogger = logging.getLogger('a')\n"
+    lines = "logger.info('begins')\nlogger.warning('no cache')\n"
+    found = _converted(run, _script(tmp_path, f"{log}{HEAD}{lines}"))
+    (note,) = [one for one in found["notes"] if one.startswith("warnings")]
+    assert note == f"warnings that every process gives: line {(log + HEAD).count(chr(10)) + 2}"
+    assert not [one for one in found["remaining"] if one["code"] == "ACC702"]
+
+
 def test_a_script_that_python_warns_of_is_converted_quietly(run: Run, tmp_path: Path) -> None:
     outcome = run("convert", _script(tmp_path, HEAD + "assert (model, 'a model')\n"))
     assert not outcome.err

@@ -85,3 +85,125 @@ def test_a_run_on_the_cpu_and_a_loader_that_is_not_prepared() -> None:
     assert found(MEETING, accelerator="cpu=True") == []
     assert found(MEETING, batches="plain") == []
     assert found(MEETING, accelerator="cpu=len(data) > 8")
+
+
+HOST_FRAME = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
+from torchvision import datasets
+from accelify.runtime import Accelerator
+accelerator = Accelerator({accelerator})
+
+
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, index):
+        return self.rows[index], index
+
+
+class Moved(Rows):
+    def __getitem__(self, index):
+        return self.rows[index].to("cuda"), index
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(1, 1)
+
+    def forward(self, x):
+        return self.last(x)
+
+
+class MovingNet(Net):
+    def forward(self, x):
+        return self.last(x.to(self.last.weight.device))
+
+
+model = accelerator.prepare({net}())
+tensors = TensorDataset(torch.arange(64.0)[:, None], torch.arange(64.0)[:, None] / 64)
+loader = DataLoader({data}, batch_size=8)
+for batch in loader:
+    x = batch[0]
+{body}
+"""
+
+
+def met_at_the_model(
+    data: str, body: str = "model(x)", net: str = "Net", accelerator: str = ""
+) -> list[Obligation]:
+    lines = textwrap.indent(body, " " * 4)
+    checked = validate(
+        HOST_FRAME.format(data=data, body=lines, net=net, accelerator=accelerator), None, KNOWLEDGE
+    )
+    assert not checked.unread
+    return [one for one in checked.of(Status.NAMED) if one.demand == "one device"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "tensors",
+        "random_split(tensors, [60, 4])[0]",
+        "DataLoader(tensors).dataset",
+        "accelerator.prepare(DataLoader(tensors)).dataset",
+        "Rows([1.0, 2.0])",
+        'datasets.MNIST(".")',
+    ],
+)
+def test_a_batch_of_a_plain_loader_meets_a_prepared_model(data: str) -> None:
+    (one,) = met_at_the_model(data)
+    assert "gets a batch on the host, of a loader that is not prepared" in one.message
+
+
+def test_a_batch_that_next_takes_meets_a_prepared_model() -> None:
+    (one,) = met_at_the_model("tensors", "pass\nx, y = next(iter(loader))\nmodel(x)")
+    assert "gets a batch on the host" in one.message
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "TensorDataset(torch.arange(64.0).to(accelerator.device))",
+        "TensorDataset(torch.arange(64.0, device=accelerator.device))",
+        "Rows(torch.arange(64.0).cuda())",
+        "Moved([1.0])",
+        'torch.load("data.pt")',
+        "tensors, collate_fn=lambda rows: torch.stack(rows).to('cuda')",
+    ],
+)
+def test_a_batch_that_may_be_on_the_device(data: str) -> None:
+    assert met_at_the_model(data) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = x.to(accelerator.device)\nmodel(x)",
+        "model(x.cuda())",
+        "batch.to(accelerator.device)\nmodel(batch)",
+        "batch['x'] = batch['x'].to(accelerator.device)\nmodel(batch)",
+        "accelerator.unwrap_model(model).cpu()(x)",
+        "model(x.cuda(), x)",
+        "model(torch.ones(3, device=accelerator.device), torch.tensor([3]))",
+        "noise = torch.ones(3).cuda()\nnoise.data.copy_(torch.randn(3))\nmodel(noise)",
+    ],
+)
+def test_a_batch_that_is_moved_or_a_model_that_is(body: str) -> None:
+    assert met_at_the_model("tensors", body) == []
+
+
+def test_a_model_that_moves_and_a_run_on_the_cpu() -> None:
+    assert met_at_the_model("tensors", net="MovingNet") == []
+    assert met_at_the_model("tensors", accelerator="cpu=True") == []
+    assert met_at_the_model("tensors", accelerator="device_placement=False") == []
+
+
+def test_a_prepared_batch_meets_a_model_that_was_sent_to_the_host() -> None:
+    (one,) = found("accelerator.unwrap_model(model).cpu()(x)")
+    assert "the model was sent to the host" in one.message
+    assert found("other = nn.Linear(4, 2).cpu()\nother(x.cpu())") == []
+    assert found("accelerator.unwrap_model(model).cpu().to(accelerator.device)(x)") == []

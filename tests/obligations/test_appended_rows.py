@@ -1,0 +1,70 @@
+"""Arrays to whose end each round of a loop puts the rows that it has gathered."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.knowledge import Knowledge
+from accelify.obligations import Obligation, Status, validate
+
+KNOWLEDGE = Knowledge()
+FRAME = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from sklearn.metrics import roc_auc_score
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+model = nn.Linear(4, 2)
+loader = DataLoader(torch.load("data.pt"), batch_size=8)
+plain = DataLoader(torch.load("data.pt"), batch_size=8)
+model, loader = accelerator.prepare(model, loader)
+
+
+def evaluate(batches):
+    labels, scores = {begin}, {begin}
+    for x, y in batches:
+        out = model(x.to(accelerator.device))
+        {gather}
+        labels = {labels}
+        scores = {scores}
+    return roc_auc_score(labels, scores)
+
+
+for epoch in range(3):
+    accelerator.print(evaluate({batches}))
+"""
+GATHERED = "out, y = accelerator.gather_for_metrics((out, y))"
+CAT = ("torch.cat([labels, y])", "torch.cat((scores, out), dim=0)", "torch.tensor([])")
+APPEND = ("np.append(labels, y.cpu().numpy())", "np.append(scores, out.cpu().numpy())", "np.array([])")
+ARRAYS = (
+    "np.concatenate([labels, y.cpu().numpy()])",
+    "np.concatenate((scores, out.cpu().numpy()), 0)",
+    "np.zeros(0)",
+)
+
+
+def shown(way: tuple[str, str, str], gather: str = GATHERED, batches: str = "loader") -> list[Obligation]:
+    labels, scores, begin = way
+    text = FRAME.format(labels=labels, scores=scores, begin=begin, gather=gather, batches=batches)
+    checked = validate(text, None, KNOWLEDGE)
+    assert not checked.unread
+    return [one for one in checked.of(Status.NAMED) if one.demand == "content"]
+
+
+@pytest.mark.parametrize("way", [CAT, APPEND, ARRAYS])
+def test_the_rows_of_all_ranks_are_those_of_the_original(way: tuple[str, str, str]) -> None:
+    assert shown(way) == []
+
+
+@pytest.mark.parametrize("way", [CAT, APPEND, ARRAYS])
+def test_rows_of_a_share_and_copies_of_rows_are_named(way: tuple[str, str, str]) -> None:
+    assert shown(way, gather="pass")
+    assert shown(way, gather="y = accelerator.gather_for_metrics(y)")
+    assert shown(way, batches="plain")
+
+
+def test_another_use_of_what_was_there_is_named() -> None:
+    assert shown(("torch.cat([labels * 2, y])", CAT[1], CAT[2]))
+    assert shown(("torch.cat([labels, y.float().std().view(1)])", CAT[1], CAT[2]))

@@ -1,0 +1,57 @@
+"""Effects of libraries that are not read: by their rows, and of unknown ones by what their functions are told to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.knowledge import Knowledge
+from accelify.obligations import Status, validate
+
+KNOWLEDGE = Knowledge()
+FRAME = """\
+import absent
+import pkbar
+from absent.files import save_table
+from evidently.ui.workspace import Workspace
+from sacred import Experiment
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+experiment = Experiment("a")
+"""
+
+
+def by_all(body: str) -> list[str]:
+    checked = validate(FRAME + body, None, KNOWLEDGE)
+    assert "absent" in checked.unknown_modules
+    return [one.found for one in checked.of(Status.NAMED) if one.demand == "once"]
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ('absent.save_all("out/x.txt", 3)', "absent.save_all"),
+        ('save_table([1], "x.csv")', "absent.files.save_table"),
+        ('absent.upload("x.csv")', "absent.upload"),
+        ('absent.download_weights("resnet")', "absent.download_weights"),
+        ("bar = pkbar.Kbar(target=3)", "pkbar.Kbar"),
+        ('store = Workspace.create("reports")', "evidently.ui.workspace.Workspace.create"),
+        ("experiment.run_commandline()", "experiment.run_commandline"),
+    ],
+)
+def test_every_process_does_it(call: str, name: str) -> None:
+    assert by_all(call) == [f"`{name}` is done by every process"]
+    assert by_all(f"if accelerator.is_main_process:\n    {call}") == []
+
+
+@pytest.mark.parametrize(
+    "call", ['absent.parse("x.txt")', "absent.saved(3)", "absent.save()", "absent.Save(3)"]
+)
+def test_what_is_not_told_to_write(call: str) -> None:
+    assert by_all(call) == []
+
+
+def test_a_renamed_column_is_no_file() -> None:
+    table = 'table = absent.table("a")\n'
+    assert by_all(f'{table}table.rename(columns={{"a": "b"}})') == []
+    assert by_all(f'{table}table.rename({{"a": "b"}}, axis=1)') == []
+    assert by_all(f'{table}table.rename("b.csv")') == ["`table.rename` is done by every process"]
