@@ -19,6 +19,7 @@ from accelify.analysis.statements.assignments import (
     gives_back,
     is_alias,
     is_none,
+    is_unpacked,
     may_leave,
     stands_in,
     takes_to_host,
@@ -30,7 +31,7 @@ from accelify.analysis.statements.giving import (
     hangs_on,
     is_looked_at,
 )
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Entity
 
@@ -167,6 +168,13 @@ class Placement(ItemStatements):
             later = self._in_attribute_of_another(entity, kind)
             best = later if later is not None else best
         found = [best]
+        if kind == v.LOADER and all(map(self._takes_part, best.creations)):
+            others = self._taken_out_beside(best, entity)
+            retained = self.container_home(entity, kind)
+            if retained is not None and self.contained.is_only_element(retained.holder, entity):
+                if others or self._is_run_unnamed(entity):
+                    return [retained]
+            found += others
         if all(is_alias(c) for c in best.creations):
             return found
         # One for each branch, where `net = first()` and `net = second()` are alternatives.
@@ -207,6 +215,30 @@ class Placement(ItemStatements):
             entity, [c for i in found for c in i.creations]
         )
         return [] if by_place else found
+
+    def _takes_part(self, stmt: ast.stmt) -> bool:
+        return is_unpacked(stmt) or self.contained.takes_out(stmt)
+
+    def _is_run_unnamed(self, entity: Entity) -> bool:
+        """Whether a loop goes over a loader as an element of its container: `for x, y in loaders[0]`."""
+        return any(
+            isinstance(node, ast.Subscript) and entity in self.script.entities(node)
+            for loop, loaders in self.script.loader_loops
+            if entity in loaders and isinstance(loop, (ast.For, ast.AsyncFor))
+            for node in walk(loop.iter)
+        )
+
+    def _taken_out_beside(self, best: Item, entity: Entity) -> list[Item]:
+        """The names that take loaders of the same making out of a container, where nothing else makes them one by one:
+        beside the one in `train_loader, val_loader = loaders`, or in another function."""
+        found = []
+        for holder in self.script.holders_of(entity):
+            for scope in dict.fromkeys(where for _, where in holder.assignments):
+                stmts = [s for s, where in holder.assignments if where is scope and self._takes_part(s)]
+                if (holder is not best.holder or scope is not best.scope) and stmts and holder.cls is None:
+                    if scope is not best.scope or any(map(is_unpacked, stmts)):
+                        found.append(Item(holder, best.kind, scope, stmts, {entity}))
+        return found
 
     def is_only_evaluated(self, node: ast.expr) -> bool:
         """Whether a name is that of a model which is left unprepared, beside one of the same making."""
