@@ -14,8 +14,8 @@ from . import files
 from .arguments import engine_options, engine_precision, is_scheduler, not_split, refuse_flags, sort_handlers
 from .backends import make_backend
 from .backends.base import Backend
-from .backends.xla_plugin import XLAPlugin
 from .backends.wrapped import walkable
+from .backends.xla_plugin import XLAPlugin
 from .data.loaders import DataLoaderShard
 from .data.preparing import prepare_data_loader
 from .data.random_state import share_random_state

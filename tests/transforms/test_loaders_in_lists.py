@@ -87,3 +87,82 @@ def test_names_of_places_in_one_function_stay_prepared_by_name() -> None:
     text = converted(HEAD + COMPREHENSION + NET + loop)
     assert "prepare(loader)" not in text
     assert "train_loader, test_loader = accelerator.prepare(" in text.replace("net, opt, ", "")
+
+
+SPLIT = """
+from torch.utils.data import random_split
+
+def halves(loader, share):
+    first, second = random_split(loader.dataset, [share, 1 - share])
+    return DataLoader(first, batch_size=loader.batch_size, shuffle=True), DataLoader(second, batch_size=4)
+
+def maybe_halves(loader, share):
+    if share == 1:
+        return loader, None
+    return halves(loader, share)
+
+def main(share=None):
+    train = DataLoader(data, batch_size=4, shuffle=True)
+    if share is not None:
+        train, test = {split}(train, share)
+"""
+
+
+def split(loop: str, how: str = "halves") -> str:
+    lines = "".join(f"    {line}\n" for line in (NET + loop).splitlines())
+    return f"{HEAD}{SPLIT.format(split=how)}{lines}\nmain(0.5)\n"
+
+
+TRAINING = RUN[: RUN.index("    found")].format(train="train")
+BY_NEXT = TRAINING.replace(
+    "    for x, y in train:\n",
+    "    batches = iter(train)\n    for _ in range(len(train)):\n        x, y = next(batches)\n",
+)
+
+
+SAME_NAME = """
+    loader = DataLoader(first, batch_size=loader.batch_size, shuffle=True)
+    return loader, DataLoader(second, batch_size=4)
+"""
+
+
+def test_a_function_whose_parameter_is_bound_to_the_new_loader() -> None:
+    before = split(TRAINING)
+    old = before[before.index("    return DataLoader(first") : before.index("def maybe_halves")]
+    text = converted(before.replace(old, SAME_NAME))
+    assert text.count("prepare(") == 1
+    assert "net, opt, train = accelerator.prepare(net, opt, train)" in text
+
+
+def test_a_function_that_may_give_back_what_it_was_given() -> None:
+    text = converted(split(TRAINING, "maybe_halves"))
+    assert text.count("prepare(") == 1
+    assert "net, opt, train = accelerator.prepare(net, opt, train)" in text
+
+
+def test_what_is_put_around_a_loader_goes_around_the_prepared_one() -> None:
+    prefetcher = """
+class Prefetcher:
+    def __init__(self, loader, share):
+        self.loader = loader
+
+    def __iter__(self):
+        yield from self.loader
+
+    def __len__(self):
+        return len(self.loader)
+
+"""
+    before = split(TRAINING, "Prefetcher").replace("train, test = Pref", "train = Pref")
+    text = converted(before.replace("def main", prefetcher + "def main"))
+    assert text.index("train = accelerator.prepare(train)") < text.index("train = Prefetcher(train, share)")
+
+
+@pytest.mark.parametrize("loop", [TRAINING, BY_NEXT])
+def test_a_loader_that_is_made_anew_of_its_data_is_prepared_after_that(loop: str) -> None:
+    text = converted(split(loop))
+    assert text.index("halves(train, share)\n    net") < text.index(
+        "net, opt, train = accelerator.prepare(net, opt, train)"
+    )
+    assert text.count("prepare(") == 1
+    assert ".to(device)" not in text
