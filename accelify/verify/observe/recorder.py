@@ -136,7 +136,9 @@ class Recorder:
     def _watched_backward(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def watched(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
-            roots = [tensors] if isinstance(tensors, (torch.Tensor, GradientEdge)) else list(tensors)
+            roots: list[Any] = (
+                [tensors] if isinstance(tensors, (torch.Tensor, GradientEdge)) else list(tensors)
+            )
             # From edges of the graph the runtime completes an averaging: no loss has a part in it.
             completes = all(isinstance(root, GradientEdge) for root in roots)
             if self.depth or self.finished or completes:
