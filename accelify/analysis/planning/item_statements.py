@@ -29,7 +29,7 @@ _SHAPING = frozenset(
     "copy_".split()
 )
 # Functions that read a loader and store nothing of it.
-_LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
+LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
 
 
 class ItemStatements:
@@ -80,7 +80,7 @@ class ItemStatements:
             if (
                 isinstance(parent, ast.Call)
                 and isinstance(parent.func, ast.Name)
-                and parent.func.id in _LOOKS
+                and parent.func.id in LOOKS
                 and not self._is_counted_before(stmt, item)
             ):
                 continue

@@ -9,7 +9,7 @@ from typing import Any
 from accelify.analysis import values as v
 from accelify.analysis.models.only_evaluated import is_made_for_batches, is_only_counted, is_only_evaluated
 from accelify.analysis.planning.every_path import on_every_path, reads_of_attribute
-from accelify.analysis.planning.item_statements import ItemStatements
+from accelify.analysis.planning.item_statements import LOOKS, ItemStatements
 from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
@@ -31,7 +31,7 @@ from accelify.analysis.statements.giving import (
     hangs_on,
     is_looked_at,
 )
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import dotted
 from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Class, Entity
 
@@ -172,7 +172,7 @@ class Placement(ItemStatements):
             others = self._taken_out_beside(best, entity)
             retained = self.container_home(entity, kind)
             if retained is not None and self.contained.is_only_element(retained.holder, entity):
-                if others or self._is_run_unnamed(entity):
+                if others or self._is_read_unnamed(entity):
                     return [retained]
             found += others
         if all(is_alias(c) for c in best.creations):
@@ -219,14 +219,16 @@ class Placement(ItemStatements):
     def _takes_part(self, stmt: ast.stmt) -> bool:
         return is_unpacked(stmt) or self.contained.takes_out(stmt)
 
-    def _is_run_unnamed(self, entity: Entity) -> bool:
-        """Whether a loop goes over a loader as an element of its container: `for x, y in loaders[0]`."""
-        return any(
-            isinstance(node, ast.Subscript) and entity in self.script.entities(node)
-            for loop, loaders in self.script.loader_loops
-            if entity in loaders and isinstance(loop, (ast.For, ast.AsyncFor))
-            for node in walk(loop.iter)
-        )
+    def _is_read_unnamed(self, entity: Entity) -> bool:
+        """Whether a loader is read as an element of its container: `for x, y in loaders[0]`, `for one in loaders`."""
+        targets = (loop.target for loop in self.tree.nodes(ast.For, ast.comprehension))
+        read = (node for node in self.tree.nodes(ast.Subscript) if self._is_taken_on(self.tree.parent(node)))
+        names = (node for node in targets if isinstance(node, ast.Name))
+        return any(entity in self.script.entities(node) for node in (*read, *names))
+
+    def _is_taken_on(self, reader: ast.AST | None) -> bool:
+        looks = isinstance(reader, ast.Call) and dotted(reader.func) in LOOKS
+        return not looks and not isinstance(reader, (ast.Assign, ast.AnnAssign, ast.Attribute))
 
     def _taken_out_beside(self, best: Item, entity: Entity) -> list[Item]:
         """The names that take loaders of the same making out of a container, where nothing else makes them one by one:
