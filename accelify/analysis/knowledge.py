@@ -109,6 +109,8 @@ PARALLEL_WRAPPERS = frozenset(
 )
 # Libraries whose wrappers of that name take batches of another form than the model does.
 _OWN_BATCHES = ("torch.", "torch_geometric.")
+# Libraries whose loaders give batches that `to` moves where they are.
+MOVED_IN_PLACE = ("torch_geometric.",)
 
 
 def is_unread_wrapper(name: str, call: ast.Call) -> bool:

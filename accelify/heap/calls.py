@@ -11,7 +11,7 @@ from accelify.domains.placement import Kind, Placement, own
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, container_method
-from accelify.heap.containers import array_of, element
+from accelify.heap.containers import array_of, element, empty
 from accelify.heap.library_calls import LibraryCalls
 from accelify.heap.locations import meet_model
 from accelify.heap.models import method_of_parts
@@ -466,8 +466,7 @@ class Calls:
     def emptied(self, value: Value) -> None:
         """All elements of a container are taken out."""
         for ref in value.of(Container):
-            for name in [name for name in ref.looked_into(wholly=True) if name.startswith(("[", "#"))]:
-                self.run.store.set(ref, name, None)
+            empty(self.run, ref)
 
 
 def _widened(value: Value) -> Value:

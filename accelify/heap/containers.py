@@ -145,6 +145,25 @@ def fill_of(ref: Container) -> str:
     return value.const if value is not None and isinstance(value.const, str) else ""
 
 
+def empty(run: Run, ref: Container) -> None:
+    """Take all elements out."""
+    for name in [name for name in ref.looked_into(wholly=True) if name.startswith(("[", "#"))]:
+        run.store.set(ref, name, None)
+
+
+def refill(run: Run, base: Value, value: Value, node: ast.AST) -> bool:
+    """Let a list have the elements of another and no others: `nets[:] = made`. Returns whether it is a known one."""
+    if len(base.refs) != 1 or not base.of(Container) or not value.of(Container):
+        return False
+    known = elements(run, value)
+    parts = [*enumerate(known)] if known is not None else [(UNSET, element(run, value, node))]
+    for ref in base.of(Container):
+        empty(run, ref)
+        for number, part in parts:
+            put(run, ref, part.plain(), number)
+    return True
+
+
 def elements(run: Run, value: Value) -> list[Value] | None:
     """The elements of a container of known length, None where that is not known."""
     found: list[Value] | None = None

@@ -11,7 +11,7 @@ from accelify.domains.placement import (
     function,
 )
 from accelify.heap.choices import Slot
-from accelify.heap.containers import array_of, element, elements, overwrite, put, slots_of
+from accelify.heap.containers import array_of, element, elements, overwrite, put, refill, slots_of
 from accelify.heap.handlers import left_by_main, parting
 from accelify.heap.memory import Known
 from accelify.heap.modules import asks_for_main
@@ -174,6 +174,9 @@ class Statements:
         if is_part(base):
             place = function((array_of(key), array_of(value)), rowwise=True)
             part_written(self.run, base, self.run.made(target, place, key, value), target)
+        whole = isinstance(at := target.slice, ast.Slice) and at.lower is at.upper is at.step is None
+        if whole and refill(self.run, base, value, target):
+            return
         for ref in base.of(Container):
             if key.const is UNSET and not isinstance(target.slice, ast.Slice):
                 overwrite(self.run, ref, value, key)

@@ -14,6 +14,7 @@ from . import files
 from .arguments import engine_options, engine_precision, is_scheduler, not_split, refuse_flags, sort_handlers
 from .backends import make_backend
 from .backends.base import Backend
+from .backends.wrapped import walkable
 from .backends.xla_plugin import XLAPlugin
 from .data.loaders import DataLoaderShard
 from .data.preparing import prepare_data_loader
@@ -278,6 +279,12 @@ class Accelerator(TrainingStep, Saving, Tracking):
             device_placement: whether it may be moved; default: as set on the Accelerator.
             evaluation_mode: it will not be trained: no engine wraps it.
         """
+        with walkable(model):
+            return self._prepare_model(model, device_placement, evaluation_mode)
+
+    def _prepare_model(
+        self, model: torch.nn.Module, device_placement: bool | None, evaluation_mode: bool
+    ) -> torch.nn.Module:
         known = self._remembered(not_split(model, self.num_processes, self.device))
         if self.device_placement if device_placement is None else device_placement:
             self.backend.place(model if known is None else known)  # which may be on the host by now
@@ -350,7 +357,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
         return prepared
 
     def _check_parameters(self, optimizer: torch.optim.Optimizer) -> None:
-        own = {id(p) for m in self._models for p in m.parameters()}
+        own = {id(p) for m in self._models for p in torch.nn.Module.parameters(m)}
         contained = self.backend.parameters_of(optimizer)
         loose = [p for p in contained if id(p) not in own]
         if own:

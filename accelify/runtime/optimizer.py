@@ -70,7 +70,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         return type(self.__dict__.get("optimizer", self))
 
     def __repr__(self) -> str:
-        return f"AcceleratedOptimizer({self.optimizer!r})"
+        return repr(self.optimizer)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A file that the whole optimizer is written to contains the script's: it loads without this package."""
@@ -188,7 +188,7 @@ def inner_optimizers(
     """
     if isinstance(item, type) or not (hasattr(item, "step") and hasattr(item, "zero_grad")):
         return
-    own = {id(p) for model in models for p in model.parameters()}
+    own = {id(p) for model in models for p in torch.nn.Module.parameters(model)}
     for name, contained in list(getattr(item, "__dict__", {}).items()):
         if isinstance(contained, torch.optim.Optimizer):
             engine.adopt(contained)

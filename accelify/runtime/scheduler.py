@@ -58,6 +58,9 @@ class AcceleratedScheduler:
         """The scheduler's class: scripts ask `isinstance(scheduler, ReduceLROnPlateau)` how to step it."""
         return type(self.__dict__.get("scheduler", self))
 
+    def __repr__(self) -> str:
+        return repr(self.scheduler)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A file that the whole scheduler is written to contains the script's: it loads without this package."""
         del protocol  # `__reduce_ex__(2)` insists on the class of the object

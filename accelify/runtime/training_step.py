@@ -246,7 +246,7 @@ class TrainingStep(Exchange):
 
     def _train_parameters_of_no_model(self) -> None:
         """Optimizers that were prepared before any model: what no model has claimed since is trained alike anyway."""
-        own = {id(p) for m in self._models for p in m.parameters()}
+        own = {id(p) for m in self._models for p in torch.nn.Module.parameters(m)}
         for optimizer in self._modelless:
             loose = [p for p in self.backend.parameters_of(optimizer) if id(p) not in own]
             if loose:

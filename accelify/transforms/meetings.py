@@ -311,8 +311,24 @@ def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Entity
         if not edits:
             edits = [verbs.replace(argument, argument, f".to({device})", order=5)]
         after.settle(argument, DEVICE)
+        for read in _moved_with(context, argument):
+            after.settle(read, DEVICE)
         message = f"`{_short(text)}` is on the host, where the model no longer is"
         yield context.change(MEETING, argument, message, edits, core=True)
+
+
+def _moved_with(context: Context, batch: ast.expr) -> list[ast.Attribute]:
+    """The later reads of the parts of a batch whose `to` works in place: `d.y`, after `model(d.to(device))`."""
+    script = context.script
+    loaders = {one for entity in script.entities(batch, v.BATCH) for one in entity.link("loader")}
+    in_place = all((one.qualname or "").startswith(k.MOVED_IN_PLACE) for one in loaders)
+    scope = script.scope_of(batch).resolve(batch.id) if isinstance(batch, ast.Name) else None
+    if not loaders or not in_place or scope is None or not isinstance(batch, ast.Name):
+        return []
+    parents = [
+        context.tree.parent(r) for r in script.reads(batch.id, scope) if context.tree.is_after(r, batch)
+    ]
+    return [parent for parent in parents if isinstance(parent, ast.Attribute)]
 
 
 def _one_by_one(context: Context, given: ast.expr) -> list[ast.expr]:

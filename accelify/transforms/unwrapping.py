@@ -6,6 +6,7 @@ model.hidden = None                   ->  accelerator.unwrap_model(model).hidden
 sample = model.decode(z)  # no_grad   ->  sample = accelerator.unwrap_model(model).decode(z)
 kind_of(model)  # asks isinstance     ->  kind_of(accelerator.unwrap_model(model))
 if type(model) is Net:                ->  if type(accelerator.unwrap_model(model)) is Net:
+name = type(optimizer).__name__       ->  name = type(optimizer.optimizer).__name__
 x = attack(model, x)  # of a copy     ->  x = attack(accelerator.unwrap_model(model), x)
 twin = twin_of(model)  # type(model)()  ->  twin = twin_of(accelerator.unwrap_model(model))
 torch.jit.script(model)               ->  torch.jit.script(accelerator.unwrap_model(model))
@@ -62,6 +63,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _copied(context)
     yield from _asked_elsewhere(context)
     yield from _after_a_move(context)
+    yield from _types_of_steppers(context)
     yield from _of_copies(context)
     tree = context.tree
     for node in tree.nodes(ast.Attribute):
@@ -116,6 +118,24 @@ def transform(context: Context) -> Iterator[Change]:
             [edit],
             core=through_module,
         )
+
+
+def _types_of_steppers(context: Context) -> Iterator[Change]:
+    """`type(optimizer)` of a prepared optimizer or schedule, which is of the wrapper's type."""
+    script, tree = context.script, context.tree
+    for call in tree.nodes(ast.Call) if tree.mentions("type") else ():
+        if len(call.args) != 1 or script.qualname(call.func) not in ("type", "builtins.type"):
+            continue
+        node = call.args[0]
+        found = script.entities(node, v.OPTIMIZER, v.SCHEDULER)
+        kinds = {entity.kind for entity in found}
+        if len(kinds) != 1 or not found <= context.plan.prepared or context.is_claimed(node):
+            continue
+        if context.plan.after_prepare(node, found):
+            context.claim(node)
+            name = "optimizer" if kinds == {v.OPTIMIZER} else "scheduler"
+            message = f"a prepared {name} is of the wrapper's class"
+            yield context.change(UNWRAP, call, message, [verbs.replace(node, node, f".{name}")])
 
 
 def _of_copies(context: Context) -> Iterator[Change]:

@@ -205,3 +205,23 @@ for x, y in loader:
     assert [one.status for one in validation.obligations if one.demand == "loss"] == [Status.PROVED]
     # The places of 40 more parts take their own lines alone.
     assert validation.steps < 6 * len(text.splitlines())
+
+
+def trained_on(filled: str, taken: str) -> list[Status]:
+    text = f"""\
+made = [DataLoader(torch.load("e"), batch_size=6) for _ in range(3)]
+other = made
+{filled}
+optimizer = accelerator.prepare(torch.optim.SGD(model.parameters(), 0.1))
+for x, y in {taken}:
+    accelerator.backward(torch.nn.functional.mse_loss(model(x), y))
+    optimizer.step()
+"""
+    return statuses(text, "loss")
+
+
+def test_a_list_that_is_filled_anew_where_it_is_has_the_new_elements_for_all_its_names() -> None:
+    anew = "made[:] = [accelerator.prepare(one) for one in made]"
+    assert trained_on(anew, "other[1]") == [Status.PROVED]
+    assert trained_on(anew.replace("made[:]", "made"), "other[1]") == [Status.NAMED]
+    assert trained_on(anew.replace("made[:]", "made[1:]"), "other[0]") == [Status.NAMED]

@@ -38,7 +38,7 @@ class Named:
         return self.optimizer.state_dict()
 
 
-@pytest.mark.parametrize(("kind", "name"), [(Answering, "kept"), (Named, "optimizer")])
+@pytest.mark.parametrize(("kind", "name"), [(Answering, "retained"), (Named, "optimizer")])
 def test_the_optimizer_that_it_keeps_is_prepared_in_its_place(kind, name):
     accelerator = Accelerator(cpu=True)
     model = nn.Linear(3, 1)

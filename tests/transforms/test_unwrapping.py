@@ -514,3 +514,17 @@ def test_a_model_that_was_prepared_elsewhere_is_unwrapped_above_another_prepare(
     assert conversion.status == "converted", conversion.reason
     assert "self.optimizer = accelerator.prepare(self.optimizer)" in conversion.new_text
     assert "self.shadow = copy.deepcopy(accelerator.unwrap_model(net))" in conversion.new_text
+
+
+def test_type_of_a_prepared_optimizer_and_schedule() -> None:
+    check_transformed(
+        "end",
+        "print(type(optimizer).__name__, type(schedule), type(model).__name__)",
+        "accelerator.print(type(optimizer.optimizer).__name__, type(schedule.scheduler), "
+        "type(accelerator.unwrap_model(model)).__name__)",
+        ready="schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)",
+        update="optimizer.step()\nschedule.step()",
+    )
+    early = convert(build=f"{BUILD}\nname = type(optimizer).__name__", setup=NET).new_text
+    assert "name = type(optimizer).__name__" in early
+    check_noop("end", "name = optimizer.__class__.__name__, type(loss), type(loader.dataset)", "ACC208")

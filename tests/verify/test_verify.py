@@ -443,3 +443,10 @@ def _descendants(pid: int) -> list[int]:
         found += children
         waiting += children
     return found
+
+
+def test_what_the_runtime_completes_is_no_backward_of_the_script(verify_pair: VerifyPair) -> None:
+    unused = "model.register_parameter('unused', nn.Parameter(torch.ones(3)))\n"
+    one, other = (text.replace("opt = ", f"{unused}opt = ") for text in scripts.pair())
+    two = verify_pair(one, other, steps=4).comparisons[1]
+    assert two.verdict is Verdict.ROUNDING, two.reason

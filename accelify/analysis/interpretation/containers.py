@@ -43,6 +43,10 @@ class Containers:
         """The names of containers that have a `Thing` as an element."""
         return [h for h in self.script.holders if any(entity in within(c) for c in h.containers)]
 
+    def is_only_element(self, holder: Holder, entity: Entity) -> bool:
+        """Whether all elements of a name's containers come from one making, as those of a comprehension do."""
+        return all(within(container) == {entity} for container in holder.containers)
+
     def form(self, holder: Holder, kind: str) -> str | None:
         """How the container of a name is written; None where it is no plain one with elements of one kind only."""
         forms = {self._form_of(stmt, c) for stmt, _ in holder.assignments for c in holder.containers}

@@ -12,7 +12,7 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.base_classes import wish_of_base_class
 from accelify.analysis.devices.constants import DeviceConstant
 from accelify.analysis.devices.defaults import is_left_to_default
-from accelify.analysis.devices.device_names import is_option_for_gpu
+from accelify.analysis.devices.device_names import is_option_for_gpu, names_cpu
 from accelify.analysis.devices.helper_moves import flags_of_helpers, helpers_use_accelerator
 from accelify.analysis.devices.named import NamedDevice, device_arguments, named_devices
 from accelify.analysis.devices.only_moves import as_callers_say, is_move_to_gpu, only_moves
@@ -28,7 +28,7 @@ from accelify.analysis.schedules.windows import Window, find_window, mixed_preci
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.statements.negation import negated
-from accelify.analysis.syntax import Node, Tree, dotted, walk
+from accelify.analysis.syntax import Node, Tree, call_argument, dotted, walk
 from accelify.analysis.values import Entity
 
 
@@ -99,7 +99,8 @@ class ConstructorArguments:
                 self._moves_to_accelerator(c) for c in self.script.calls()
             ):
                 # A script without any device code runs on the CPU; its tensors are made there.
-                stays = not self._batches_only_from_loaders() and self._models_are_made_here()
+                stays = not self._batches_only_from_loaders() or self._leaves_models_on_cpu()
+                stays = stays and self._models_are_made_here()
                 if stays and not helpers_use_accelerator(self.script):
                     self.arguments["cpu"] = "True"
 
@@ -325,6 +326,20 @@ class ConstructorArguments:
                 if isinstance(part, ast.Return) and part.value is not None
             ]
             return bool(returned) and all(self._is_read_off(value, depth - 1) for value in returned)
+        return False
+
+    def _leaves_models_on_cpu(self) -> bool:
+        """Whether a model goes to the CPU to be run there: `net = nets[i].cpu()`, and no `net.cpu().state_dict()`."""
+        for call in self.script.calls():
+            func, stmt = call.func, self.tree.parent(call)
+            if not isinstance(func, ast.Attribute) or func.attr not in ("cpu", "to"):
+                continue
+            device = call_argument(call, 0, "device")
+            if func.attr == "cpu" or (device is not None and names_cpu(device)):
+                found = self.script.entities(func.value, v.MODEL, v.UNKNOWN)
+                run = any(one.kind == v.MODEL or "()" in one.uses for one in found)
+                if run and isinstance(stmt, (ast.Assign, ast.Expr)):
+                    return True
         return False
 
     def _models_are_made_here(self) -> bool:

@@ -6,6 +6,7 @@ import ast
 from functools import cached_property
 
 from accelify.analysis import values as v
+from accelify.analysis.data.loaders import is_shardable
 from accelify.analysis.interpretation.containers import Containers
 from accelify.analysis.interpretation.record_classes import is_record
 from accelify.analysis.planning.sites import Item
@@ -28,7 +29,7 @@ _SHAPING = frozenset(
     "copy_".split()
 )
 # Functions that read a loader and store nothing of it.
-_LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
+LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
 
 
 class ItemStatements:
@@ -74,17 +75,31 @@ class ItemStatements:
             parent = self.tree.parent(node)
             if isinstance(parent, ast.Attribute) or not item.entities & self.script.entities(node):
                 continue
-            if self.tree.statement(node) in self.measured:
+            if self.tree.statement(node) in self.measured or self._gives_loaders_back(node, item):
                 continue
             if (
                 isinstance(parent, ast.Call)
                 and isinstance(parent.func, ast.Name)
-                and parent.func.id in _LOOKS
+                and parent.func.id in LOOKS
                 and not self._is_counted_before(stmt, item)
             ):
                 continue
             return True
         return False
+
+    def _gives_loaders_back(self, given: ast.expr, item: Item) -> bool:
+        """Whether a loader is passed to a function that gives the ones back which its name has from then on.
+
+        They may be made of its data: `train, test = split(train)`.
+        """
+        stmt = self.tree.statement(given)
+        value = getattr(stmt, "value", None)
+        if stmt not in item.creations or not isinstance(value, ast.Call):
+            return False
+        found = entities_in(self.script, value)
+        # Around what is no loader of torch's, as a prefetcher, it is prepared before.
+        loaders = bool(item.entities & found) and all(map(is_shardable, found))
+        return loaders and bool(self.script.callees(value))
 
     def _is_counted_before(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a loader is prepared only after a statement that counts over it, and so before its length."""

@@ -9,7 +9,7 @@ from typing import Any
 from accelify.analysis import values as v
 from accelify.analysis.models.only_evaluated import is_made_for_batches, is_only_counted, is_only_evaluated
 from accelify.analysis.planning.every_path import on_every_path, reads_of_attribute
-from accelify.analysis.planning.item_statements import ItemStatements
+from accelify.analysis.planning.item_statements import LOOKS, ItemStatements
 from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
@@ -19,6 +19,7 @@ from accelify.analysis.statements.assignments import (
     gives_back,
     is_alias,
     is_none,
+    is_unpacked,
     may_leave,
     stands_in,
     takes_to_host,
@@ -167,6 +168,13 @@ class Placement(ItemStatements):
             later = self._in_attribute_of_another(entity, kind)
             best = later if later is not None else best
         found = [best]
+        if kind == v.LOADER and all(map(self._takes_part, best.creations)):
+            others = self._taken_out_beside(best, entity)
+            retained = self.container_home(entity, kind)
+            if retained is not None and self.contained.is_only_element(retained.holder, entity):
+                if others or self._is_read_unnamed(entity):
+                    return [retained]
+            found += others
         if all(is_alias(c) for c in best.creations):
             return found
         # One for each branch, where `net = first()` and `net = second()` are alternatives.
@@ -207,6 +215,32 @@ class Placement(ItemStatements):
             entity, [c for i in found for c in i.creations]
         )
         return [] if by_place else found
+
+    def _takes_part(self, stmt: ast.stmt) -> bool:
+        return is_unpacked(stmt) or self.contained.takes_out(stmt)
+
+    def _is_read_unnamed(self, entity: Entity) -> bool:
+        """Whether a loader is read as an element of its container: `for x, y in loaders[0]`, `for one in loaders`."""
+        targets = (loop.target for loop in self.tree.nodes(ast.For, ast.comprehension))
+        read = (node for node in self.tree.nodes(ast.Subscript) if self._is_taken_on(self.tree.parent(node)))
+        names = (node for node in targets if isinstance(node, ast.Name))
+        return any(entity in self.script.entities(node) for node in (*read, *names))
+
+    def _is_taken_on(self, reader: ast.AST | None) -> bool:
+        looks = isinstance(reader, ast.Call) and dotted(reader.func) in LOOKS
+        return not looks and not isinstance(reader, (ast.Assign, ast.AnnAssign, ast.Attribute))
+
+    def _taken_out_beside(self, best: Item, entity: Entity) -> list[Item]:
+        """The names that take loaders of the same making out of a container, where nothing else makes them one by one:
+        beside the one in `train_loader, val_loader = loaders`, or in another function."""
+        found = []
+        for holder in self.script.holders_of(entity):
+            for scope in dict.fromkeys(where for _, where in holder.assignments):
+                stmts = [s for s, where in holder.assignments if where is scope and self._takes_part(s)]
+                if (holder is not best.holder or scope is not best.scope) and stmts and holder.cls is None:
+                    if scope is not best.scope or any(map(is_unpacked, stmts)):
+                        found.append(Item(holder, best.kind, scope, stmts, {entity}))
+        return found
 
     def is_only_evaluated(self, node: ast.expr) -> bool:
         """Whether a name is that of a model which is left unprepared, beside one of the same making."""

@@ -42,6 +42,13 @@ def is_alias(stmt: ast.stmt) -> bool:
     )
 
 
+def is_unpacked(stmt: ast.stmt) -> bool:
+    """Whether an assignment binds names to the elements of a container: `train, test = loaders`."""
+    value = getattr(stmt, "value", None)
+    unpacks = isinstance(stmt, ast.Assign) and any(isinstance(t, (ast.Tuple, ast.List)) for t in stmt.targets)
+    return unpacks and isinstance(value, (ast.Name, ast.Attribute))
+
+
 def gives_back(stmt: ast.stmt, name: str) -> bool:
     """Whether an assignment only assigns an object back to its name: `net = net.to(device)`."""
     value = getattr(stmt, "value", None)

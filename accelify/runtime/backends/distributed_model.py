@@ -31,7 +31,7 @@ from ..state import GradientState, PartialState
 from .averaging import ParameterSet, mark_of, share_tensors, sparse_of
 from .reentrant import Additions
 from .unused import complete_reduction
-from .wrapped import ScriptAttributes
+from .wrapped import ScriptAttributes, walkable
 
 # The argument has a new name since torch 2.13.
 SYNC_IN_FORWARD = (
@@ -199,9 +199,9 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     def _look_over(self, module: torch.nn.Module) -> None:
         """Note what the module is made of. Walking over all of it in every step would cost more than the rest of it."""
-        modules = list(module.modules())
+        with walkable(module):
+            modules, self._known = list(module.modules()), list(module.parameters())
         self._buffer_homes = [m._buffers for m in modules if m._buffers]
-        self._known = list(module.parameters())
         self._pattern = list(map(_is_trained, self._known))
         self._homes: list[dict[str, Any]] = [
             home for m in modules for home in (m._parameters, m._modules) if home

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -15,6 +16,35 @@ from .base import Backend
 
 # Kinds of values that are no part of a model, whatever they are set in place of.
 _PLAIN = frozenset((bool, int, float, str, types.NoneType, types.MethodType))
+
+
+# Methods of torch's by which modules are walked over.
+_WALKS = frozenset(
+    "parameters named_parameters buffers named_buffers modules named_modules children named_children".split()
+)
+
+
+@contextlib.contextmanager
+def walkable(model: torch.nn.Module) -> Iterator[None]:
+    """Without the attributes of modules that hide torch's walks over them: `self.parameters = list(net.parameters())`.
+
+    Args:
+        model: the script's, which has them again afterwards.
+    """
+    waiting, hiding = [model], []
+    seen = {id(model)}
+    while waiting:
+        module = waiting.pop()
+        if found := _WALKS & vars(module).keys():
+            hiding.append((vars(module), {name: vars(module).pop(name) for name in found}))
+        parts = [part for part in module._modules.values() if part is not None and id(part) not in seen]
+        seen.update(map(id, parts))
+        waiting += parts
+    try:
+        yield
+    finally:
+        for own, found_in in hiding:
+            own.update(found_in)
 
 
 class ScriptAttributes(torch.nn.Module):
@@ -33,6 +63,10 @@ class ScriptAttributes(torch.nn.Module):
         could load a wrapper, which has to have its group."""
         del protocol  # `__reduce_ex__(2)` insists on the class of the object
         return self.module.__reduce_ex__(1)
+
+    def __repr__(self) -> str:
+        """That of the script's module: scripts print their models, and write them into logs."""
+        return repr(self.module)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         # A copy in memory goes on to be what it was, which copying by __reduce_ex__ would not give.

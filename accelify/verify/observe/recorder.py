@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 import torch
+from torch.autograd.graph import GradientEdge
 from torch.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
@@ -135,11 +136,15 @@ class Recorder:
     def _watched_backward(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def watched(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if self.depth or self.finished:
+            roots: list[Any] = (
+                [tensors] if isinstance(tensors, (torch.Tensor, GradientEdge)) else list(tensors)
+            )
+            # From edges of the graph the runtime completes an averaging: no loss has a part in it.
+            completes = all(isinstance(root, GradientEdge) for root in roots)
+            if self.depth or self.finished or completes:
                 return function(tensors, grad_tensors, *args, **kwargs)
             self.depth += 1
             try:
-                roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
                 self._before_backward(roots, grad_tensors)
                 result = function(tensors, grad_tensors, *args, **kwargs)
                 # After the draws of backward itself (checkpointing) a new stretch begins.
