@@ -12,11 +12,11 @@ from accelify.heap.accelerator import accelerate_call, accelerator_method, is_ac
 from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, container_method
 from accelify.heap.containers import array_of, element, empty
+from accelify.heap.frames import Frame
 from accelify.heap.library_calls import LibraryCalls
 from accelify.heap.locations import meet_model
 from accelify.heap.models import method_of_parts
 from accelify.heap.parameters import SPREAD, bind_parameters
-from accelify.heap.statements import Frame
 from accelify.heap.store import join
 from accelify.heap.values import (
     NONE,

@@ -27,7 +27,6 @@ from accelify.heap.containers import (
     is_among,
     is_index,
     put,
-    shown_fields,
     worst,
 )
 from accelify.heap.counts import (
@@ -46,6 +45,7 @@ from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part
+from accelify.heap.texts import texts_of
 from accelify.heap.values import (
     BATCH,
     COUNTER,
@@ -296,22 +296,7 @@ class Expressions:
 
     def shown(self, parts: Sequence[Value], node: ast.AST) -> list[Value]:
         """What the texts of values show."""
-        return [inner for part in parts for inner in self._texts(part, node)]
-
-    def _texts(self, value: Value, node: ast.AST) -> list[Value]:
-        """What the text of a value shows: of an object what its own method gives."""
-        found = [value]
-        for ref in value.of(Instance):
-            for method in ("__format__", "__str__", "__repr__"):
-                function_ = self.engine.attributes.method(ref, method)
-                if function_ is not None:
-                    args = [Value(refs=(ref,)), *([Value()] if method == "__format__" else [])]
-                    found.append(self.engine.calls.call_function(function_, args, {}, node))
-                    break
-            else:
-                self.run.store.look(ref)
-                found += shown_fields(ref)
-        return found
+        return [inner for part in parts for inner in texts_of(self.engine, part, node)]
 
     # Containers
 

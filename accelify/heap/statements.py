@@ -12,8 +12,8 @@ from accelify.domains.placement import (
 )
 from accelify.heap.choices import Slot
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill, slots_of
+from accelify.heap.frames import Frame
 from accelify.heap.handlers import left_by_main, parting
-from accelify.heap.memory import Known
 from accelify.heap.modules import asks_for_main
 from accelify.heap.operators import IN_PLACE, as_load
 from accelify.heap.pieces import Written
@@ -41,21 +41,6 @@ _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonloca
 _OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
 # What makes a statement cost more to be gone through than to be remembered.
 _DEAR = (ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-class Frame:
-    """One call that is being gone through: what it returns and yields, and the writes on the ways that leave early."""
-
-    def __init__(self, guards: int, rounds: int) -> None:
-        self.guards = guards
-        # In how many loops it was begun.
-        self.rounds = rounds
-        # What the statements in its loops did that were gone through.
-        self.known: Known = {}
-        self.returned: list[tuple[Value, Guard | None]] = []
-        self.yielded: Value | None = None
-        self.yielded_shared = False
-        self.left: list[tuple[Written, Guard | None]] = []
 
 
 class Statements:
