@@ -60,6 +60,7 @@ def test_what_is_unpacked_is_prepared_in_its_list(made: str, within: bool) -> No
         script = HEAD + in_function(loop) + made + NET + "run(net, opt, loaders)\n"
     text = converted(script)
     assert text.count("loaders = [accelerator.prepare(loader) for loader in loaders]") == 1
+    assert within or text.index("prepare(loader)") < text.index(UNPACKED)
     assert "gather_for_metrics(net(x))" in text
     assert ".to(device)" not in text
 
@@ -68,6 +69,14 @@ def test_one_place_with_a_name_and_one_without() -> None:
     loop = "other = loaders[1]\n" + RUN.format(train="loaders[0]", test="other")
     text = converted(HEAD + in_function(loop) + COMPREHENSION + NET + "run(net, opt, loaders)\n")
     assert text.count("prepare(loader)") == 1
+    assert "other = accelerator" not in text
+
+
+def test_a_list_is_prepared_before_names_take_its_elements() -> None:
+    taken = 'first, other = loaders["a"], loaders["b"]\n'
+    made = 'loaders = {x: DataLoader(data, batch_size=4, shuffle=True) for x in ("a", "b")}\n'
+    text = converted(HEAD + made + taken + NET + RUN.format(train='loaders["a"]', test="other"))
+    assert text.index("accelerator.prepare(loader)") < text.index(taken)
     assert "other = accelerator" not in text
 
 

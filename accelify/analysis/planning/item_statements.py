@@ -12,9 +12,7 @@ from accelify.analysis.interpretation.record_classes import is_record
 from accelify.analysis.planning.sites import Item
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.assignments import (
-    stands_in,
-)
+from accelify.analysis.statements.assignments import is_unpacked, stands_in
 from accelify.analysis.statements.giving import (
     entities_in,
 )
@@ -73,6 +71,10 @@ class ItemStatements:
             )
         for node in self._within.read(stmt):
             parent = self.tree.parent(node)
+            if item.container is not None and item.holder.containers & self.script.values(node):
+                taken = self.tree.statement(node)
+                if is_unpacked(taken) or self.contained.takes_out(taken):
+                    return True
             if isinstance(parent, ast.Attribute) or not item.entities & self.script.entities(node):
                 continue
             if self.tree.statement(node) in self.measured or self._gives_loaders_back(node, item):
