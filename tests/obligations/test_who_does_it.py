@@ -96,7 +96,9 @@ def test_what_the_first_draws_alone_parts_the_stream() -> None:
 def test_what_a_time_chooses_is_as_good_as_a_time() -> None:
     timed = "start = time.time()\ntook = time.time() - start\nword = 'slow' if took > 3 else 'fast'\n"
     assert named(f"{timed}accelerator.print(word)\n") == []
-    text = "def text(took):\n    if took < 60:\n        return f'{took:.1f}'\n    return f'{took // 60} min'\n"
+    text = (
+        "def text(took):\n    if took < 60:\n        return f'{took:.1f}'\n    return f'{took // 60} min'\n"
+    )
     assert named(f"{text}{timed}accelerator.print(text(took))\n") == []
     assert named(f"{timed}torch.save(1, word)\n") == ["4 file.write/once", "4 file.write/path"]
     assert named(f"{timed}if took > 3: accelerator.wait_for_everyone()\n") == ["4 collective/all ranks"]
