@@ -99,7 +99,7 @@ class Job:
             for launcher in self.launchers:
                 launcher.kill()
 
-    def told(self) -> str:
+    def stated(self) -> str:
         return "\n".join(output.read_text() for output in self.outputs)
 
 

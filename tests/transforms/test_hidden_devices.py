@@ -14,12 +14,12 @@ from tests.transforms.support import convert, frame
 HIDE = 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"'
 SGD = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
 HIDING = f"def hide():\n    {HIDE}\n"
-LATE, SHARED = "this has no effect behind the Accelerator", "all processes share the GPUs named here"
+LATE, SHARED = "this has no effect after the Accelerator", "all processes share the GPUs named here"
 
 
 def said(found: Conversion) -> bool:
     (message,) = [f.message for f in found.remaining if f.code == "ACC113"]
-    late = "behind the Accelerator" in message
+    late = "after the Accelerator" in message
     assert (LATE in found.new_text) == late
     assert (SHARED in found.new_text) != late
     return late

@@ -114,7 +114,7 @@ def said(found: list[Conversion]) -> list[str]:
 def test_what_may_be_an_array_for_others_is_named(tmp_path: Path) -> None:
     assert said(together(tmp_path, SORTING.format(line="ids = np.bincount(order)"))) == [
         "`sort_batch` reads a tensor on the host that lies on the device now (helpers.py, line 8): "
-        "put `.cpu()` behind it there"
+        "put `.cpu()` after it there"
     ]
 
 

@@ -100,7 +100,7 @@ for x, y in loader:
 def test_a_model_of_another_module_that_does_so_is_named(tmp_path: Path) -> None:
     assert said(together(tmp_path, NET, TRAIN.format(collate=""))) == [
         "`Net.forward` reads a tensor on the host that lies on the device now (helpers.py, line 14): "
-        "put `.cpu()` behind it there"
+        "put `.cpu()` after it there"
     ]
 
 
