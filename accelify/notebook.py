@@ -283,7 +283,7 @@ def _code_cells(raw: str, name: str, path: Path | None) -> Iterator[Cell]:
         content = json.loads(raw)
     except json.JSONDecodeError as error:
         sentence = f"{name}, line {error.lineno}: not a notebook, its JSON is broken ({error.msg})"
-        raise SourceError(f"{sentence}: mend it or restore an older version.", path, error.lineno) from None
+        raise SourceError(f"{sentence}: fix it or restore an older version.", path, error.lineno) from None
     except RecursionError:
         raise SourceError(f"{name} is no notebook: its JSON is nested too deeply.", path) from None
     if not isinstance(content, dict) or not ("cells" in content or "worksheets" in content):

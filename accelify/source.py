@@ -106,7 +106,7 @@ class Source:
             line = _line_at(body, error.start)
             remedy = "save it as UTF-8, or declare its encoding in the first line, as in `# -*- coding: latin-1 -*-`"
             if encoding != "utf-8":
-                remedy = "mend the bytes or the declaration in its first lines"
+                remedy = "fix the bytes or the declaration in its first lines"
             raise SourceError(f"{name}, line {line}: not valid {encoding}: {remedy}.", path, line) from None
         # Some encodings write one character in several ways, and untouched lines must come back as they were.
         if encoding != "utf-8" and text.encode(encoding) != body:

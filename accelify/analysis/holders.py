@@ -17,7 +17,7 @@ from accelify.analysis.values import Class, Entity, Mapping, Sequence, Values
 
 @dataclass(eq=False)
 class Holder:
-    """A variable or attribute that refers to `Thing`s, with the statements that assign it."""
+    """A variable or attribute that refers to `Entity` objects, with the statements that assign it."""
 
     name: str
     scope: Scope | None = None
@@ -35,7 +35,7 @@ class Holder:
 
 
 class Holders:
-    """The part of the ScriptModel that knows the names of each `Thing`."""
+    """The part of the ScriptModel that knows the names of each `Entity`."""
 
     tree: Tree
     interpreter: Interpreter
@@ -48,7 +48,7 @@ class Holders:
 
     @cached_property
     def holders(self) -> list[Holder]:
-        """Variables and attributes of this script that are assigned, with the `Thing`s that they refer to."""
+        """Variables and attributes of this script that are assigned, with the `Entity` objects that they refer to."""
         found: dict[tuple[object, str], Holder] = {}
         statements = [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]
         for stmt in sorted(statements, key=lambda s: (s.lineno, s.col_offset)):
@@ -105,7 +105,7 @@ class Holders:
         return list(found.values())
 
     def parts_of_objects(self, entity: Entity) -> list[Holder]:
-        """The attributes by which objects of another module's plain class refer to a `Thing`: `self.nets.encoder`."""
+        """The attributes by which objects of another module's plain class refer to an `Entity`: `self.nets.encoder`."""
         return [h for h in self._stored_in_objects if entity in h.entities]
 
     @cached_property
@@ -137,7 +137,7 @@ class Holders:
         return isinstance(value, ast.Call) and value is entity.site
 
     def holders_of(self, entity: Entity) -> list[Holder]:
-        """The variables and attributes of this script that refer to a `Thing`."""
+        """The variables and attributes of this script that refer to an `Entity`."""
         return [h for h in self.holders if entity in h.entities]
 
 

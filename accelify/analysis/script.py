@@ -219,14 +219,14 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         return found
 
     def entities(self, node: ast.expr, *kinds: str) -> set[Entity]:
-        """The `Thing`s of some kinds that an expression can evaluate to."""
+        """The `Entity` objects of some kinds that an expression can evaluate to."""
         values = self.values(node)
         if not values:  # as of most expressions
             return set()
         return {w for w in values if isinstance(w, Entity) and (not kinds or w.kind in kinds)}
 
     def is_a(self, node: ast.expr, *kinds: str) -> bool:
-        """Whether an expression can evaluate to a `Thing` of some kinds."""
+        """Whether an expression can evaluate to an `Entity` of some kinds."""
         values = self.values(node)
         return bool(values) and any(isinstance(w, Entity) and w.kind in kinds for w in values)
 

@@ -310,7 +310,7 @@ class TrainedModels:
         return {one for models in whole for one in models} - {model} if all(whole) else set()
 
     def _is_seen(self, entity: Entity) -> bool:
-        """Whether a `Thing` is made or stored in the files that are converted."""
+        """Whether an `Entity` is made or stored in the files that are converted."""
         return entity.module in self.modules or any(
             entity in h.entities
             or any(
@@ -378,7 +378,7 @@ class _Keepers:
 
 
 def _is_tensor(entity: Entity) -> bool:
-    """Whether a `Thing` is a tensor, also one that is only known to be one by `torch.zeros(...)`."""
+    """Whether an `Entity` is a tensor, also one that is only known to be one by `torch.zeros(...)`."""
     called = dotted(entity.site.func) if isinstance(entity.site, ast.Call) else None
     return entity.kind == v.TENSOR or (
         entity.kind == v.UNKNOWN and (called or "").rpartition(".")[0] == "torch"
@@ -405,7 +405,7 @@ def keeps_optimizer(cls: Class) -> bool:
 
 
 def trains_itself(script: ScriptModel, models: Iterable[Entity]) -> str | None:
-    """The class of a model, among some `Thing`s, that calls backward in its methods."""
+    """The class of a model, among some `Entity` objects, that calls backward in its methods."""
     for model in sorted(models, key=Entity.place):
         for cls in model.cls.ancestry() if model.kind == v.MODEL and model.cls is not None else ():
             if any(method in script.training_scopes for method in cls.scope.children.values()):

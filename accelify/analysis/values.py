@@ -1,6 +1,6 @@
 """Abstract values: what an expression of a training script can represent.
 
-A `Thing` is one object made at one place of the script (its allocation site): a model, an optimizer, a loader. Names
+An `Entity` is one object made at one place of the script (its allocation site): a model, an optimizer, a loader. Names
 hold sets of values, so a role belongs to what a name is bound to and not to the name.
 """
 
@@ -62,7 +62,7 @@ class Entity(Value):
     earlier_kinds: list[str] = field(default_factory=list)
 
     def link(self, relation: str) -> set[Entity]:
-        """The `Thing`s that a relation leads to."""
+        """The `Entity` objects that a relation leads to."""
         return {v for v in self.links.get(relation, ()) if isinstance(v, Entity)}
 
     def place(self) -> tuple[object, ...]:
@@ -73,7 +73,7 @@ class Entity(Value):
         return (*sites[0], sites[1:], sorted(self.names), getattr(self.module, "name", ""), wholes)
 
     def note(self, text: str) -> None:
-        """Record a reason for the kind of this `Thing`."""
+        """Record a reason for the kind of this `Entity`."""
         if text not in self.evidence:
             self.evidence.append(text)
 
@@ -176,7 +176,7 @@ class Imported(Value):
 
 @dataclass(eq=False)
 class Method(Value):
-    """A method or attribute of a `Thing` that the program does not define."""
+    """A method or attribute of an `Entity` that the program does not define."""
 
     receiver: Entity
     name: str

@@ -272,7 +272,7 @@ def _state(work: Work, call: ast.Call) -> None:
     else:
         work.problem(call, f"line {call.lineno} does something of its own with amp's state")
         return
-    work.found(RULE, call, "amp's state is not kept any more")
+    work.found(RULE, call, "amp's state is not saved any more")
 
 
 def _handed_on(work: Work) -> None:

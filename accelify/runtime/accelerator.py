@@ -256,8 +256,8 @@ class Accelerator(TrainingStep, Saving, Tracking):
             return self.prepare_optimizer(item, place)
         if isinstance(item, AcceleratedScheduler) or is_scheduler(item):
             return self.prepare_scheduler(item)
-        for name, contained in inner_optimizers(item, self._models, self.backend):
-            setattr(item, name, self.prepare_optimizer(contained))
+        for name, inner in inner_optimizers(item, self._models, self.backend):
+            setattr(item, name, self.prepare_optimizer(inner))
         return item
 
     def _remembered(self, item: Any) -> Any:
@@ -358,14 +358,14 @@ class Accelerator(TrainingStep, Saving, Tracking):
 
     def _check_parameters(self, optimizer: torch.optim.Optimizer) -> None:
         own = {id(p) for m in self._models for p in torch.nn.Module.parameters(m)}
-        contained = self.backend.parameters_of(optimizer)
-        loose = [p for p in contained if id(p) not in own]
+        stepped = self.backend.parameters_of(optimizer)
+        loose = [p for p in stepped if id(p) not in own]
         if own:
             models = [self.unwrap_model(m) for m in self._models]
-            trains_some(optimizer, len(contained), len(loose), models, any(True for _ in self._optimizers))
+            trains_some(optimizer, len(stepped), len(loose), models, any(True for _ in self._optimizers))
         if own and loose:
             self.backend.add_parameters(loose)
-        elif contained and not own:
+        elif stepped and not own:
             self._modelless.append(optimizer)
 
     def prepare_scheduler(self, scheduler: Any) -> AcceleratedScheduler:
@@ -375,8 +375,8 @@ class Accelerator(TrainingStep, Saving, Tracking):
         for known in self._schedulers:
             if known.scheduler is scheduler:
                 return known
-        contained = getattr(scheduler, "optimizer", None)
-        own = [o for o in self._optimizers if contained is o or contained is o.optimizer] or list(
+        wrapped = getattr(scheduler, "optimizer", None)
+        own = [o for o in self._optimizers if wrapped is o or wrapped is o.optimizer] or list(
             self._optimizers
         )
         prepared = AcceleratedScheduler(scheduler, own, self.step_scheduler_with_optimizer)
@@ -400,8 +400,8 @@ class Accelerator(TrainingStep, Saving, Tracking):
 
     def free_memory(self, *objects: Any) -> list[Any]:
         """Forget everything prepared and free memory; returns None for each of `objects`."""
-        for contained in (self._models, self._optimizers, self._modelless, self._schedulers):
-            contained.clear()
+        for prepared in (self._models, self._optimizers, self._modelless, self._schedulers):
+            prepared.clear()
         self._loaders.clear()
         self._prepared.clear()
         self.gradient_state.window.__init__()  # type: ignore[misc]

@@ -237,7 +237,7 @@ class Guard:
         nothing is exchanged for it.
 
         Args:
-            told: what an error calls it.
+            stated: what an error calls it.
             reducers: names of the models whose gradients are averaged in it; empty: it needs no other rank.
         """
         return _Pass(self, stated, reducers)

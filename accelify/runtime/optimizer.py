@@ -189,17 +189,17 @@ def inner_optimizers(
     if isinstance(item, type) or not (hasattr(item, "step") and hasattr(item, "zero_grad")):
         return
     own = {id(p) for model in models for p in torch.nn.Module.parameters(model)}
-    for name, contained in list(getattr(item, "__dict__", {}).items()):
-        if isinstance(contained, torch.optim.Optimizer):
-            engine.adopt(contained)
-            if not own.isdisjoint(map(id, engine.parameters_of(contained))):
-                yield name, contained
+    for name, inner in list(getattr(item, "__dict__", {}).items()):
+        if isinstance(inner, torch.optim.Optimizer):
+            engine.adopt(inner)
+            if not own.isdisjoint(map(id, engine.parameters_of(inner))):
+                yield name, inner
 
 
 def trains_the_same(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
     """Whether two optimizers hold the same parameters: the later takes the other's place, whose state would stay."""
-    contained = [{id(p) for group in o.param_groups for p in group["params"]} for o in (one, other)]
-    return contained[0] == contained[1]
+    parameters = [{id(p) for group in o.param_groups for p in group["params"]} for o in (one, other)]
+    return parameters[0] == parameters[1]
 
 
 def follow_parameters(optimizer: torch.optim.Optimizer) -> None:
@@ -221,7 +221,7 @@ def follow_parameters(optimizer: torch.optim.Optimizer) -> None:
 
 def trains_some(
     optimizer: torch.optim.Optimizer,
-    contained: int,
+    count: int,
     loose: int,
     models: list[torch.nn.Module],
     one_of_several: bool,
@@ -230,7 +230,7 @@ def trains_some(
 
     Args:
         optimizer: it.
-        held: how many parameters it has.
+        count: how many parameters it has.
         loose: how many of them belong to no prepared model.
         models: the prepared models.
         one_of_several: whether others have been prepared, beside which one may have nothing to do.
@@ -240,13 +240,13 @@ def trains_some(
     """
     names = ", ".join(type(model).__name__ for model in models)
     kind = type(optimizer).__name__
-    if not contained and not one_of_several:
+    if not count and not one_of_several:
         raise ValueError(
             f"the optimizer {kind} holds no parameters at all, so that nothing of {names} would be trained: where it "
             "is made of weights chosen by name, compare with the names that the model has now (without `module.`)"
         )
     # One alone can be a number that the script learns beside its models, such as a temperature.
-    if loose == contained > 1:
+    if loose == count > 1:
         raise ValueError(
             f"the optimizer {kind} holds none of the parameters of the prepared model {names}: "
             "make the optimizer from the model that you prepare"

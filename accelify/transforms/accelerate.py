@@ -53,7 +53,7 @@ DIVIDES = _rule("ACC609", "split-batches", "The processes must divide the batch 
 LOADER = _rule("ACC610", "loader", "Accelerate makes another loader of this one.", 15, Severity.WARNING)
 SHAPES = _rule("ACC611", "gather-shapes", "Accelerate gathers equal shapes only.", 5, Severity.WARNING)
 AUTOCAST = _rule("ACC612", "autocast", "Accelerate's models give float32 in autocast too.", 2)
-CPU = _rule("ACC613", "cpu", "Processes on the CPU have to be told so.", 1)
+CPU = _rule("ACC613", "cpu", "Processes on the CPU have to be asked for.", 1)
 
 _OPTIMIZER = frozenset(
     "step zero_grad state_dict load_state_dict param_groups state defaults add_param_group train eval "

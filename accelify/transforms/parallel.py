@@ -160,7 +160,7 @@ def _unwrapped_elsewhere(context: Context, wrapped: dict[Entity, list[ast.Call]]
         if context.plan.after_prepare(one.call, models):
             edits.append(verbs.replace(one.model, context.unwrapped(one.model, accelerator)))
         context.claim(flag, one.model)
-        message = f"`{one.callee.name}` is told of a DataParallel ({where}), in which the model no longer is"
+        message = f"`{one.callee.name}` is given a DataParallel ({where}), in which the model no longer is"
         yield context.change(PARALLEL, one.call, message, edits, core=True)
 
 

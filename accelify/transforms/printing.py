@@ -95,7 +95,7 @@ def _printed_beyond(context: Context, calls: list[ast.Call]) -> Change:
         path, line, _ = context.tree.place(call)
         lines.setdefault(path.replace("\\", "/").rsplit("/", 1)[-1], set()).add(line)
     places = "; ".join(f"{path}, {lines_at(at)}" for path, at in sorted(lines.items()))
-    message = f"every process prints this, where the Accelerator is not at hand ({places})"
+    message = f"every process prints this, where the Accelerator is not known ({places})"
     return context.change(PRINT, calls[0], message, severity=Severity.INFO)
 
 

@@ -189,7 +189,7 @@ def _is_for_bar(context: Context, name: ast.Name) -> bool:
 
 
 def _disabled(context: Context, call: ast.Call, stated: ast.expr | None, accelerator: str) -> list[Edit]:
-    """The edits that turn a bar off on the other processes; on the first it is `told` what it was."""
+    """The edits that turn a bar off on the other processes; on the first it is `stated` what it was."""
     tree, off = context.tree, f"not {accelerator}.{_SILENT}"
     if stated is None:
         return [verbs.AddArgument(call, f"disable={off}")]

@@ -106,7 +106,7 @@ def _unsharded(context: Context) -> Iterator[Change]:
         # What a loader was filled with before: tensors, or a list of tasks that names no data at all.
         why, loaders = "no training loop is seen to read a DataLoader itself", set()
     elif any(is_shardable(loader) for loader in loaders):
-        why = "its training data comes from a loader that is kept where prepare cannot reach it"
+        why = "its training data comes from a loader that is stored where prepare cannot reach it"
     elif loaders:
         seen = all(t.qualname and not t.qualname.startswith("torch") for t in loaders)
         why = f"its training data comes from a loader that is not {'' if seen else 'seen to be '}torch's DataLoader"
@@ -203,7 +203,7 @@ def _shapes(context: Context) -> Iterator[Change]:
                 yield context.change(BATCH_SHAPE, call, message, [edit], safety=Safety.REVIEW)
             else:
                 yield context.todo(
-                    BATCH_SHAPE, call, message, "take the size of the batch at hand, as in data.size(0)"
+                    BATCH_SHAPE, call, message, "take the size of the current batch, as in data.size(0)"
                 )
             break
 
@@ -225,7 +225,7 @@ def _stored_sizes(context: Context) -> Iterator[Change]:
     where = "" if own or cls.module.path is None else f" ({cls.module.path.name}:{call.lineno})"
     message = (
         f"`{cls.name}`{where} makes a state of `{size}` samples, and a process's part of a batch is smaller: hand the "
-        "model batch_size // accelerator.num_processes, or take the size of the batch at hand, as in data.size(0)"
+        "model batch_size // accelerator.num_processes, or take the size of the current batch, as in data.size(0)"
     )
     yield context.change(BATCH_SHAPE, call if own else context.script.backwards[0].call, message)
 

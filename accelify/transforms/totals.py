@@ -75,7 +75,7 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.change(TOTALS, sums.additions[place], message, severity=Severity.INFO)
         for place in sums.too_small:
             message = (
-                f"`{place.text}` goes on from pass to pass, so that its mean over the processes is kept: one "
+                f"`{place.text}` goes on from pass to pass, so that its mean over the processes stays exact: one "
                 "num_processes-th of the sum over all batches as which it is read; multiply it there by "
                 "accelerator.num_processes"
             )

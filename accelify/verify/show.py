@@ -39,7 +39,7 @@ TITLES = {
 _COLUMNS = 3
 """Runs beside each other in one table: what 80 columns hold."""
 _SHOWN = 12
-_OUTCOMES = (Outcome.CONTAINED, Outcome.VIOLATED, Outcome.NOT_REACHED, Outcome.NOT_SETTLED)
+_OUTCOMES = (Outcome.HELD, Outcome.VIOLATED, Outcome.NOT_REACHED, Outcome.NOT_SETTLED)
 _REPEATED = "every process does the whole work: the numbers are right, but nothing is shared out"
 
 

@@ -477,7 +477,7 @@ def test_what_is_kept_under_a_key_and_taken_out_elsewhere_is_prepared_before() -
 def test_numbers_beside_an_optimizer_are_not_prepared(train: str, later: str) -> None:
     made = KEPT.replace("{TRAIN}", train) + later
     conversion = convert_source(Source.from_text(script(made, LOADER, STEPS)))
-    reason = 'the optimizer `train_conf["optimizer"]` is kept in `train_conf`, whose elements are not all of one kind'
+    reason = 'the optimizer `train_conf["optimizer"]` is stored in `train_conf`, whose elements are not all of one kind'
     assert reason in conversion.reason
 
 

@@ -107,7 +107,7 @@ def test_a_model_that_a_base_class_of_another_module_makes_is_called_so(tmp_path
     taken = base.replace("__init__(self, size)", "__init__(self, size, accelerator=None)")
     reason = refusal(tmp_path, main=main + LOADER + LEARNS, base=taken).reason
     assert "the model `net` is made in base.py by `Base`, a base class that is not converted" in reason
-    assert "kept in no" not in reason
+    assert "stored in no" not in reason
 
 
 LOOKED_UP = """\

@@ -497,7 +497,7 @@ def test_entries_of_a_batch_are_gathered_by_themselves() -> None:
         ("for one in b:\n        labels.append(one.item())", "`labels` is filled from the local batch"),
         ("if n:\n        labels.append(b)", "`labels` is filled from the local batch"),
         ("size = b.size(0)\n    n += size", "`size` is made from the local batch"),
-        ("labels.append(b if n else 0)", "`b` is not kept once for each batch"),
+        ("labels.append(b if n else 0)", "`b` is not stored once for each batch"),
         ("labels[n:] = b", "`labels` is filled by position"),
         ("labels.append(b)\n    a = a + len(labels)", "`labels` is carried from batch to batch"),
     ],

@@ -77,7 +77,7 @@ def test_other_uses_of_the_name_are_named(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     (found,) = convert_project(Source.read(tmp_path / "train.py"))
     assert found.status == "refused"
-    assert found.reason.endswith("seems to be in loop.py, line 18, which does not parse: mend it")
+    assert found.reason.endswith("seems to be in loop.py, line 18, which does not parse: fix it")
 
 
 def _converted(folder: Path, loop: str, script: str = TRAIN) -> list[Conversion]:

@@ -80,7 +80,7 @@ def test_a_function_that_is_handed_on_is_said_too() -> None:
     assert "every process prints this: `test` has no way to the Accelerator" in prints(found)
 
 
-BEYOND = "every process prints this, where the Accelerator is not at hand (train.py, lines {})"
+BEYOND = "every process prints this, where the Accelerator is not known (train.py, lines {})"
 NETWORK = """\
 def part(width):
     print("part")

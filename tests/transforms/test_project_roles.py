@@ -608,7 +608,7 @@ for x, y in DataLoader(data, batch_size=4):
         (FROM_BASE, f"`self.model` {UNREAD}"),
         (FROM_BASE.replace("        self.model.train()\n", ""), f"`self.model` {UNREAD}"),
         (FROM_BASE.replace("lib.engine", "abc"), "is set outside of this file, by a caller or a subclass"),
-        (MIXED, "is kept in `state`, whose elements are not all of one kind"),
+        (MIXED, "is stored in `state`, whose elements are not all of one kind"),
     ],
 )
 def test_reasons(tmp_path: Path, text: str, reason: str) -> None:

@@ -41,7 +41,7 @@ def test_sizes_and_exits_that_are_right_stay(snippet: str) -> None:
         ("h = x.reshape((batch_size, 4))", "h = x.reshape((-1, 4))"),
         (
             "h = x.view((batch_size, 2, -1))",
-            "# TODO(accelify ACC404): take the size of the batch at hand, as in data.size(0)\n"
+            "# TODO(accelify ACC404): take the size of the current batch, as in data.size(0)\n"
             "h = x.view((batch_size, 2, -1))",
         ),
     ],

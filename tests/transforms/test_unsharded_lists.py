@@ -52,7 +52,7 @@ for x, y in {read}:
     optimizer.step()
 """
 BY_HAND = "where batches are made by hand, accelerator.shard_batch gives each its share"
-APART = "from a loader that is kept where prepare cannot reach it"
+APART = "from a loader that is stored where prepare cannot reach it"
 
 
 @pytest.mark.parametrize(

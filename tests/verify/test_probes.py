@@ -60,7 +60,7 @@ def audited(tmp_path: Path) -> None:
 def test_a_figure_that_is_the_originals_is_only_counted(verify_pair: VerifyPair) -> None:
     report = verify_pair(*pair(AUDIT, guarded(AUDIT), ONES), steps=8)
     (settled,) = report.settled
-    assert (settled.outcome, settled.demand.demand) == (Outcome.CONTAINED, "content")
+    assert (settled.outcome, settled.demand.demand) == (Outcome.HELD, "content")
     assert report.exit_code == 0
     assert list(show.demands(report)) == ["1 demand not proved or only assumed: 1 held"]
 
@@ -100,7 +100,7 @@ def test_a_place_that_no_rank_comes_to_is_not_reached(verify_pair: VerifyPair) -
 def test_an_effect_that_one_rank_does_holds_and_one_that_all_do_does_not(verify_pair: VerifyPair) -> None:
     write = '    pathlib.Path(f"log{epoch}.txt").write_text("done")\n'
     held = verify_pair(*pair(write, guarded(write, "main")), steps=8)
-    assert [one.outcome for one in of(held, "once")] == [Outcome.CONTAINED]
+    assert [one.outcome for one in of(held, "once")] == [Outcome.HELD]
     assert held.exit_code == 0
     wrong = verify_pair(*pair(write, write), steps=8)
     (settled,) = of(wrong, "once")
@@ -122,7 +122,7 @@ def test_ranks_that_all_come_to_a_collective_hold_its_demand(verify_pair: Verify
     wait = "        accelerator.wait_for_everyone()\n"
     test = "    if np.median(seen) > {}:\n"
     held = verify_pair(*pair(test.format(-1) + "        pass\n", test.format(-1) + wait), steps=8)
-    assert [one.outcome for one in of(held, "all ranks")] == [Outcome.CONTAINED]
+    assert [one.outcome for one in of(held, "all ranks")] == [Outcome.HELD]
     assert held.exit_code == 0
 
 
@@ -142,7 +142,7 @@ def test_a_loss_that_is_only_assumed_is_settled_by_the_losses(verify_pair: Verif
     texts = ["import _functools\n" + text for text in scripts.pair(loop=loop)]
     report = verify_pair(texts[0], texts[1].replace("split_batches=True", "cpu=True"), steps=6)
     (settled,) = of(report, "loss")
-    assert settled.outcome is Outcome.CONTAINED
+    assert settled.outcome is Outcome.HELD
     wrong = texts[1].replace("split_batches=True", "cpu=True").replace("backward(loss)", "backward(2 * loss)")
     report = verify_pair(texts[0], wrong, steps=6)
     (settled,) = of(report, "loss")
@@ -165,7 +165,7 @@ def test_ranks_that_leave_a_loop_together_hold_and_a_loop_that_nobody_leaves_is_
 ) -> None:
     leave = "    if np.median(seen) > {}:\n        break\n"
     held = verify_pair(*pair(leave.format(-1), leave.format(-1)), steps=8)
-    assert [one.outcome for one in of(held, "all ranks") if one.demand.sink == "leave"] == [Outcome.CONTAINED]
+    assert [one.outcome for one in of(held, "all ranks") if one.demand.sink == "leave"] == [Outcome.HELD]
     stays = verify_pair(*pair(leave.format(1e9), leave.format(1e9)), steps=8)
     assert [one.outcome for one in of(stays, "all ranks") if one.demand.sink == "leave"] == [
         Outcome.NOT_REACHED

@@ -21,7 +21,7 @@ def loaders_in(contained: Values, holds_results: Callable[[Sequence], bool]) -> 
     """The loaders among some values, and those whose batches they pass on.
 
     Args:
-        held: what an expression can evaluate to.
+        contained: what an expression can evaluate to.
         holds_results: whether a list holds what an evaluation found, whose rows are no batches.
     """
     found: set[Entity] = set()

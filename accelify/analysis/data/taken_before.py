@@ -192,7 +192,7 @@ def _gathered_there(
         if part is None:
             return f"`{read.id}` is used as a whole, and holds more than a row for every sample"
         if script.tree.in_fstring(read) or not _is_once(script, part):
-            return f"`{read.id}` is not kept once for each batch before the last call of the model"
+            return f"`{read.id}` is not stored once for each batch before the last call of the model"
         found.append(part)
     return found
 

@@ -46,7 +46,7 @@ def runs_on_host(
     models: Set[Entity],
     prepared: Set[Entity],
     after: Locations,
-    afterwards_prepare: Callable[[ast.Call], bool],
+    runs_after_prepare: Callable[[ast.Call], bool],
 ) -> Iterator[HostRun]:
     """Calls that pass such a function tensors of the host, or a loader that is not prepared, for some models.
 
@@ -57,7 +57,7 @@ def runs_on_host(
         models: the models in question.
         prepared: what prepare places.
         after: where tensors are once it does.
-        behind_prepare: whether a call runs when the models are prepared.
+        runs_after_prepare: whether a call runs when the models are prepared.
     """
     makes = _makes_on_host(script)
     known: dict[tuple[Scope, frozenset[str], frozenset[str]], tuple[Scope, list[ast.Call]] | None] = {}
@@ -75,7 +75,7 @@ def runs_on_host(
             found = known[key]
             if found is None and script.interpreter.module_of(callee) not in script.modules:
                 stated = {name for name, argument in given if script.models_of(argument) & models}
-                if stated and afterwards_prepare(call):
+                if stated and runs_after_prepare(call):
                     found = _runs_what_it_makes(script, callee, stated, makes)
             if found is None:
                 continue

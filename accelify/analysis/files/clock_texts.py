@@ -65,7 +65,7 @@ class ClockTexts:
         return any(self._tells_time(m) for m in self._script.program.modules.values())
 
     def named_in(self, function: Scope, stated: Collection[str] = ()) -> set[str]:
-        """The variables of a function, and attributes that it sets, that hold text of the clock, as `told` ones do."""
+        """The variables of a function, and attributes that it sets, with text of the clock, as `stated` ones have."""
         names: set[str] = set(stated) | self.times_in(function)
         before = -1
         while len(names) > before:

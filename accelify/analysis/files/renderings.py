@@ -18,7 +18,7 @@ def renders(contained: Values) -> bool:
     """Whether what has a method of `RENDERING` is a graph, whose picture that writes.
 
     Args:
-        held: what the object can evaluate to.
+        contained: what the object can evaluate to.
     """
     return _is_of(contained, _GRAPHS)
 
@@ -29,7 +29,7 @@ def opens_window(call: ast.Call, parent: ast.AST | None, contained: Values) -> b
     Args:
         call: the call of a method.
         parent: the node around the call.
-        held: what the object can evaluate to.
+        contained: what the object can evaluate to.
     """
     named = isinstance(call.func, ast.Attribute) and call.func.attr == "render"
     return named and isinstance(parent, ast.Expr) and _is_of(contained, _SIMULATORS)

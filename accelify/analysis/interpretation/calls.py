@@ -228,7 +228,7 @@ class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameter
         return set()
 
     def batch(self, loader: Entity) -> Entity:
-        """The `Thing` for the batches of a loader."""
+        """The `Entity` for the batches of a loader."""
         made = self.entity(loader, "batch", v.BATCH, loader.module)
         self.link(made, "loader", {loader})
         return made

@@ -32,7 +32,7 @@ def _makes_dictionary(node: ast.AST) -> bool:
 
 
 class Containers:
-    """Which names refer to containers of `Thing`s, what kind of container each is, and where it is filled."""
+    """Which names refer to containers of `Entity` objects, what kind of container each is, and where it is filled."""
 
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
@@ -40,7 +40,7 @@ class Containers:
         self._stored: dict[ast.stmt, list[tuple[ast.expr, bool]]] = {}
 
     def holders_of(self, entity: Entity) -> list[Holder]:
-        """The names of containers that have a `Thing` as an element."""
+        """The names of containers that have an `Entity` as an element."""
         return [h for h in self.script.holders if any(entity in within(c) for c in h.containers)]
 
     def is_only_element(self, holder: Holder, entity: Entity) -> bool:
@@ -207,13 +207,13 @@ class Containers:
         return far > 0 and any(self._runs_often(call, far - 1) for call in self.script.callers(scope))
 
     def keeps(self, stmt: ast.stmt, entities: set[Entity], run: bool) -> bool:
-        """Whether a statement puts one of some `Thing`s into a container, a composite module or the like.
+        """Whether a statement puts one of some `Entity` objects into a container, a composite module or the like.
 
         The element there is still the object as it was before prepare.
 
         Args:
             stmt: the statement.
-            things: those that may be put there.
+            entities: those that may be put there.
             run: whether they are known to be run as elements.
         """
         found = self._stored.get(stmt)
@@ -273,7 +273,7 @@ class Containers:
         )
 
     def called_within(self, entities: set[Entity], holder: Holder) -> bool:
-        """Whether `Thing`s are run by another name than a holder's: an element's, or a composite module's."""
+        """Whether `Entity` objects are run by another name than a holder's: an element's, or a composite module's."""
         for call in dict.fromkeys(call for entity in entities for call in self._runs.get(entity, ())):
             text = dotted(_run_by(call))
             own = text is not None and text.rsplit(".", 1)[-1] == holder.name
@@ -324,7 +324,7 @@ class Containers:
 
     @cached_property
     def _runs(self) -> dict[Entity, list[ast.Call]]:
-        """The calls that can run each `Thing`."""
+        """The calls that can run each `Entity`."""
         found: dict[Entity, list[ast.Call]] = {}
         for call in self.script.calls():
             for entity in self.script.entities(_run_by(call)):

@@ -104,7 +104,7 @@ class Factories:
         return scope is target
 
     def _made_by(self, value: Entity, target: Scope) -> tuple[ast.Call, ...]:
-        """The calls that lead to a `Thing`; of helpers that are called once as well, up to one that `target` makes."""
+        """The calls that lead to an entity; of helpers that are called once as well, up to one that `target` makes."""
         if value.made_by or not isinstance(value.site, ast.Call):
             return value.made_by
         found, module = [value.site], value.module

@@ -62,7 +62,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         self.changed = False
         self._settled: list[bool] = []
         self._set_outside: list[bool] = []
-        self._contained_back = False
+        self._postponed = False
         self._resolving: set[str] = set()
         self._of_libraries: dict[tuple[Module, str], Values] = {}
         self._depths: dict[Entity, int] = {}
@@ -101,7 +101,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         for reached in (None, self._settled, self._set_outside):
             if reached is not None:
                 reached.append(True)
-            if reached is self._set_outside and not self._contained_back:
+            if reached is self._set_outside and not self._postponed:
                 break
             for _ in range(_MOST_ROUNDS):
                 self.changed = False
@@ -131,7 +131,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         if not self.settled() or name not in self._given_results:
             return self.settled()
         self.reads.note(self._set_outside)
-        self._contained_back |= not self._set_outside
+        self._postponed |= not self._set_outside
         return bool(self._set_outside)
 
     @cached_property
@@ -186,7 +186,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         return self._classes
 
     def entity(self, site: object, tag: object, kind: str, module: Module | None, **more: object) -> Entity:
-        """The one `Thing` made at a site."""
+        """The one `Entity` made at a site."""
         key = (site, tag)
         found = self.entities.get(key)
         if isinstance(found, Entity):
@@ -255,7 +255,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
                 self.changed = True
 
     def link(self, entity: Entity, relation: str, values: Collection[Value]) -> None:
-        """Add to a relation of a `Thing`."""
+        """Add to a relation of an `Entity`."""
         self.add(entity.links.setdefault(relation, set()), values)
 
     def lookup(self, module: Module, scope: Scope, name: str) -> Values:
@@ -335,7 +335,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         return {self._method(base, name)}
 
     def _method(self, receiver: Entity, name: str) -> Value:
-        """The one value that represents a method of a `Thing`: new ones each time would never reach a fixed point."""
+        """The one value that represents a method of an `Entity`: new ones each time would never reach a fixed point."""
         key = (receiver, ("method", name))
         found = self.entities.get(key)
         if found is None:

@@ -17,7 +17,7 @@ _READING = frozenset({"torch.load", "pickle.load", "dill.load", "joblib.load"})
 
 
 class KindsByUse:
-    """The part of the interpreter that sets the kind of unknown `Thing`s by their use."""
+    """The part of the interpreter that sets the kind of unknown `Entity` objects by their use."""
 
     entities: dict[tuple[object, object], Value]
     variables: dict[tuple[Scope, str], Values]
@@ -36,7 +36,7 @@ class KindsByUse:
         def add(self, contained: Values, values: Collection[Value]) -> None: ...
 
     def upgrade(self) -> None:
-        """Set the kind of unknown `Thing`s by their use."""
+        """Set the kind of unknown `Entity` objects by their use."""
         self._unknown = [value for value in self._unknown if value.kind == v.UNKNOWN]
         for value in self._unknown:
             shown = len(value.uses), len(value.names)

@@ -24,7 +24,7 @@ class ReadsOfNodes:
         self._lengths: list[int] = []
         # What was looked for and is not there; something is put into its list when it comes.
         self._missing: dict[Hashable, list[bool]] = {}
-        # What is not in anything that grows (the kinds of `Thing`s, the bases of classes) makes everything run again.
+        # What is not in anything that grows (the kinds of entities, the bases of classes) makes everything run again.
         self._since = 0
         self._valid: dict[ast.AST, int] = {}
         self._begun = 0
@@ -51,7 +51,7 @@ class ReadsOfNodes:
         self._since += 1
 
     def changed_in_place(self, entities: Set[Entity]) -> None:
-        """Some `Thing`s are of another kind: what reads a set with one of them, or a method of one, is run again."""
+        """Some entities are of another kind: what reads a set with one of them, or a method of one, is run again."""
         holding: dict[int, bool] = {}
         for node, (contained, _) in self._of.items():
             for one in contained:
@@ -90,7 +90,7 @@ class ReadsOfNodes:
                 self.note(entry)
 
     def relation(self, entity: Entity, name: str) -> None:
-        """The node reads what a relation of a `Thing` leads to."""
+        """The node reads what a relation of an `Entity` leads to."""
         self.note(entity.links)
         contained = entity.links.get(name)
         if contained is not None:

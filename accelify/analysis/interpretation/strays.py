@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def drop_strays(interpreter: Interpreter) -> None:
-    """Forget the `Thing`s that represent parameters which, as it turned out, get an argument.
+    """Forget the `Entity` objects that represent parameters which, as it turned out, get an argument.
 
     A function may be looked at before the call that passes it a model is understood; its parameter then has no known
     argument, and an object made from it (an optimizer) would refer to that placeholder as well as to the model.
@@ -80,7 +80,7 @@ def _looks_up_functions(interpreter: Interpreter) -> bool:
 
 
 def _is_of_idle(interpreter: Interpreter, entity: Entity) -> bool:
-    """Whether a `Thing` represents a parameter of a plain function that nobody calls."""
+    """Whether an `Entity` represents a parameter of a plain function that nobody calls."""
     site = entity.site
     if not isinstance(site, (ast.FunctionDef, ast.AsyncFunctionDef)) or entity.module is None:
         return False

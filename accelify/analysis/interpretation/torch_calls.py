@@ -362,7 +362,7 @@ class LibraryCalls:
         both.elements[1] |= given
         return {both}
 
-    # -- making `Thing`s
+    # -- making `Entity` objects
 
     def _copied(self, module: Module, node: ast.Call, value: Value) -> Value:
         """What `copy.deepcopy` makes of a value: other models than its argument's, also in a list or a dictionary."""

@@ -27,7 +27,7 @@ def shown_attribute(
         script: its model.
         origins: the statements that pass an object a value to store.
         methods: of the object, which a call can run.
-        held_by: what an argument holds of one process's share of the data, if anything.
+        share_in: what an argument has of one process's share of the data, if anything.
     """
     called = list(methods)
     for stmt in script.tree.in_order(origins) if called else ():

@@ -27,7 +27,7 @@ class Meter:
     formula: str = ""
 
     def averaged(self, contained: str) -> str:
-        """How the average of one that is called `held` is computed again, as its update does it."""
+        """How the average of one that is called `contained` is computed again, as its update does it."""
         return self.formula.replace(_CONTAINED, contained)
 
 

@@ -21,7 +21,7 @@ def is_after_prepare(
 ) -> bool:
     """Whether a node runs after the prepare of its scope (or in a function, which runs later).
 
-    With `things`, only where these are prepared counts.
+    With `entities`, only where these are prepared counts.
     """
     sites = [s for s in sites if not entities or any(entities & item.entities for item in s.items)]
     scope = script.scope_of(node)
@@ -56,7 +56,7 @@ def _made_anew(
 
 
 def _makes(script: ScriptModel, stmt: ast.stmt, entities: Set[Entity]) -> bool:
-    """Whether a statement makes a `Thing` and does not just pass one through: `net = train(net)` returns the same."""
+    """Whether a statement makes an `Entity` and does not just pass one through: `net = train(net)` returns the same."""
     value = getattr(stmt, "value", None)
     return isinstance(value, ast.Call) and not any(
         entities & script.entities(given) for given in [*value.args, *[kw.value for kw in value.keywords]]

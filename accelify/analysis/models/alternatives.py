@@ -15,7 +15,7 @@ _RUN = (v.MODEL, v.INSTANCE, v.CRITERION)
 
 
 def classes_of(entity: Entity) -> list[Class]:
-    """The classes of the program that a `Thing` can be of."""
+    """The classes of the program that an `Entity` can be of."""
     return [entity.cls, *entity.others] if entity.cls is not None else []
 
 

@@ -36,7 +36,7 @@ class Reading:
 
     Attributes:
         source: `net.named_parameters()`.
-        told: whether `module.` is written there, or the seven letters are cut off.
+        stated: whether `module.` is written there, or the seven letters are cut off.
     """
 
     source: ast.Call

@@ -120,7 +120,7 @@ class MadeByName:
         arguments: list[Values],
         keywords: dict[str | None, Values],
     ) -> Values:
-        """What a call makes of some class of the modules in `held`; nothing where that can be of several kinds."""
+        """What a call makes of some class of the modules in `contained`; nothing where that can be of several kinds."""
         every = [*arguments, *keywords.values()]
         if self._returned_by_name(scope) is node:
             return set()  # known by the calls of the helper
@@ -164,7 +164,7 @@ class MadeByName:
         arguments: list[Values],
         keywords: dict[str | None, Values],
     ) -> Values:
-        """The data set of `sets.__dict__[name](...)`: each class or function of the modules in `held` can have made it.
+        """The data set of `sets.__dict__[name](...)`: any class or function of the modules can have made it.
 
         Only what makes data sets is followed: models are recognised by their use.
         """

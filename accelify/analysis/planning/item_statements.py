@@ -186,7 +186,7 @@ class ItemStatements:
         )
 
     def _roots(self, node: ast.expr) -> set[Entity]:
-        """The `Thing`s at the root of an attribute chain: the model of `model.fc.weight`."""
+        """The `Entity` objects at the root of an attribute chain: the model of `model.fc.weight`."""
         while True:
             found = self.script.entities(node, v.MODEL, v.OPTIMIZER, v.LOADER, v.SCHEDULER)
             if found:

@@ -47,7 +47,7 @@ class Placement(ItemStatements):
         self.evaluated: list[Holder] = []
 
     def home(self, entity: Entity, kind: str) -> Item | None:
-        """The name under which a `Thing` is prepared: the one nearest to the module's code."""
+        """The name under which an `Entity` is prepared: the one nearest to the module's code."""
         best: tuple[int, int, int, Item] | None = None
         given = kind == v.LOADER or any(
             gives(self.script, s, entity) and not is_alias(s)
@@ -110,7 +110,7 @@ class Placement(ItemStatements):
     def _is_anothers_part(
         self, entity: Entity, holder: Holder, creations: list[ast.stmt], scope: Scope
     ) -> bool:
-        """Whether a name was read from an attribute that is assigned this `Thing` later: `source = net.body`."""
+        """Whether a name was read from an attribute that is assigned this `Entity` later: `source = net.body`."""
         if len(holder.entities) < 2 or not all(
             isinstance(getattr(s, "value", None), ast.Attribute) for s in creations
         ):
@@ -142,7 +142,7 @@ class Placement(ItemStatements):
         )
 
     def _in_attribute_of_another(self, entity: Entity, kind: str) -> Item | None:
-        """The attribute of an object that refers to a `Thing` without a name: `options.optimizer`."""
+        """The attribute of an object that refers to an `Entity` without a name: `options.optimizer`."""
         for holder in self.script.attributes_of_others:
             given = [
                 (s, where)
@@ -159,7 +159,7 @@ class Placement(ItemStatements):
         return None
 
     def homes(self, entity: Entity, kind: str) -> list[Item]:
-        """All names under which `Thing`s of one call are prepared: a factory called three times makes three."""
+        """All names under which `Entity` objects of one call are prepared: a factory called three times makes three."""
         best = self.home(entity, kind)
         if best is None:
             return []
@@ -274,7 +274,7 @@ class Placement(ItemStatements):
         return self.script.callees(value) if isinstance(value, ast.Call) else set()
 
     def container_home(self, entity: Entity, kind: str) -> Item | None:
-        """The list, tuple or dictionary in which a `Thing` without a name is prepared."""
+        """The list, tuple or dictionary in which an `Entity` without a name is prepared."""
         best: tuple[int, int, Item] | None = None
         for holder in self.contained.holders_of(entity):
             form = self.contained.form(holder, kind)
@@ -292,7 +292,7 @@ class Placement(ItemStatements):
         return best[2] if best else None
 
     def _used(self, holder: Holder, scope: Scope) -> int:
-        """Whether training uses a name itself, where a `Thing` has several (`net = ssd_net`)."""
+        """Whether training uses a name itself, where an `Entity` has several (`net = ssd_net`)."""
         if (
             holder.scope is None
             or len({id(h) for t in holder.entities for h in self.script.holders_of(t)}) == 1

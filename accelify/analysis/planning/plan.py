@@ -354,7 +354,7 @@ class Plan(AcceleratorPlace):
         return [self.tree.statement(c) for t in contained - self.prepared - own for c in self.own_lengths(t)]
 
     def runs_prepared(self, node: Node, entities: Set[Entity]) -> bool:
-        """Whether a node runs when some `Thing`s are prepared already."""
+        """Whether a node runs when some `Entity` objects are prepared already."""
         return runs_prepared(self.script, self.sites, entities, node)
 
     def steps_per_batch(self, call: ast.Call, seen: frozenset[Scope] = frozenset()) -> bool:
@@ -395,7 +395,7 @@ class Plan(AcceleratorPlace):
         return makes_one_of(self.script, evaluated, scope) or makes_others_in_row(self.script, made, scope)
 
     def after_prepare(self, node: Node, entities: Set[Entity] = frozenset()) -> bool:
-        """Whether a node runs after the prepare of its scope, or where `things` are prepared."""
+        """Whether a node runs after the prepare of its scope, or where `entities` are prepared."""
         return is_after_prepare(self.script, self.sites, node, entities)
 
 

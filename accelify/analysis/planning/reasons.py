@@ -56,7 +56,7 @@ class Reasons:
         names = target_names(made.targets[0]) if isinstance(made, ast.Assign) else sorted(first.names)
         named = f"`{names[0]}`" if len(names) == 1 else "another loader"
         why = [e.problem for e in evaluations if e.problem and first in e.loaders and not e.fetches_one]
-        because = f"another loop needs whole: {why[0]}" if why else "is kept whole"
+        because = f"another loop needs whole: {why[0]}" if why else "stays whole"
         return f"it also runs over {named}, which {because}"
 
     def no_loop(self) -> Blocker:
@@ -74,9 +74,7 @@ class Reasons:
             )
             return Blocker("ACC009", message, unknown[0])
         if (lost := script.program.unread_loop()) is not None:
-            return Blocker(
-                "ACC008", f"its training loop seems to be in {lost}, which does not parse: mend it"
-            )
+            return Blocker("ACC008", f"its training loop seems to be in {lost}, which does not parse: fix it")
         for call in script.calls():
             taker = self._takes_optimizer(call)
             if taker is not None:
@@ -196,7 +194,7 @@ class Reasons:
         return Blocker("ACC004", message, call if module in self.script.modules else function)
 
     def homeless(self, entity: Entity, kind: str) -> Blocker:
-        """Why a `Thing` without a name cannot be prepared."""
+        """Why an `Entity` without a name cannot be prepared."""
         if self._trains_tensors():
             return self._tensors()
         name = next(iter(sorted(entity.names)), kind)
@@ -210,7 +208,7 @@ class Reasons:
         converted = root.cls is not None and root.cls.module in self.script.modules
         if root is not entity and root.qualname and isinstance(root.site, ast.Call) and not converted:
             made = root.qualname.rsplit(".", 1)[-1]
-            message = f"the {kind} `{name}` is kept by an object of `{made}`"
+            message = f"the {kind} `{name}` is stored by an object of `{made}`"
             return Blocker("ACC005", f"{message}, whose code is not converted with this file", root.site)
         owner = self._set_outside(entity)
         if owner is not None:
@@ -248,16 +246,14 @@ class Reasons:
                 )
                 return Blocker("ACC005", f"{message} with this file; put it into this file", entity.site)
             message = (
-                f"the {kind} `{name}` is made in {file} and kept in no variable or attribute of this file"
+                f"the {kind} `{name}` is made in {file} and stored in no variable or attribute of this file"
             )
             return Blocker("ACC005", f"{message}, so it cannot be prepared here", entity.site)
         retained = self.contained.holders_of(entity)
         if retained:
             # Under unknown keys it can overwrite the names of other entries.
             name = self._entry(entity) or name
-            message = (
-                f"the {kind} `{name}` is kept in `{retained[0].name}`, whose elements are not all of one kind"
-            )
+            message = f"the {kind} `{name}` is stored in `{retained[0].name}`, whose elements are not all of one kind"
             if self.contained.form(retained[0], kind) is not None:
                 several = len(self.contained.makings(retained[0])) > 1
                 how = (
@@ -265,16 +261,16 @@ class Reasons:
                     if several
                     else "which is filled in a way that is not followed"
                 )
-                message = f"the {kind} `{name}` is kept in `{retained[0].name}`, {how}"
+                message = f"the {kind} `{name}` is stored in `{retained[0].name}`, {how}"
             return Blocker("ACC005", f"{message}: they cannot be prepared one by one", entity.site)
         return Blocker(
             "ACC005",
-            f"the {kind} `{name}` is not kept in a variable or attribute of this file, so it cannot be prepared here",
+            f"the {kind} `{name}` is not stored in a variable or attribute of this file, so it cannot be prepared here",
             entity.site if isinstance(entity.site, ast.AST) else self.script.backwards[0].call,
         )
 
     def _entry(self, entity: Entity) -> str | None:
-        """How the entry is written for which a `Thing` is made: `conf["optimizer"] = SGD(...)`."""
+        """How the entry is written for which an `Entity` is made: `conf["optimizer"] = SGD(...)`."""
         tree = self.script.tree
         stmt = tree.parent(entity.site) if isinstance(entity.site, ast.Call) else None
         if entity.module not in self.script.modules or not isinstance(stmt, ast.Assign):
@@ -283,7 +279,7 @@ class Reasons:
         return tree.segment(entries[0]) if entries else None
 
     def _root(self, entity: Entity) -> Entity:
-        """What a `Thing` was taken out of, as far as nothing is known of that either."""
+        """What an `Entity` was taken out of, as far as nothing is known of that either."""
         seen = {entity}
         while True:
             wholes = entity.link("whole") - seen
@@ -293,7 +289,7 @@ class Reasons:
             seen.add(entity)
 
     def _made_by_a_base(self, entity: Entity) -> str | None:
-        """The base class of another module that makes a `Thing` for a class of this file."""
+        """The base class of another module that makes an `Entity` for a class of this file."""
         module = entity.module
         made = (
             module.scopes.of(entity.site).owner_class if module and isinstance(entity.site, ast.AST) else None
@@ -304,7 +300,7 @@ class Reasons:
         return None
 
     def _set_outside(self, entity: Entity) -> Class | None:
-        """The class from whose `self` a `Thing` is read, where nothing in the program sets that attribute."""
+        """The class from whose `self` an `Entity` is read, where nothing in the program sets that attribute."""
         owners = [
             w.cls
             for w in entity.link("whole")

@@ -26,7 +26,7 @@ class Item:
     container: str | None = None
 
     def add(self, other: Item) -> None:
-        """Merge in what another `Thing` of the same name is and where it is made."""
+        """Merge in what another `Entity` of the same name is and where it is made."""
         self.entities |= other.entities
         self.creations += [stmt for stmt in other.creations if stmt not in self.creations]
         self.creations.sort(key=lambda stmt: (stmt.lineno, stmt.col_offset))

@@ -116,7 +116,7 @@ def runs_prepared(
     node: Node,
     seen: frozenset[Scope] = frozenset(),
 ) -> bool:
-    """Whether a node runs when some `Thing`s are prepared already."""
+    """Whether a node runs when some `Entity` objects are prepared already."""
     chosen = [s for s in sites if any(entities & item.entities for item in s.items)]
     scope = script.scope_of(node)
     own = [s for s in chosen if s.scope is scope]

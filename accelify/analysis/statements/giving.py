@@ -18,7 +18,7 @@ _LOOKS = frozenset("param_groups defaults state state_dict __class__".split())
 
 
 def gives(script: ScriptModel, stmt: ast.stmt, entity: Entity) -> bool:
-    """Whether an assignment binds a name to the `Thing` itself: no other one of that name, no bar around a loader."""
+    """Whether an assignment binds a name to the `Entity` itself: no other one of that name, no bar around a loader."""
     value = getattr(stmt, "value", None)
     if entity.kind == v.LOADER and isinstance(value, ast.Call):
         if k.is_progress(script.qualname(value.func) or ""):
@@ -32,7 +32,7 @@ def gives(script: ScriptModel, stmt: ast.stmt, entity: Entity) -> bool:
 
 
 def hangs_on(script: ScriptModel, stmt: ast.stmt, name: str, entity: Entity) -> bool:
-    """Whether a name among several is bound to parts of the `Thing`: `sample, density = model.draw, model.forward`."""
+    """Whether a name among several is bound to parts of the `Entity`: `sample, density = model.draw, model.forward`."""
     value = getattr(stmt, "value", None)
     for target in stmt.targets if isinstance(stmt, ast.Assign) else []:
         if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
@@ -44,7 +44,7 @@ def hangs_on(script: ScriptModel, stmt: ast.stmt, name: str, entity: Entity) -> 
 
 
 def entities_in(script: ScriptModel, argument: ast.expr) -> set[Entity]:
-    """The `Thing`s that an argument is, or that a container in it has."""
+    """The `Entity` objects that an argument is, or that a container in it has."""
     found = script.entities(argument)
     for container in script.values(argument):
         found |= {w for w in within(container) if isinstance(w, Entity)}
@@ -52,7 +52,7 @@ def entities_in(script: ScriptModel, argument: ast.expr) -> set[Entity]:
 
 
 def comes_trained(script: ScriptModel, stmt: ast.stmt, entity: Entity) -> bool:
-    """Whether an assignment gets a `Thing` that a function has made and trained: `model = train(loader)`.
+    """Whether an assignment gets an `Entity` that a function has made and trained: `model = train(loader)`.
 
     It is prepared in there, before the training.
     """
@@ -64,7 +64,7 @@ def comes_trained(script: ScriptModel, stmt: ast.stmt, entity: Entity) -> bool:
 
 
 def hands_through(script: ScriptModel, stmt: ast.stmt, entity: Entity) -> bool:
-    """Whether an assignment gets a `Thing` from a function that it passes it to."""
+    """Whether an assignment gets an `Entity` from a function that it passes it to."""
     call = _call_of(stmt)
     given = [*call.args, *[kw.value for kw in call.keywords]] if call is not None else []
     return any(entity in entities_in(script, a) for a in given)
@@ -91,7 +91,7 @@ def _call_of(stmt: ast.stmt) -> ast.Call | None:
 
 
 def _is_handed(script: ScriptModel, argument: ast.expr, entity: Entity) -> bool:
-    """Whether an argument can be a `Thing` already: in `model = run(model)` not what only `run` returns."""
+    """Whether an argument can be an `Entity` already: in `model = run(model)` not what only `run` returns."""
     if entity not in entities_in(script, argument):
         return False
     scope = script.scope_of(argument)

@@ -29,7 +29,7 @@ class ParameterSet:
 
     Args:
         parameters: the parameters, in the same order on every rank.
-        told: what an error calls them.
+        stated: what an error calls them.
         sparse: those of them whose gradients are sparse tensors where there are any.
     """
 

@@ -198,7 +198,7 @@ class FSDPBackend(ShardedBackend):
                     self._replaced[id(shown[name])] = (weakref.ref(shown[name]), parameter)
 
     def before_backward(self, model: nn.Module, state: Sharding) -> bool:
-        averages = state.sync_next or not (state.contained and self.holds_gradients)
+        averages = state.sync_next or not (state.deferred and self.holds_gradients)
         state.sync_next = False
         if averages != state.syncs and isinstance(model, FSDPModule):
             state.syncs = averages
@@ -211,7 +211,7 @@ class FSDPBackend(ShardedBackend):
             own = {id(p) for g in optimizer.param_groups for p in g["params"]}
             for part in self._parts():
                 if id(part.sharded_param) in own:
-                    _set_contained(part, None)
+                    _set_deferred(part, None)
 
     # Gradients that wait whole on their ranks, within a window. torch has no public way to them.
 
@@ -231,16 +231,16 @@ class FSDPBackend(ShardedBackend):
         super().scale_gradients(parameters, factor)
         own = {id(p) for p in parameters}
         for part in self._parts():
-            contained = _contained(part)
-            if contained is not None and id(part.sharded_param) in own:
-                local(contained).mul_(factor)
+            gradient = _deferred(part)
+            if gradient is not None and id(part.sharded_param) in own:
+                local(gradient).mul_(factor)
 
     @torch.no_grad()
     def window_gradients(self, parameters: list[torch.Tensor]) -> list[Any]:
-        contained = {id(part.sharded_param): _contained(part) for part in self._parts()}
+        deferred = {id(part.sharded_param): _deferred(part) for part in self._parts()}
         found = []
         for p, part in zip(parameters, super().window_gradients(parameters), strict=True):
-            waiting = contained.get(id(p))
+            waiting = deferred.get(id(p))
             found.append({"part": part, "held": None if waiting is None else local(waiting).detach().cpu()})
         return found
 
@@ -250,17 +250,17 @@ class FSDPBackend(ShardedBackend):
             p.grad = None if state["part"] is None else from_local_like(state["part"], p)
         for part in self._parts():
             waiting = saved.get(id(part.sharded_param))
-            _set_contained(part, None if waiting is None else waiting.to(self.device))
+            _set_deferred(part, None if waiting is None else waiting.to(self.device))
 
 
-def _contained(part: Any) -> torch.Tensor | None:
+def _deferred(part: Any) -> torch.Tensor | None:
     if part.unsharded_accumulated_grad is not None:
         return part.unsharded_accumulated_grad  # type: ignore[no-any-return]
     gathered = getattr(part, "_unsharded_param", None)
     return None if gathered is None else gathered.grad
 
 
-def _set_contained(part: Any, gradient: torch.Tensor | None) -> None:
+def _set_deferred(part: Any, gradient: torch.Tensor | None) -> None:
     part.unsharded_accumulated_grad = gradient
     gathered = getattr(part, "_unsharded_param", None)
     if gathered is not None:

@@ -127,7 +127,7 @@ class ShardedBackend(AveragingBackend):
 
     def before_backward(self, model: nn.Module, state: Sharding) -> bool:
         """Make the next backward average this model's gradients or not; returns which."""
-        return not state.contained
+        return not state.deferred
 
     def _share_buffers(self, model: nn.Module) -> None:
         """Give every rank rank 0's buffers, such as the statistics of BatchNorm."""
@@ -139,12 +139,12 @@ class ShardedBackend(AveragingBackend):
     def no_sync(self, models: Iterable[nn.Module]) -> Iterator[None]:
         found = [s for m in models if (s := sharding_of(m)) is not None]
         for state in found:
-            state.contained += 1
+            state.deferred += 1
         try:
             yield
         finally:
             for state in found:
-                state.contained -= 1
+                state.deferred -= 1
 
     def sync_next(self, model: nn.Module) -> None:
         state = sharding_of(model)

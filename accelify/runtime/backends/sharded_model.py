@@ -24,7 +24,7 @@ class Sharding:
 
     Attributes:
         depth: passes of the model that are running, one in another.
-        held: gradients stay on their ranks (`no_sync`).
+        deferred: gradients stay on their ranks (`no_sync`).
         sync_next: the next backward averages all the same.
         methods: of the script's class, run with the weights gathered.
         drops_whole: `state_dict` puts weights together for another rank and keeps none of them.
@@ -35,7 +35,7 @@ class Sharding:
         self.precision = precision
         self.methods = methods
         self.depth = 0
-        self.contained = 0
+        self.deferred = 0
         self.sync_next = False
         self.syncs = True
         self.drops_whole = False

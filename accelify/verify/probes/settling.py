@@ -40,7 +40,7 @@ class Outcome(StrEnum):
     """What became of a demand; of several runs the one that comes first here counts."""
 
     VIOLATED = "violated"
-    CONTAINED = "held"
+    HELD = "held"
     NOT_SETTLED = "not settled"
     NOT_REACHED = "not reached"
 
@@ -192,7 +192,7 @@ class _Settler:
         if bad is not None:
             return Outcome.VIOLATED, bad.sentence
         if checks and all(check.verdict in _SAME for check in checks):
-            return Outcome.CONTAINED, ""
+            return Outcome.HELD, ""
         open_ = next((check.sentence for check in checks if check.sentence), "")
         return Outcome.NOT_SETTLED, open_ or self.run.failure or "no comparison looks at it"
 
@@ -203,7 +203,7 @@ class _Settler:
 
     def _content(self, demand: Demand, checks: Sequence[Check]) -> tuple[Outcome, str]:
         if checks and all(check.verdict in _SAME for check in checks):
-            return Outcome.CONTAINED, ""
+            return Outcome.HELD, ""
         for check in checks:
             if check.verdict is Verdict.NOT_COMPARABLE and not (
                 check.partial or check.sentence == NOT_CHECKED
@@ -225,7 +225,7 @@ class _Settler:
         if not known:
             return self._same(demand)
         if any(agree(values.calls, first.calls, self.tolerance) for values in known):
-            return Outcome.CONTAINED, ""
+            return Outcome.HELD, ""
         if self.again is not None:
             repeated = Values(self.again.ranks[0], demand.number)
             if not agree(known[0].calls, repeated.calls, self.tolerance):
@@ -237,7 +237,7 @@ class _Settler:
     def _once(self, demand: Demand, checks: Sequence[Check]) -> tuple[Outcome, str]:
         ranks = [number for number, rank in enumerate(self.run.ranks) if Values(rank, demand.number).count]
         if len(ranks) == 1 or (checks and all(check.verdict is not Verdict.DIFFERENT for check in checks)):
-            return Outcome.CONTAINED, ""
+            return Outcome.HELD, ""
         return Outcome.VIOLATED, f"done by {ranks_named(ranks)}"
 
     def _same(self, demand: Demand, *, paths: bool = False) -> tuple[Outcome, str]:
@@ -246,14 +246,14 @@ class _Settler:
         if paths:
             by_rank = [values.only(paths_of) for values in by_rank]
         if len(by_rank) == 1:
-            return Outcome.CONTAINED, ""
+            return Outcome.HELD, ""
         if len({values.count for values in by_rank}) > 1:
             return Outcome.NOT_SETTLED, "the ranks do not come there equally often"
         if not any(flat(call) for values in by_rank for call in values.calls):
             return Outcome.NOT_SETTLED, "its value cannot be looked at"
         first = by_rank[0]
         if all(agree(first.calls, values.calls, 0.0 if paths else self.tolerance) for values in by_rank[1:]):
-            return Outcome.CONTAINED, ""
+            return Outcome.HELD, ""
         return Outcome.VIOLATED, _values_in_words(by_rank, None, 0.0 if paths else self.tolerance)
 
     def _all_ranks(self, demand: Demand) -> tuple[Outcome, str]:
@@ -265,7 +265,7 @@ class _Settler:
         steps = [values.steps for values in by_rank]
         apart = next((k for k, row in enumerate(zip(*steps, strict=False)) if len(set(row)) > 1), None)
         if apart is None:
-            return Outcome.CONTAINED, ""
+            return Outcome.HELD, ""
         when = ", ".join(f"rank {rank} after step {row[apart]}" for rank, row in enumerate(steps))
         return Outcome.VIOLATED, f"comes there for {ordinal(apart + 1)} time: {when}"
 
@@ -289,7 +289,7 @@ class _Settler:
                 return Outcome.VIOLATED, f"{values} ({ordinal(k + 1)} backward)"
         if self._differs("weights"):
             return Outcome.NOT_SETTLED, "the losses are the original's, the weights at the end are not"
-        return Outcome.CONTAINED, ""
+        return Outcome.HELD, ""
 
 
 def run_differs(a: Values, b: Values) -> bool:

@@ -298,7 +298,7 @@ def test_the_elements_of_one_list_are_refused_once() -> None:
     found = convert_source(Source.from_text(textwrap.dedent(text)))
     left = [finding.message for finding in found.remaining]
     assert left == [
-        "left alone: the model `c` is kept in `parts`, whose elements are not all of one kind: "
+        "left alone: the model `c` is stored in `parts`, whose elements are not all of one kind: "
         "they cannot be prepared one by one"
     ]
 
