@@ -90,7 +90,8 @@ def _stated_or_measured(context: Context) -> Iterator[tuple[ast.Call, str]]:
             yield (
                 place,
                 f"a schedule is made for the configured `{stated}` in one branch, and from "
-                f"`{context.tree.segment(place)}`, taken before prepare, in the other: {wrong}; taken after prepare, both are right",
+                f"`{context.tree.segment(place)}`, taken before prepare, in the other: {wrong}; taken after "
+                "prepare, both are right",
             )
 
 
