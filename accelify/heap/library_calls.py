@@ -17,10 +17,10 @@ from accelify.heap.containers import (
     elements,
     put,
 )
+from accelify.heap.library_state import LibraryState
 from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, mark
 from accelify.heap.paths import joined_path, pattern, with_text
-from accelify.heap.pictures import Pictures
 from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.transfers import Transfers, arguments_of
 from accelify.heap.unknown_calls import UnknownCalls
@@ -69,7 +69,7 @@ class LibraryCalls:
     def __init__(self, engine: Interpreter) -> None:
         self.engine = engine
         self.run = engine.run
-        self.pictures = Pictures(engine)
+        self.state = LibraryState(engine)
         # What calls made of their arguments in place: by call, by the argument's number, -1 for the receiver.
         self.mutated: dict[ast.AST, dict[int, Value]] = {}
         self.unknown_calls = UnknownCalls(engine)
@@ -215,7 +215,7 @@ class LibraryCalls:
             self.unknown_calls.callbacks(args[shift:], keywords, node)
         if row.effect and self._happens(row, args, keywords, shift):
             shown = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
-            shown += self.pictures.shown(row, args[0] if receiver else None)
+            shown += self.state.shown(row, args[0] if receiver else None)
             if row.effect in ("terminal.write", "log.write"):
                 shown = self.engine.expressions.shown(shown, node)
             paths = self._paths(row, args, keywords, shift)
@@ -268,7 +268,7 @@ class LibraryCalls:
             result = self.transfers.random.seeded(row, result, args, node, receiver)
         if row.effect == "file.read" and row.name.rpartition(".")[2] in _QUESTIONS:
             result = replace(result, type=FOUND_FLAG)
-        self.pictures.note(row, args[0] if receiver else None, args[shift:], keywords, node)
+        self.state.note(row, args[0] if receiver else None, args[shift:], keywords, node)
         if row.mutates:
             self._mutate(row, result, args, keywords, node, shift)
         if row.overwrites:

@@ -1,0 +1,85 @@
+"""State of a library's module, such as the current picture: what is drawn goes into it, and others see it where it is
+saved or shown.
+
+A row of a function, of which `self` is no argument, speaks of that state: `plt.plot(x)` writes it (`mutates=self`),
+`plt.figure()` begins it anew (`overwrites=self`), `plt.savefig(path)` shows it (`content=self`). What the library's
+objects do goes into it as well, as `ax.plot(x)` does into what `fig.savefig` writes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from accelify.domains.placement import function
+from accelify.heap.builtin_calls import container_method
+from accelify.heap.containers import array_of, put
+from accelify.heap.values import Container, Value
+from accelify.knowledge import Row
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+_SHOWING = frozenset({"file.write", "figure.show"})
+
+
+class LibraryState:
+    """The state of each library that has one.
+
+    Args:
+        engine: the interpreter.
+    """
+
+    def __init__(self, engine: Interpreter) -> None:
+        self.engine = engine
+        self._states: dict[str, Container] = {}
+
+    def _of(self, row: Row, receiver: Value | None) -> Container | None:
+        root = (row.name if receiver is None else receiver.type).partition(".")[0]
+        columns = (*row.mutates, *row.overwrites, *row.content)
+        if receiver is None and root not in self._states and any(one.receiver for one in columns):
+            made = Container("list", self.engine.run.store)
+            made.serial = 0  # It is there from the beginning, wherever the library is called first.
+            self._states[root] = made
+        return self._states.get(root)
+
+    def shown(self, row: Row, receiver: Value | None) -> list[Value]:
+        """What a call shows or saves of it.
+
+        Args:
+            row: the function.
+            receiver: the object of which it is a method, None of a function.
+        """
+        state = self._of(row, receiver)
+        is_shown = any(one.receiver for one in row.content) or (
+            receiver is not None and row.effect in _SHOWING
+        )
+        return [Value(refs=(state,), type="list")] if state is not None and is_shown else []
+
+    def note(
+        self,
+        row: Row,
+        receiver: Value | None,
+        args: Sequence[Value],
+        keywords: Mapping[str, Value],
+        node: ast.AST,
+    ) -> None:
+        """Note what a call writes into it, or that it begins anew.
+
+        Args:
+            row: the function.
+            receiver: the object of which it is a method, None of a function.
+            args, keywords: what it is given.
+            node: the call.
+        """
+        state = self._of(row, receiver)
+        if state is None:
+            return
+        if any(one.receiver for one in row.overwrites):
+            container_method(self.engine, Value(refs=(state,)), state, "clear", [], {}, node)
+        elif any(one.receiver for one in row.mutates):
+            run, given = self.engine.run, [*args, *keywords.values()]
+            place = function((array_of(value) for value in given), rowwise=True)
+            if not place.is_same:
+                put(run, state, Value(place, run.reason(node, f"`{run.segment(node)}`", *given)))
