@@ -255,7 +255,7 @@ def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> 
     one = short[:-1] if len(short) > 2 and short.endswith("s") and not short.endswith("ss") else item.kind
     if one in (accelerator, "name", short):
         one = "element"
-    shared = context.plan.placement.contained.is_shared(item.holder)
+    shared = context.plan.placement.containers.is_shared(item.holder)
     if item.container == DICT:
         each = f"{{name: {accelerator}.prepare({one}) for name, {one} in {name}.items()}}"
         return [f"{name}.update({each})" if shared else f"{name} = {each}"]

@@ -40,7 +40,7 @@ class ItemStatements:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.tree = script.tree
-        self.contained = Containers(script)
+        self.containers = Containers(script)
         # Statements that measure or count over a loader as it is without prepare, which so comes after them.
         self.measured: list[ast.stmt] = []
         # Those of them that count over it.
@@ -66,14 +66,14 @@ class ItemStatements:
         if item.kind != v.LOADER:
             if any(stands_in(c, stmt) and self._hands_back(c, item) for c in item.creations):
                 return False  # `if both: model = Both(model, rest)`: what took it in has its name now
-            return item.container is None and self.contained.keeps(
+            return item.container is None and self.containers.keeps(
                 stmt, item.entities, self._stored_and_run(item)
             )
         for node in self._within.read(stmt):
             parent = self.tree.parent(node)
             if item.container is not None and item.holder.containers & self.script.values(node):
                 taken = self.tree.statement(node)
-                if is_unpacked(taken) or self.contained.takes_out(taken):
+                if is_unpacked(taken) or self.containers.takes_out(taken):
                     return True
             if isinstance(parent, ast.Attribute) or not item.entities & self.script.entities(node):
                 continue
@@ -113,7 +113,7 @@ class ItemStatements:
         """Whether a model or optimizer is used as an element of a list or as a part of a composite module."""
         key = item.holder.name, frozenset(item.entities)
         if key not in self._run_within:
-            self._run_within[key] = self.contained.called_within(item.entities, item.holder)
+            self._run_within[key] = self.containers.called_within(item.entities, item.holder)
         return self._run_within[key]
 
     def _evaluates(self, stmt: ast.stmt) -> bool:

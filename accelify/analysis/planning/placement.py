@@ -95,8 +95,8 @@ class Placement(ItemStatements):
                     continue
                 if kind == v.OPTIMIZER and is_looked_at(self.script, holder, creations):
                     continue
-                if kind != v.LOADER and all(self.contained.takes_out(s) for s in creations):
-                    if not self.contained.only_chosen(creations):
+                if kind != v.LOADER and all(self.containers.takes_out(s) for s in creations):
+                    if not self.containers.only_chosen(creations):
                         continue  # one of several: they are prepared in their container
                 item = Item(holder, kind, scope, creations, {entity})
                 used = self._used(holder, scope) + (holder.name in self.wrapped)
@@ -171,7 +171,7 @@ class Placement(ItemStatements):
         if kind == v.LOADER and all(map(self._takes_part, best.creations)):
             others = self._taken_out_beside(best, entity)
             retained = self.container_home(entity, kind)
-            if retained is not None and self.contained.is_only_element(retained.holder, entity):
+            if retained is not None and self.containers.is_only_element(retained.holder, entity):
                 if others or self._is_read_unnamed(entity):
                     return [retained]
             found += others
@@ -211,13 +211,13 @@ class Placement(ItemStatements):
                     continue
                 if creations:
                     found.append(Item(holder, kind, scope, creations, {entity}))
-        by_place = kind == v.LOADER and self.contained.only_by_place(
+        by_place = kind == v.LOADER and self.containers.only_by_place(
             entity, [c for i in found for c in i.creations]
         )
         return [] if by_place else found
 
     def _takes_part(self, stmt: ast.stmt) -> bool:
-        return is_unpacked(stmt) or self.contained.takes_out(stmt)
+        return is_unpacked(stmt) or self.containers.takes_out(stmt)
 
     def _is_read_unnamed(self, entity: Entity) -> bool:
         """Whether a loader is read as an element of its container: `for x, y in loaders[0]`, `for one in loaders`."""
@@ -276,13 +276,13 @@ class Placement(ItemStatements):
     def container_home(self, entity: Entity, kind: str) -> Item | None:
         """The list, tuple or dictionary in which an `Entity` without a name is prepared."""
         best: tuple[int, int, Item] | None = None
-        for holder in self.contained.holders_of(entity):
-            form = self.contained.form(holder, kind)
+        for holder in self.containers.holders_of(entity):
+            form = self.containers.form(holder, kind)
             if form is None or (
                 holder.cls is not None and self.script.interpreter.kind_of_class(holder.cls) == v.MODEL
             ):
                 continue
-            makings = self.contained.makings(holder)
+            makings = self.containers.makings(holder)
             if len(makings) != 1:
                 continue
             scope, creations = next(iter(makings.items()))

@@ -47,7 +47,7 @@ class Reasons:
 
     def __init__(self, script: ScriptModel, placement: Placement) -> None:
         self.script = script
-        self.contained = placement.contained
+        self.containers = placement.containers
 
     def whole_loaders(self, loaders: set[Entity], evaluations: list[EvaluationLoop]) -> str:
         """Why an evaluation loop needs its loaders whole: it also runs over some which stay whole."""
@@ -249,13 +249,13 @@ class Reasons:
                 f"the {kind} `{name}` is made in {file} and stored in no variable or attribute of this file"
             )
             return Blocker("ACC005", f"{message}, so it cannot be prepared here", entity.site)
-        retained = self.contained.holders_of(entity)
+        retained = self.containers.holders_of(entity)
         if retained:
             # Under unknown keys it can overwrite the names of other entries.
             name = self._entry(entity) or name
             message = f"the {kind} `{name}` is stored in `{retained[0].name}`, whose elements are not all of one kind"
-            if self.contained.form(retained[0], kind) is not None:
-                several = len(self.contained.makings(retained[0])) > 1
+            if self.containers.form(retained[0], kind) is not None:
+                several = len(self.containers.makings(retained[0])) > 1
                 how = (
                     "which several functions fill"
                     if several
