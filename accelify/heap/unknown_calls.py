@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 # What a function of an unknown module does that is called by such a word first.
-_TOLD = {
+_EFFECTS_BY_VERB = {
     **dict.fromkeys(("save", "write", "dump", "export"), "file.write"),
     "upload": "network.send",
     "download": "network.get",
@@ -56,7 +56,7 @@ class UnknownCalls:
         operands = [value for value in [*args, *keywords.values()] if value is not called]
         places = [array_of(value) for value in operands]
         name = self._name(called, node)
-        effect = _TOLD.get(name.rpartition(".")[2].partition("_")[0])
+        effect = _EFFECTS_BY_VERB.get(name.rpartition(".")[2].partition("_")[0])
         if effect is not None and operands and name.partition(".")[0] in self.run.unknown_modules:
             self.run.meet(effect, node, name)
         place = function([*places, called.place])
