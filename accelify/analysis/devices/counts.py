@@ -15,7 +15,7 @@ from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_con
 
 COUNTS = frozenset({"torch.cuda.device_count"})
 _FAR = 4
-_STATED = re.compile(
+_NAMES_OF_OPTIONS = re.compile(
     r"^((n|nb|num|number_of|no_of)_?)?gpus?$|^gpus?_?(n|num|number|count)$|^(n|num)_?devices$", re.I
 )
 
@@ -85,7 +85,7 @@ class DeviceCounts:
                 continue
             for side in (node.left, node.right):
                 name = dotted(side) if isinstance(side, (ast.Name, ast.Attribute)) else None
-                if name is not None and _STATED.search(name.rpartition(".")[2]):
+                if name is not None and _NAMES_OF_OPTIONS.search(name.rpartition(".")[2]):
                     return node, name
         return None
 

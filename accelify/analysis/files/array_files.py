@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from accelify.analysis.syntax import walk
 
-_STATED = re.compile(r"\{[^{}]*\}")
+_FIELD = re.compile(r"\{[^{}]*\}")
 
 
 def _constants(node: ast.expr) -> str:
@@ -24,7 +24,7 @@ def dumps_to_file(call: ast.Call, text: Callable[[ast.expr], str] = _constants) 
     """
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "dump" or len(call.args) != 1:
         return False
-    return any(sign in _STATED.sub("", text(call.args[0])) for sign in "./")
+    return any(sign in _FIELD.sub("", text(call.args[0])) for sign in "./")
 
 
 __all__ = ["dumps_to_file"]
