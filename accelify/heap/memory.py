@@ -131,6 +131,8 @@ class Memory:
             run.split,
             run.on_cpu,
             run.at_model,
+            run.accelerated,
+            run.accumulated,
         )
 
     def _end(self) -> Piece:

@@ -11,6 +11,7 @@ from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
 from accelify.heap.fields import OTHERS, as_dictionary, has_fields
+from accelify.heap.misuse import of_attribute
 from accelify.heap.models import mark
 from accelify.heap.state import state_written
 from accelify.heap.values import (
@@ -177,6 +178,8 @@ class Attributes:
             return self.engine.modules.loaded(own_value)
         if name == "__class__" and ref.cls is not None:
             return Value(refs=(ref.cls,))
+        if self.run.checks:
+            of_attribute(self.run, ref, name, node)
         if ref.kind == "accelerator":
             value = accelerator_attribute(self.run, ref, name, node)
             if value is not None:
