@@ -26,6 +26,7 @@ from accelify.heap.paths import joined_path
 from accelify.heap.values import (
     NONE,
     PART,
+    RANK,
     UNSET,
     Container,
     Instance,
@@ -217,6 +218,8 @@ def _type(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
 def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if not args:
         return constant(0)
+    if args[0].type == RANK:
+        return args[0]
     place = array_of(args[0])
     made = engine.run.made(node, place, args[0], type_="builtins.float")
     return Value(made.place, args[0].why or made.why, type="builtins.float", const=UNSET)

@@ -17,6 +17,7 @@ from accelify.heap.library_calls import LibraryCalls
 from accelify.heap.models import method_of_parts
 from accelify.heap.object_calls import ObjectCalls
 from accelify.heap.parameters import SPREAD, bind_parameters
+from accelify.heap.process_groups import distributed_call, divided, rank_of_environment
 from accelify.heap.store import join
 from accelify.heap.values import (
     NONE,
@@ -166,12 +167,18 @@ class Calls:
             made = accelerate_call(self.run, word, args, keywords, node)
             if made is not None:
                 return made
+        if self.run.checks:
+            known = self.run.knowledge.canonical(ref.name)
+            made = distributed_call(self.engine, known, args, keywords, node)
+            if made is not None:
+                return made
         special = BUILTINS.get(ref.name)
         if special is not None:
             made = special(self.engine, args, keywords, node)
             if made is not None:
                 return made
-        return self.libraries.call(ref.name, args, keywords, node)
+        made = self.libraries.call(ref.name, args, keywords, node)
+        return divided(self.run, made, node) if self.run.checks else made
 
     def _bound(
         self, ref: Bound, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -223,6 +230,8 @@ class Calls:
         keywords: Mapping[str, Value] | None = None,
     ) -> Value | None:
         """A call of a method that a class of the project defines, None where it defines none."""
+        if isinstance(ref, Library) and self.run.checks:
+            return rank_of_environment(self.engine, ref, args, node)
         if not isinstance(ref, Instance) or ref.cls is None:
             return None
         function = self.engine.attributes.method(ref, name)

@@ -56,6 +56,8 @@ def of_method(
     run: Run, receiver: Value, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
 ) -> None:
     """A call of a method of a library's object."""
+    if name == "set_epoch":
+        run.meet("epoch", node, name)
     if run.accelerated and name in ("to", "cuda"):
         _fixed(run, [*args[:1], *_at(keywords)], node, name)
 
@@ -153,12 +155,12 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
         return
     if name == "no_sync":
         run.meet("accumulate", node, f"model.{name}")
-    elif name == "module":
+    elif name == "module" and run.accelerated:
         text = (
             "`.module` of a prepared model is there on several processes only: use accelerator.unwrap_model"
         )
         run.meet("misuse", node, text, detail="wrapper")
-    elif run.at_model and name not in _OF_MODULES and not name.startswith("__"):
+    elif run.at_model and name != "module" and name not in _OF_MODULES and not name.startswith("__"):
         text = (
             f"`.{name}` of a prepared model: on several processes it is wrapped, and the wrapper has no `{name}`; use "
             "accelerator.unwrap_model"

@@ -13,6 +13,7 @@ from accelify.heap.containers import array_of
 from accelify.heap.fields import OTHERS, as_dictionary, has_fields
 from accelify.heap.misuse import of_attribute
 from accelify.heap.models import mark
+from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.state import state_written
 from accelify.heap.values import (
     Bound,
@@ -180,6 +181,8 @@ class Attributes:
             return Value(refs=(ref.cls,))
         if self.run.checks:
             of_attribute(self.run, ref, name, node)
+            if name == "module" and ref.prepared and ref.wrapped is not None:
+                return ref.wrapped
         if ref.kind == "accelerator":
             value = accelerator_attribute(self.run, ref, name, node)
             if value is not None:
@@ -245,6 +248,8 @@ class Attributes:
 
     def _unknown(self, base: Value, name: str, node: ast.AST) -> Value:
         bound = (Bound(base, name),)
+        if name == LAUNCHED_WITH and self.run.checks:
+            return rank(self.run, node)
         if name in _SHAPES:
             return Value(base.place, base.why, type="#shape")
         if name in _ABOUT and base.place.kind is not Kind.OWN:

@@ -37,6 +37,13 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
                 "accelerator.gather_for_metrics"
             )
             yield made(event, "gathered", Status.NAMED, text)
+    elif event.kind == "sampler":
+        if not event.detail and not any(other.kind == "epoch" for other in events):
+            text = (
+                "the sampler shuffles alike in every epoch: call `sampler.set_epoch(epoch)` before each pass "
+                "through the loader"
+            )
+            yield made(event, "epoch", Status.NAMED, text)
     elif event.kind == "forward":
         yield from obligations_of(event)
         yield from _unprepared(event, events)

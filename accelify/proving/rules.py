@@ -237,6 +237,22 @@ an AttributeError in one of the two:
     accelerator.unwrap_model(model).generate(inputs)""",
         _WRITTEN,
     ),
+    _rule(
+        "ACC716",
+        "same-order-each-epoch",
+        "A DistributedSampler is never told the epoch.",
+        "epoch",
+        1,
+        """\
+A `DistributedSampler` shuffles by its seed and the number of the epoch. Without `set_epoch` every epoch has the same
+batches in the same order, which costs accuracy and raises no error:
+
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        for batch in loader:
+            ...""",
+        _WRITTEN,
+    ),
 )
 
 _BY_DEMAND = {demand: one.rule for one in RULES for demand in one.demands}
