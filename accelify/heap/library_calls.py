@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import (
+    SAME,
     Kind,
     function,
 )
@@ -105,6 +106,8 @@ class LibraryCalls:
         self._silenced(name, args)
         if self.run.checks:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
+            if name in ("to", "cuda"):
+                args = [value if value.place.is_same else value.placed(SAME) for value in args]
         instance = next(iter(receiver.of(Instance)), None)
         if name == "backward" and (instance is None or instance.kind == "object"):
             self.run.meet("backward", node, "backward", [receiver], detail="plain")
@@ -237,7 +240,7 @@ class LibraryCalls:
             if row.effect in ("terminal.write", "log.write"):
                 shown = self.engine.expressions.shown(shown, node)
             paths = self._paths(row, args, keywords, shift)
-            if row.path and not paths and not shown:
+            if row.path and not paths and not shown and row.kind != "tracker":
                 return self.transfers.of(row, args, keywords, node)  # no file is named
             if row.effect == "process.run":
                 shown = [

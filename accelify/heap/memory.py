@@ -132,6 +132,7 @@ class Memory:
             run.on_cpu,
             run.at_model,
             run.accelerated,
+            run.grouped,
             run.accumulated,
         )
 

@@ -40,9 +40,9 @@ _OF_MODULES = frozenset(
 
 def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:
     """A call of a library's function or class, by its canonical name."""
-    if not run.accelerated:
+    if not (run.accelerated or run.grouped):
         return
-    if name in _BESIDE:
+    if run.accelerated and name in _BESIDE:
         short = name.rpartition(".")[2]
         run.meet("misuse", node, f"`{short}` works beside the Accelerator: {_BESIDE[name]}", detail="beside")
     if name in _DEVICE_CALLS or name.startswith("torch."):
@@ -58,7 +58,7 @@ def of_method(
     """A call of a method of a library's object."""
     if name == "set_epoch":
         run.meet("epoch", node, name)
-    if run.accelerated and name in ("to", "cuda"):
+    if (run.accelerated or run.grouped) and name in ("to", "cuda"):
         _fixed(run, [*args[:1], *_at(keywords)], node, name)
 
 
@@ -73,8 +73,12 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
         if index or (
             isinstance(const, int) and not isinstance(const, bool) and name != "to" and "load" not in name
         ):
-            text = f"`{run.segment(node)}` names one device for every process: use accelerator.device"
+            text = f"`{run.segment(node)}` names one device for every process: use {_own_device(run)}"
             run.meet("misuse", node, text, detail="device")
+
+
+def _own_device(run: Run) -> str:
+    return "accelerator.device" if run.accelerated else "the one of its local rank"
 
 
 def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:

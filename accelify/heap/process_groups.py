@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 _GROUP = "torch.distributed."
-WRAPPER = "torch.nn.parallel.DistributedDataParallel"
-SAMPLER = "torch.utils.data.DistributedSampler"
+_WRAPPERS = frozenset(
+    f"torch.nn.parallel.{name}" for name in ("DistributedDataParallel", "distributed.DistributedDataParallel")
+)
+SAMPLER = "torch.utils.data.distributed.DistributedSampler"
+_SAMPLERS = frozenset({SAMPLER, "torch.utils.data.DistributedSampler"})
 _RANKS = frozenset({"get_rank", "get_node_local_rank"})
 # Collectives by the number of the argument that they write, and of the one that they send.
 _OVER_ALL = {
@@ -63,11 +66,11 @@ def distributed_call(
     """
     run = engine.run
     word = name.removeprefix(_GROUP)
-    if name == WRAPPER:
-        run.at_model = run.on_cpu = True
+    if name in _WRAPPERS:
+        run.at_model = run.on_cpu = run.grouped = True
         model = args[0] if args else keywords.get("module", NONE)
         return prepared(run, model, node)
-    if name == SAMPLER:
+    if name in _SAMPLERS:
         shuffle = keywords.get("shuffle")
         detail = "in order" if shuffle is not None and shuffle.const is False else ""
         run.meet("sampler", node, "DistributedSampler", detail=detail)
@@ -76,6 +79,9 @@ def distributed_call(
         return _spawned(engine, args, keywords, node)
     if name in ("os.getenv", "os.environ.get") and args and _is_rank(args[0]):
         return rank(engine.run, node)
+    if name == "torch.device":
+        # Where something lies is no part of what it is.
+        return Value(type="torch.device", where="") if not all(v.place.is_same for v in args) else None
     if not name.startswith(_GROUP):
         return None
     if word in _RANKS:
@@ -83,7 +89,7 @@ def distributed_call(
     if word == "get_world_size":
         return Value(same(-1), run.reason(node, "the number of processes"), type="builtins.int")
     if word in _WAITS:
-        run.on_cpu = True
+        run.on_cpu = run.grouped = True
         run.meet("collective", node, word)
         return NONE
     if word in _OVER_ALL:
@@ -155,6 +161,6 @@ def divided(run: Run, made: Value, node: ast.AST) -> Value:
     """A loader whose sampler gives each process its share, as one that is prepared; anything else as it is."""
     for ref in made.of(Instance):
         inner = [run.read(ref, f"#{name}") for name in SAMPLERS] if ref.kind == "loader" else []
-        if any(one.type == SAMPLER for value in inner if value is not None for one in value.of(Instance)):
+        if any(one.type in _SAMPLERS for value in inner if value is not None for one in value.of(Instance)):
             return prepared(run, made, node)
     return made

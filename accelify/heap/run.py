@@ -124,6 +124,8 @@ class Run:
     checks: bool = False
     # Whether an Accelerator was made, and the texts of what it was told to divide losses by.
     accelerated: bool = False
+    # Whether it is in a process group that it joined by itself.
+    grouped: bool = False
     accumulated: frozenset[str] = frozenset()
     # Why random numbers are others on each rank, once a seed says so.
     seeded: Reason | None = None

@@ -15,6 +15,8 @@ from accelify.obligations.sinks import made, obligations_of, places, word_of
 # Demands that are the same with and without an original.
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
 _RANK = "the rank"
+# How a reason begins that says that data differ.
+_APART = "the ranks share out"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
 # What starts the processes themselves.
@@ -69,6 +71,10 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         text = f"some ranks leave the loop of line {one.line}, in which all meet"
         here = one.reason.path == one.path
         yield replace(one, found=text, line=one.reason.line if here else one.line)
+    elif one.demand == "prepared":
+        # One that puts gradients together by hand has no need of it.
+        if not any(other.kind == "collective" and other.loops == event.loops for other in events):
+            yield one
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often by some ranks" in one.found:
             yield one
@@ -114,6 +120,10 @@ def _what(place: Placement) -> str:
 def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     if "same batches" in one.found:
         yield one
+        return
+    apart = one.reason is not None and any(step.text.startswith(_APART) for step in one.reason.chain())
+    if one.status is Status.NAMED and apart:
+        yield replace(one, found="the processes train on data that differ between them")
         return
     if event.detail == "plain" and any(other.kind == "accelerator" for other in events):
         text = "`backward` works beside the Accelerator: accelerator.backward(loss) scales and accumulates"
