@@ -21,6 +21,8 @@ _ALIKE = (
 )
 # What gives rows in another order: the places of rows, and no rows.
 _ORDERS = ("randperm", "permutation")
+# Arguments that seed one draw.
+_SEEDS = frozenset({"seed", "random_state", "rng", "generator"})
 
 
 class RandomDraws:
@@ -121,6 +123,8 @@ class RandomDraws:
         """Why the processes of a script that nothing seeds draw others."""
         run = self.run
         if run.begun_alike or not (run.checks and (run.at_model or run.grouped)):
+            return None
+        if isinstance(node, ast.Call) and any(word.arg in _SEEDS for word in node.keywords):
             return None
         run.seeded_apart = True
         return run.reason(node, f"`{run.segment(node)}` draws others on each process, as nothing seeds them")

@@ -121,9 +121,11 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
     if "same batches" in one.found:
         yield one
         return
-    apart = one.reason is not None and any(step.text.startswith(_APART) for step in one.reason.chain())
-    if one.status is Status.NAMED and apart:
-        yield replace(one, found="the processes train on data that differ between them")
+    chain = one.reason.chain() if one.reason is not None else []
+    if one.status is Status.NAMED and any(step.text.startswith(_APART) for step in chain):
+        # It stands where the data part.
+        line = chain[-1].line if chain[-1].path == one.path else one.line
+        yield replace(one, found="the processes train on data that differ between them", line=line)
         return
     if event.detail == "plain" and any(other.kind == "accelerator" for other in events):
         text = "`backward` works beside the Accelerator: accelerator.backward(loss) scales and accumulates"
