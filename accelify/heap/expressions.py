@@ -30,6 +30,7 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import (
+    ALIKE,
     compared,
     counting_type,
     divided_whole,
@@ -235,7 +236,8 @@ class Expressions:
             left, right = values
             flag = rank_flag(node.ops[0], left, right)
             if flag:
-                return Value(own(), self.run.reason(node, f"`{self.run.segment(node)}`"), type=flag)
+                why = self.run.reason(node, f"`{self.run.segment(node)}`")
+                return Value() if flag == ALIKE else Value(own(), why, type=flag)
             both = left.const is not UNSET and right.const is not UNSET
             if both:
                 try:

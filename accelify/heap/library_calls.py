@@ -97,6 +97,7 @@ class LibraryCalls:
         row = knowledge.row(known)
         if self.run.checks:
             misuse.of_call(self.run, known, args, keywords, node)
+            keywords = misuse.without_devices(keywords)
         if row is None or row.transfer == "unknown":
             return self.unknown_calls.function(Value(refs=(Library(name),)), args, keywords, node)
         return self._by_row(row, name, args, keywords, node)
@@ -106,6 +107,10 @@ class LibraryCalls:
         self._silenced(name, args)
         if self.run.checks:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
+            if name == "parse_args":
+                # What is written to it is read again, such as the rank.
+                options = self.run.allocate((node, name), lambda: Instance(None, "argparse.Namespace"))
+                return Value(refs=(options,))
             if name in ("to", "cuda"):
                 args = [value if value.place.is_same else value.placed(SAME) for value in args]
         instance = next(iter(receiver.of(Instance)), None)

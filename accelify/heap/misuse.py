@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from accelify.domains.placement import Kind
+from accelify.domains.placement import SAME, Kind
 from accelify.heap.containers import array_of
 from accelify.heap.run import Run
 from accelify.heap.values import BATCH, Instance, Value
@@ -24,6 +24,7 @@ _BESIDE = {
 }
 _BESIDE["torch.cuda.amp.GradScaler"] = _BESIDE["torch.amp.GradScaler"]
 _KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler", "loader": "loader"}
+_PLACES = ("device", "map_location")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
 # What a wrapper around a model has, whatever the model.
 _OF_MODULES = frozenset(
@@ -62,8 +63,16 @@ def of_method(
         _fixed(run, [*args[:1], *_at(keywords)], node, name)
 
 
+def without_devices(keywords: Mapping[str, Value]) -> Mapping[str, Value]:
+    """The arguments of a call, but for where its result lies, which is no part of what it is."""
+    return {
+        word: value.placed(SAME) if word in _PLACES and not value.place.is_same else value
+        for word, value in keywords.items()
+    }
+
+
 def _at(keywords: Mapping[str, Value]) -> list[Value]:
-    return [keywords[word] for word in ("device", "map_location") if word in keywords]
+    return [keywords[word] for word in _PLACES if word in keywords]
 
 
 def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:

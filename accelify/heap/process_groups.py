@@ -16,7 +16,7 @@ from accelify.heap.accelerator import prepared
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.run import Run
-from accelify.heap.values import NONE, RANK, Container, Instance, Library, Ref, Value
+from accelify.heap.values import NONE, RANK, SPAWNED, Container, Guard, Instance, Library, Ref, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -119,7 +119,9 @@ def _spawned(
     """Every process runs a function, with its rank before the other arguments."""
     called = args[0] if args else keywords.get("fn", NONE)
     given = keywords.get("args", args[1] if len(args) > 1 else NONE)
-    engine.calls.call(called, [rank(engine.run, node), *(elements(engine.run, given) or [])], {}, node)
+    run = engine.run
+    with run.under(Guard(SPAWNED, run.reason(node, "in the processes that are started here"))):
+        engine.calls.call(called, [rank(run, node), *(elements(run, given) or [])], {}, node)
     return NONE
 
 

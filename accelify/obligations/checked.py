@@ -47,8 +47,10 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             )
             yield made(event, "epoch", Status.NAMED, text)
     elif event.kind == "forward":
-        yield from obligations_of(event)
-        yield from _unprepared(event, events)
+        if event.detail == "unprepared":
+            yield from _unprepared(event, events)
+        else:
+            yield from obligations_of(event)
     else:
         if event.kind == "step":
             yield from _stepped(event, events)
@@ -67,6 +69,8 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "once":
         if not (_shows_rank(event) or event.name.startswith(_LAUNCHERS)):
             yield one
+    elif one.sink == "collective" and _is_met_by_the_others(event, events):
+        yield replace(one, status=Status.PROVED, found="", reason=None)
     elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:
         text = f"some ranks leave the loop of line {one.line}, in which all meet"
         here = one.reason.path == one.path
@@ -78,6 +82,19 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often by some ranks" in one.found:
             yield one
+
+
+def _is_met_by_the_others(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the main process and the others come to the same collectives in the same order, at different places:
+    the main process goes first somewhere."""
+    if not {guard.kind for guard in event.guards} & {"main", "others"}:
+        return False
+    of: dict[str, list[str]] = {"main": [], "others": []}
+    for one in events:
+        kinds = {guard.kind for guard in one.guards} & of.keys() if one.kind == "collective" else set()
+        if len(kinds) == 1:
+            of[kinds.pop()].append(one.name)
+    return of["main"] == of["others"]
 
 
 def _shows_rank(event: Event) -> bool:
@@ -98,7 +115,7 @@ def _content(event: Event) -> Obligation:
                 continue
             if why is not None and _meets_before(why):
                 continue
-            if event.in_training:
+            if event.in_training or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
             return made(event, "content", Status.NAMED, f"{word_of(event)}: {_what(place)}", why)
     return made(event, "content", Status.PROVED)
@@ -156,7 +173,7 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
 
 def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """A model that is trained and not prepared."""
-    if event.detail != "unprepared" or not event.loops or not event.loops[-1].trains:
+    if not event.loops or not event.loops[-1].trains:
         return
     around = event.loops[-1].number
     if any(

@@ -10,6 +10,7 @@ from accelify.deep import deeply
 from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
 from accelify.heap.run import Event, Run
+from accelify.heap.values import SPAWNED
 from accelify.knowledge import Knowledge
 from accelify.obligations.checked import checked_obligations_of
 from accelify.obligations.obligation import Obligation, Status
@@ -93,6 +94,9 @@ def validate(
         run = engines[0].run
         deep = "calls or expressions that are nested too deeply"
         run.unread[deep] = Reason(deep, path.name if path is not None else "", 1)
+    if any(map(_is_spawned, run.events)):
+        # All else is done by one process.
+        run.events = [event for event in run.events if _is_spawned(event)]
     found: dict[tuple[str, int, int, str, str], Obligation] = {}
     parted = any(is_parted(event) for event in run.events)
     for event in run.events:
@@ -126,6 +130,10 @@ def validate(
             if stmt not in run.entered
         ],
     )
+
+
+def _is_spawned(event: Event) -> bool:
+    return any(guard.kind == SPAWNED for guard in event.guards)
 
 
 def _puts_together(event: Event) -> bool:

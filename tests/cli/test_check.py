@@ -96,9 +96,9 @@ def test_a_script_of_several_processes_is_gone_through_as_it_is(run: Run, tmp_pa
         "if accelerator.is_main_process:\n"
         "    accelerator.wait_for_everyone()\n"
     )
-    result = run("check", str(script))
-    assert result.exit_code == 1
-    assert "train.py:4:5: ACC704 `accelerator.wait_for_everyone` is not reached by all ranks" in result.output
+    result = run("check", script)
+    assert result.code == 1
+    assert "train.py:4:5: ACC704 `accelerator.wait_for_everyone` is not reached by all ranks" in result.out
     script.write_text(script.read_text().replace("if accelerator.is_main_process:\n    ", ""))
-    result = run("check", str(script))
-    assert (result.exit_code, result.output) == (0, "")
+    result = run("check", script)
+    assert (result.code, result.out) == (0, "")
