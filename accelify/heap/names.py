@@ -202,6 +202,8 @@ class Attributes:
         asked = self.method(ref, "__getattr__") if not name.startswith("__") else None
         if asked is not None:
             return self.engine.calls.call_function(asked, [receiver, constant(name)], {}, node)
+        if name == LAUNCHED_WITH and self.run.checks:
+            return rank(self.run, node)
         taken = self.engine.calls.libraries.unknown_calls.bag_attribute(ref, name, node)
         if taken is not None:
             return taken
