@@ -7,6 +7,7 @@ from dataclasses import replace
 from accelify.domains.placement import (
     CARRIED,
     SAME,
+    SHARD,
     UNRELATED,
     Kind,
     Placement,
@@ -37,8 +38,8 @@ def accumulated(
     """
     total = delta
     if delta.needs == APPENDED:
-        # The rows of all ranks, one round's after the other's.
-        total = SAME if shared and samples.is_same else UNRELATED
+        # The rows of all ranks, one round's after the other's, or those of this rank's share.
+        total = (SHARD if delta.kind is Kind.ROUND else SAME) if shared and samples.is_same else UNRELATED
     elif samples.kind is Kind.WIDE and delta.kind in (Kind.SAME, Kind.SAMPLE):
         total = wide(1) if delta.kind is Kind.SAMPLE or delta.degree == 0 else wide(None)
     elif samples.kind is Kind.SHARD and delta.kind in (Kind.SAME, Kind.SHARD):

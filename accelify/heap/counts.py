@@ -18,7 +18,8 @@ from accelify.domains.placement import (
     moved,
     multiplied,
 )
-from accelify.heap.containers import array_of, parts_of
+from accelify.heap.containers import array_of, parts_of, reduced_value
+from accelify.heap.run import Run
 from accelify.heap.values import (
     COUNTER,
     LAST,
@@ -29,6 +30,7 @@ from accelify.heap.values import (
     RANK,
     TURN,
     UNSET,
+    WIDTH,
     Bound,
     Instance,
     Library,
@@ -98,6 +100,13 @@ def compared(left: Value, right: Value) -> Placement | None:
     return moved(SAME, phases.pop() if len(phases) == 1 else None) if phases else SAME
 
 
+def parts_here(place: Placement, left: Placement, right: Placement) -> bool:
+    """Whether a product or quotient is no mean or sum over rows or rounds any more, as both operands were."""
+    if place.kind is Kind.WIDE:
+        return place.degree is None and not (place.rows or None in (left.degree, right.degree))
+    return place.mixed and not (left.mixed or right.mixed)
+
+
 def summed(op: ast.operator, left: Value, right: Value) -> Placement:
     """The placement of a sum; a constant may be nothing, next to nothing, or one more round of a counter."""
     for one, other in ((left, right), (right, left)):
@@ -141,6 +150,26 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     if isinstance(op, ast.NotEq | ast.Gt) and other.const == 0:
         return OTHERS_FLAG
     return ""
+
+
+def size(run: Run, node: ast.AST, base: Value, axis: Any) -> Value:
+    """One number of a shape, or a slice of it: a count of rows along their axis, or where the axis is not known."""
+    if isinstance(axis, ast.Slice):
+        return _sizes(run, node, base, axis)
+    if isinstance(axis, int) and axis != int(base.place.turned):
+        return Value(type=WIDTH if axis > 0 else "builtins.int")
+    text = f"`{run.segment(node)}` counts samples"
+    return run.made(node, reduced_value(base, "count"), base, type_="builtins.int", text=text)
+
+
+def _sizes(run: Run, node: ast.AST, base: Value, at: ast.Slice) -> Value:
+    """A part of a shape: that without the axis of the rows is the same for any batch."""
+    first = 0 if at.lower is None else at.lower.value if isinstance(at.lower, ast.Constant) else None
+    if first == 0:
+        return Value(base.place, base.why, type=base.type)
+    return (
+        Value() if isinstance(first, int) and first > int(base.place.turned) else size(run, node, base, None)
+    )
 
 
 def of_shape(row: Row, operands: Sequence[Value]) -> Placement | None:

@@ -33,7 +33,7 @@ from accelify.heap.containers import (
     reduced_value,
     worst,
 )
-from accelify.heap.counts import of_shape
+from accelify.heap.counts import of_shape, size
 from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
@@ -42,6 +42,7 @@ from accelify.heap.values import (
     NONE,
     TENSOR,
     UNSET,
+    WIDTH,
     Container,
     Instance,
     Value,
@@ -391,12 +392,7 @@ class Transfers:
         axis = args[1].const if len(args) > 1 else keywords["dim"].const if "dim" in keywords else None
         if axis is None and row.name.endswith(("size", "shape")):
             return Value(base.place, base.why, type="#shape")
-        if axis is not None and axis is not UNSET and axis != int(base.place.turned):
-            return Value(type="builtins.int")
-        place = reduced_value(base, "count")
-        return self.run.made(
-            node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples"
-        )
+        return size(self.run, node, base, axis)
 
     def _clock(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         return Value(CLOCK, self.run.reason(node, "the time"), type=row.returns)
@@ -437,7 +433,7 @@ class Transfers:
         if (
             over is not None
             and not over.refs
-            and (isinstance(over.const, int) or over.type == "builtins.int")
+            and (isinstance(over.const, int) or over.type in ("builtins.int", WIDTH))
         ):
             over = Value(refs=(self.engine.iteration.counted(args, node),))  # as many rounds as a number says
         if over is not None:

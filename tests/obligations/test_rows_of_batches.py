@@ -74,6 +74,36 @@ CAUSES = {
         ),
         "the loss is neither the mean nor the sum",
     ),
+    "a ratio of what a model has made as large as its input": (
+        in_training(
+            "p = net(x)\nloss = F.binary_cross_entropy(p, y) + 1 - (p * y).sum() / (p.sum() + y.sum())",
+            "class Net(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.down, self.up = nn.Conv2d(1, 2, 3, 2), nn.ConvTranspose2d(2, 1, 3, 2)\n"
+            "    def forward(self, x):\n"
+            "        made = self.up(self.down(x))\n"
+            "        if made.size()[2:] != x.size()[2:]:\n"
+            "            made = F.interpolate(made, x.size()[2:])\n"
+            "        return made.sigmoid()\n"
+            "net = accelerator.prepare(Net())\n",
+        ),
+        "`(p * y).sum() / (p.sum() + y.sum())` is a ratio",
+    ),
+    "a product of rows": (
+        in_training(
+            "z = F.normalize(model(x))\nloss = F.cross_entropy(z @ z.t() / 0.1, torch.arange(len(z)))"
+        ),
+        "`z @ z.t()` is a product of rows of each process's batch",
+    ),
+    "a ratio of sums over the rows of all processes": (
+        in_evaluation(
+            "total += F.mse_loss(o, l).item() + (1 - (o * l).sum() / (o.sum() + l.sum())).item()",
+            "total / len(test)",
+            "total = 0.0\n",
+        ),
+        "`(o * l).sum() / (o.sum() + l.sum())` is a ratio of figures of the batches of all processes",
+    ),
     "a ratio on one of two ways": (
         in_training(
             "loss = count(model(x), y)",
