@@ -21,6 +21,7 @@ from accelify.domains.placement import (
 from accelify.heap.containers import array_of, parts_of, reduced_value
 from accelify.heap.run import Run
 from accelify.heap.values import (
+    BATCH,
     COUNTER,
     LAST,
     MAIN_FLAG,
@@ -28,6 +29,7 @@ from accelify.heap.values import (
     OTHERS_FLAG,
     PART,
     RANK,
+    SHAPES,
     TURN,
     UNSET,
     WIDTH,
@@ -152,12 +154,19 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     return ""
 
 
+def shape(base: Value) -> Value:
+    """The shape of a value."""
+    return Value(base.place, base.why, type=SHAPES[base.type != BATCH])
+
+
 def size(run: Run, node: ast.AST, base: Value, axis: Any) -> Value:
     """One number of a shape, or a slice of it: a count of rows along their axis, or where the axis is not known."""
     if isinstance(axis, ast.Slice):
         return _sizes(run, node, base, axis)
     if isinstance(axis, int) and axis != int(base.place.turned):
-        return Value(type=WIDTH if axis > 0 else "builtins.int")
+        # Of what a model makes, such as a hidden state, another axis may be that of the rows.
+        wide = axis > 0 and base.place.sure and base.type == SHAPES[0]
+        return Value(type=WIDTH if wide else "builtins.int")
     text = f"`{run.segment(node)}` counts samples"
     return run.made(node, reduced_value(base, "count"), base, type_="builtins.int", text=text)
 

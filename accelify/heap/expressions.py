@@ -53,6 +53,7 @@ from accelify.heap.values import (
     LAST,
     NONE,
     PART,
+    SHAPES,
     TENSOR,
     TURN,
     UNSET,
@@ -256,7 +257,7 @@ class Expressions:
         return self._of(node, values)
 
     def _of(self, node: ast.AST, values: list[Value]) -> Value:
-        if all(value.type == "#shape" for value in values):
+        if all(value.type in SHAPES for value in values):
             return Value(type="builtins.bool")  # of the rows of one batch: they differ in other axes
         place = compared(*values) if len(values) == 2 else None
         place = place or function((array_of(value) for value in values), rowwise=True)
@@ -413,7 +414,7 @@ class Expressions:
         contained = parts(self.run, base)
         if contained is not None:
             return contained if isinstance(at, ast.Slice) else element(self.run, contained, node, key.const)
-        if base.type == "#shape":
+        if base.type in SHAPES:
             return size(self.run, node, base, at if isinstance(at, ast.Slice) else key.const)
         # What is taken by the number of a row is one, and no part of a structure.
         if base.type == BATCH and not base.place.is_same and key.place.kind is not Kind.SAMPLE:

@@ -21,6 +21,7 @@ from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (
     BATCH,
+    SHAPES,
     UNSET,
     Class,
     Container,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
 _OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
+_Way = tuple[Guard | None, Callable[[], Flow]]
 # What makes a statement cost more to be gone through than to be remembered.
 _DEAR = (ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -147,7 +149,7 @@ class Statements:
                 part = element(self.run, value, target, UNSET if starred else number)
             elif value.refs:
                 part = self.engine.iteration.over(value, target).item
-            elif value.type == "#shape" and not starred:
+            elif value.type in SHAPES and not starred:
                 part = size(self.run, target, value, number)
             else:
                 part = value.plain()
@@ -360,12 +362,7 @@ class Statements:
             first=is_first(stmt.test, test),
         )
 
-    def fork(
-        self,
-        *ways: tuple[Guard | None, Callable[[], Flow]],
-        asked: tuple[Slot, bool] | None = None,
-        first: bool = False,
-    ) -> Flow:
+    def fork(self, *ways: _Way, asked: tuple[Slot, bool] | None = None, first: bool = False) -> Flow:
         """Go several ways from one state, each with what it stands under, and put together what they leave; `asked`
         decides between two where a later statement may ask again, `first` says that one may be for a first round."""
         results: list[tuple[Flow, Written, Guard | None]] = []

@@ -33,7 +33,7 @@ from accelify.heap.containers import (
     reduced_value,
     worst,
 )
-from accelify.heap.counts import of_shape, size
+from accelify.heap.counts import of_shape, shape, size
 from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
@@ -184,6 +184,10 @@ class Transfers:
             ):
                 text = f"`{self.run.segment(node)}` has room for one batch, and gets those of all processes"
                 return self.run.cause(node, UNRELATED, text, row.returns)
+        if row.transfer == "reshaped" and place.sure and not place.turned:
+            first = next((one for value in [*args[1:], *keywords.values()] for one in parts_of(value)), NONE)
+            if first.type == WIDTH:
+                return self._mixing(node, place, row.returns, "puts the rows along an axis of another length")
         if row.transfer == "reshaped" or place.sure:
             if place.sure and row.name.endswith("squeeze") and len(args) + len(keywords) == 1:
                 # A process whose share is one row would lose the axis of the rows.
@@ -391,8 +395,8 @@ class Transfers:
         base = args[0]
         axis = args[1].const if len(args) > 1 else keywords["dim"].const if "dim" in keywords else None
         if axis is None and row.name.endswith(("size", "shape")):
-            return Value(base.place, base.why, type="#shape")
-        return size(self.run, node, base, axis)
+            return shape(base)
+        return size(self.run, node, replace(base, type=shape(base).type), axis)
 
     def _clock(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         return Value(CLOCK, self.run.reason(node, "the time"), type=row.returns)

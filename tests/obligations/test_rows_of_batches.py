@@ -74,6 +74,10 @@ CAUSES = {
         ),
         "the loss is neither the mean nor the sum",
     ),
+    "a view that is no transposed one": (
+        in_training("z = x.view(x.shape[1], -1, 1)\nloss = F.mse_loss(net(z), y)", FOREIGN),
+        "`x.view(x.shape[1], -1, 1)` puts the rows along an axis of another length",
+    ),
     "a ratio of what a model has made as large as its input": (
         in_training(
             "p = net(x)\nloss = F.binary_cross_entropy(p, y) + 1 - (p * y).sum() / (p.sum() + y.sum())",
@@ -130,6 +134,16 @@ QUIET = {
     "batchmean": in_training("loss = F.kl_div(model(x).log_softmax(1), x.softmax(1), reduction='batchmean')"),
     "a factor that is drawn for the batch": (
         "import numpy as np\n" + in_training("loss = np.random.beta(1.0, 1.0) * F.cross_entropy(model(x), y)")
+    ),
+    "steps that are put among the rows and back": in_training(
+        "b, t = x.shape[:2]\nz = model(x.view(b * t, -1)).view(b, t, -1)\nloss = F.mse_loss(z, y)"
+    ),
+    "axes exchanged": in_training(
+        "b, t, d = x.size()\nz = model(x.transpose(0, 1).reshape(t, b, d))\nloss = F.mse_loss(z, y)"
+    ),
+    "as many rows as a state has": in_training(
+        "out, (h, c) = rnn(x)\nloss = F.cross_entropy(out[:, -1].view(h.size(1), -1), y)",
+        "rnn = accelerator.prepare(nn.LSTM(2, 3, batch_first=True))\n",
     ),
     "a mean of each row": in_training("loss = (model(x) / x.sum(1, keepdim=True)).mean()"),
     "the same by such a model on all of the data": (
