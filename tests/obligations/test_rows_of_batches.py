@@ -231,6 +231,13 @@ def test_counts_by_the_class_of_a_row(kind: str) -> None:
     assert len(named(f"{head}model(x), y{rest}{shown}")) == 1
 
 
+def test_rows_that_are_padded_for_a_gather_stay_rows() -> None:
+    text = "rows = []\nfor x, y in test: rows.append({})\naccelerator.print(torch.cat(rows).mean())\n"
+    padded = "accelerator.pad_across_processes(model(x), dim=1)"
+    assert named(text.format(f"accelerator.gather_for_metrics({padded})")) == []
+    assert len(named(text.format(padded))) == 1
+
+
 def test_gathered_rows_in_the_shape_of_one_batch_are_named() -> None:
     figure = "total += (o.view({}) - 1).abs().mean().item()"
     (message,) = named(in_evaluation(figure.format("3, 3"), "total", "total = 0.0\n"))
