@@ -46,6 +46,8 @@ def accumulated(
         total = linear(1 if delta.kind is Kind.SHARD else None if delta.degree is None else delta.degree + 1)
     elif samples.kind is Kind.ROUND and delta.kind is Kind.SAME:
         total = replace(of_round(0 if delta.degree == 0 else None), samples=1)
+    elif samples.kind is Kind.ROUND and delta.kind is Kind.ROUND:
+        total = replace(delta, samples=exponent_sum(delta.samples, 1, 1), even=False)
     elif shared and delta.phase:
         # It grows from round to round, by other steps than the original's.
         total = UNRELATED if delta.is_uniform else own("put together first")

@@ -375,7 +375,9 @@ class Transfers:
 
     def _put_together(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
-        place = function((array_of(value) for value in operands), rowwise=True)
+        places = [array_of(value) for value in operands]
+        of_round = all(place.is_same or place.kind is Kind.ROUND for place in places)
+        place = function(places, rowwise=True, linearly=of_round)
         axis = self._axis(row, args, keywords)
         filled = [ref for value in args[:1] for ref in value.of(Container) if fill_of(ref)]
         figures = {one.place for one in parts_of(args[0])} if args and not filled else set()
@@ -402,11 +404,8 @@ class Transfers:
         return Value(CLOCK, self.run.reason(node, "the time"), type=row.returns)
 
     def _own(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        return Value(
-            own("broadcast"),
-            self.run.reason(node, f"`{self.run.segment(node)}` differs between ranks"),
-            type=row.returns,
-        )
+        why = self.run.reason(node, f"`{self.run.segment(node)}` differs between ranks")
+        return Value(own("broadcast"), why, type=row.returns)
 
     def _mix(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]

@@ -78,6 +78,10 @@ CAUSES = {
         in_training("z = x.view(x.shape[1], -1, 1)\nloss = F.mse_loss(net(z), y)", FOREIGN),
         "`x.view(x.shape[1], -1, 1)` puts the rows along an axis of another length",
     ),
+    "a sum that goes from row to row": (
+        in_training("loss = 0\nfor o, l in zip(model(x), y): loss = loss + F.cross_entropy(o, l)"),
+        "the loss is a sum of its rows, and the gradients are averaged",
+    ),
     "a ratio of what a model has made as large as its input": (
         in_training(
             "p = net(x)\nloss = F.binary_cross_entropy(p, y) + 1 - (p * y).sum() / (p.sum() + y.sum())",
@@ -134,6 +138,31 @@ QUIET = {
     "batchmean": in_training("loss = F.kl_div(model(x).log_softmax(1), x.softmax(1), reduction='batchmean')"),
     "a factor that is drawn for the batch": (
         "import numpy as np\n" + in_training("loss = np.random.beta(1.0, 1.0) * F.cross_entropy(model(x), y)")
+    ),
+    "two means side by side": in_training(
+        "a, b = F.mse_loss(model(x), y), F.l1_loss(model(x), y)\nloss = torch.stack([a, b]).sum() + sum([a, 2 * b])"
+    ),
+    "means of steps in a list": in_training(
+        "each = []\nfor t in range(3): each.append(F.mse_loss(model(x[:, t]), y))\nloss = torch.stack(each).mean()"
+    ),
+    "a mean that goes from row to row": in_training(
+        "loss, o = 0, model(x)\n"
+        "for i in range(len(x)): loss = loss + F.cross_entropy(o[i], y[i])\n"
+        "loss = loss / len(x)"
+    ),
+    "a state that is begun anew by a flag": in_training(
+        "loss = F.cross_entropy(net(x, size), y)",
+        "import sys\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.rnn = nn.LSTM(2, 3)\n"
+        "    def forward(self, x, size=None):\n"
+        "        if size:\n"
+        "            self.state = (torch.zeros(1, size, 3), torch.zeros(1, size, 3))\n"
+        "        out, self.state = self.rnn(x.transpose(0, 1), self.state)\n"
+        "        return out[-1]\n"
+        "size, net = int(sys.argv[1]), accelerator.prepare(Net())\n",
     ),
     "steps that are put among the rows and back": in_training(
         "b, t = x.shape[:2]\nz = model(x.view(b * t, -1)).view(b, t, -1)\nloss = F.mse_loss(z, y)"
