@@ -51,6 +51,7 @@ from accelify.heap.values import (
     BATCH,
     COUNTER,
     LAST,
+    MADE_HERE,
     NONE,
     PART,
     SHAPES,
@@ -462,7 +463,10 @@ class Expressions:
             text = f"`{self.run.segment(node)}` chooses among the rows of each process's batch"
             return self.run.cause(node, place, text, type_)
         made = self.run.made(node, place, base, key, type_=type_)
-        return made if made.where == base.where else replace(made, where=base.where)
+        where = (
+            "" if base.where == MADE_HERE and is_index(at) else base.where
+        )  # one number may go with either
+        return made if made.where == where else replace(made, where=where)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
         for part in (node.lower, node.upper, node.step):

@@ -381,6 +381,7 @@ def _with_token(value: Value, token: Key) -> Value:
         None,
         value.optional,
         value.text,
+        value.where,
     )
 
 

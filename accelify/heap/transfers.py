@@ -169,24 +169,23 @@ class Transfers:
             or (row.transfer == "reduce" and not self._over_rows(row, args, keywords))
         )
         place = of_shape(row, operands) or function(places, rowwise=rowwise, linearly=linearly)
+        of_rows = place.kind is Kind.ROUND and any(one.rows for one in places)
+        if row.transfer == "reduce" and not rowwise and of_rows and row.name.startswith("torch."):
+            return self._mixing(node, place, row.returns, "is of all rows together")
         if row.transfer == "rows" and place.kind is Kind.ROUND and self._names_rows(row, args, keywords):
             if place.sure:
                 return self._mixing(node, place, row.returns, "works along the axis of the rows")
             place = replace(place, samples=None)
         if place.padded and row.transfer == "rows" and row.name.rpartition(".")[2] not in _ELEMENTWISE:
             place = replace(place, padded=False)  # such as a model's: what it makes of a length is not known
+        sizes = [one for value in [*args[1:], *keywords.values()] for one in parts_of(value)]
         if row.transfer == "reshaped" and place.kind is Kind.WIDE and place.rows and len(operands) == 1:
-            sizes = [one.const for value in [*args[1:], *keywords.values()] for one in parts_of(value)]
-            if (
-                sizes
-                and all(isinstance(size, int) and size > 0 for size in sizes)
-                and "flatten" not in row.name
-            ):
+            known = [one.const for one in sizes if isinstance(one.const, int) and one.const > 0]
+            if known and len(known) == len(sizes) and "flatten" not in row.name:
                 text = f"`{self.run.segment(node)}` has room for one batch, and gets those of all processes"
                 return self.run.cause(node, UNRELATED, text, row.returns)
         if row.transfer == "reshaped" and place.sure and not place.turned:
-            first = next((one for value in [*args[1:], *keywords.values()] for one in parts_of(value)), NONE)
-            if first.type == WIDTH:
+            if sizes and sizes[0].type == WIDTH:
                 return self._mixing(node, place, row.returns, "puts the rows along an axis of another length")
         if row.transfer == "reshaped" or place.sure:
             if place.sure and row.name.endswith("squeeze") and len(args) + len(keywords) == 1:

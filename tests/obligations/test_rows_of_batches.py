@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader
 from accelify.runtime import Accelerator
-accelerator = Accelerator()
+accelerator = Accelerator(cpu=True)
 model = accelerator.prepare(nn.Linear(2, 3))
 loader = accelerator.prepare(DataLoader(torch.load("d"), batch_size=6))
 test = accelerator.prepare(DataLoader(torch.load("e"), batch_size=6))
@@ -78,6 +78,14 @@ CAUSES = {
         in_training("z = x.view(x.shape[1], -1, 1)\nloss = F.mse_loss(net(z), y)", FOREIGN),
         "`x.view(x.shape[1], -1, 1)` puts the rows along an axis of another length",
     ),
+    "a norm of all rows": (
+        in_training("loss = F.cross_entropy(net(x), y) + 0.1 * torch.norm(x - model(x)) / len(x)", FOREIGN),
+        "`torch.norm(x - model(x))` is of all rows together, each process that of its batch",
+    ),
+    "a deviation over the batch": (
+        in_training("loss = F.relu(1 - model(x).std(0)).mean()"),
+        "`model(x).std(0)` is of all rows together",
+    ),
     "a sum that goes from row to row": (
         in_training("loss = 0\nfor o, l in zip(model(x), y): loss = loss + F.cross_entropy(o, l)"),
         "the loss is a sum of its rows, and the gradients are averaged",
@@ -138,6 +146,9 @@ QUIET = {
     "batchmean": in_training("loss = F.kl_div(model(x).log_softmax(1), x.softmax(1), reduction='batchmean')"),
     "a factor that is drawn for the batch": (
         "import numpy as np\n" + in_training("loss = np.random.beta(1.0, 1.0) * F.cross_entropy(model(x), y)")
+    ),
+    "norms of rows and of weights": in_training(
+        "loss = model(x).norm(dim=1).mean() + sum(w.norm() for w in model.parameters()) + x.std(1).mean()"
     ),
     "two means side by side": in_training(
         "a, b = F.mse_loss(model(x), y), F.l1_loss(model(x), y)\nloss = torch.stack([a, b]).sum() + sum([a, 2 * b])"
