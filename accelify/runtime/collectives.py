@@ -81,10 +81,10 @@ def gather(tensor: Any) -> Any:
 def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
     """Gather where rank r has `sizes[r]` real samples; a rank with none has one sample that is left out.
 
-    Tensors whose first dimension is no multiple of `sizes`, the same on every rank, are gathered as they are. With `whole`, a rank
-    with none has a whole batch again: all that is computed from it is left out, whatever its size. A rank with one
-    sample whose dimension is gone, unlike the others' (`labels.squeeze()`), has it put back; of single numbers those of
-    the ranks with none are left out where none has more than one sample.
+    Tensors whose first dimension is no multiple of `sizes`, the same on every rank, are gathered as they are. With
+    `whole`, a rank with none has a whole batch again: all that is computed from it is left out, whatever its size. A
+    rank with one sample whose dimension is gone, unlike the others' (`labels.squeeze()`), has it put back; of single
+    numbers those of the ranks with none are left out where none has more than one sample.
     """
     if _no_other_batches():
         return tensor
