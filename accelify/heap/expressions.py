@@ -175,11 +175,11 @@ class Expressions:
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
         type_ = counting_type(op, left, right) or _OF_RESULTS.get(type_, type_)
         if isinstance(op, ast.Div | ast.Mult | ast.MatMult) and parts_here(place, left_place, right_place):
-            words = {ast.Div: "ratio of figures", ast.Mult: "product of figures"}.get(
+            what = {ast.Div: "ratio of figures", ast.Mult: "product of figures"}.get(
                 type(op), "product of rows"
             )
             of = "each process's batch" if place.kind is Kind.ROUND else "the batches of all processes"
-            made = self.run.cause(node, place, f"`{self.run.segment(node)}` is a {words} of {of}", type_)
+            made = self.run.cause(node, place, f"`{self.run.segment(node)}` is a {what} of {of}", type_)
         else:
             made = self.run.made(node, place, left, right, type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
