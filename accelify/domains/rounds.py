@@ -7,6 +7,7 @@ from dataclasses import replace
 from accelify.domains.placement import (
     CARRIED,
     SAME,
+    SHARD,
     UNRELATED,
     Kind,
     Placement,
@@ -37,14 +38,16 @@ def accumulated(
     """
     total = delta
     if delta.needs == APPENDED:
-        # The rows of all ranks, one round's after the other's.
-        total = SAME if shared and samples.is_same else UNRELATED
+        # The rows of all ranks, one round's after the other's, or those of this rank's share.
+        total = (SHARD if delta.kind is Kind.ROUND else SAME) if shared and samples.is_same else UNRELATED
     elif samples.kind is Kind.WIDE and delta.kind in (Kind.SAME, Kind.SAMPLE):
         total = wide(1) if delta.kind is Kind.SAMPLE or delta.degree == 0 else wide(None)
     elif samples.kind is Kind.SHARD and delta.kind in (Kind.SAME, Kind.SHARD):
         total = linear(1 if delta.kind is Kind.SHARD else None if delta.degree is None else delta.degree + 1)
     elif samples.kind is Kind.ROUND and delta.kind is Kind.SAME:
         total = replace(of_round(0 if delta.degree == 0 else None), samples=1)
+    elif samples.kind is Kind.ROUND and delta.kind is Kind.ROUND:
+        total = replace(delta, samples=exponent_sum(delta.samples, 1, 1), even=False)
     elif shared and delta.phase:
         # It grows from round to round, by other steps than the original's.
         total = UNRELATED if delta.is_uniform else own("put together first")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from accelify.domains.collectives import all_reduced, broadcast, gathered
@@ -147,6 +148,9 @@ def accelerator_method(
     if name in ("broadcast", "broadcast_object_list"):
         run.meet("collective", node, f"accelerator.{name}")
         return _over_tensors(run, first, broadcast, node, "broadcast")
+    if name == "pad_across_processes":
+        run.meet("collective", node, f"accelerator.{name}")
+        return _over_tensors(run, first, lambda place: replace(place, padded=False), node, "padded")
     if name == "backward":
         if run.checks:
             misuse.of_backward(run, node)

@@ -233,7 +233,11 @@ def array_of(value: Value, depth: int = 0) -> Placement:
         if isinstance(ref, Container) and depth < _DEEPEST:
             for name, inner in ref.looked_into().items():
                 if name.startswith("["):
-                    place = function((place, _together(inner, ref, depth)), rowwise=True)
+                    more = _together(inner, ref, depth)
+                    # Side by side means and sums of one batch stay what they are.
+                    linearly = place.kind is Kind.ROUND and (more.kind is Kind.ROUND or more.is_same)
+                    both = (place, more)
+                    place = more if place.is_same else function(both, rowwise=True, linearly=linearly)
     return place
 
 

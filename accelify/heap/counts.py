@@ -18,9 +18,11 @@ from accelify.domains.placement import (
     moved,
     multiplied,
 )
-from accelify.heap.containers import array_of, parts_of
+from accelify.heap.containers import array_of, parts_of, reduced_value
 from accelify.heap.flags import OPPOSITES
+from accelify.heap.run import Run
 from accelify.heap.values import (
+    BATCH,
     COUNTER,
     LAST,
     MAIN_FLAG,
@@ -28,8 +30,10 @@ from accelify.heap.values import (
     OTHERS_FLAG,
     PART,
     RANK,
+    SHAPES,
     TURN,
     UNSET,
+    WIDTH,
     Bound,
     Container,
     Instance,
@@ -100,6 +104,13 @@ def compared(left: Value, right: Value) -> Placement | None:
     return moved(SAME, phases.pop() if len(phases) == 1 else None) if phases else SAME
 
 
+def parts_here(place: Placement, left: Placement, right: Placement) -> bool:
+    """Whether a product or quotient is no mean or sum over rows or rounds any more, as both operands were."""
+    if place.kind is Kind.WIDE:
+        return place.degree is None and not (place.rows or None in (left.degree, right.degree))
+    return place.mixed and not (left.mixed or right.mixed)
+
+
 def summed(op: ast.operator, left: Value, right: Value) -> Placement:
     """The placement of a sum; a constant may be nothing, next to nothing, or one more round of a counter."""
     for one, other in ((left, right), (right, left)):
@@ -156,6 +167,33 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     if isinstance(op, ast.NotEq | ast.Gt) and other.const == 0:
         return OTHERS_FLAG
     return ""
+
+
+def shape(base: Value) -> Value:
+    """The shape of a value."""
+    return Value(base.place, base.why, type=SHAPES[base.type != BATCH])
+
+
+def size(run: Run, node: ast.AST, base: Value, axis: Any) -> Value:
+    """One number of a shape, or a slice of it: a count of rows along their axis, or where the axis is not known."""
+    if isinstance(axis, ast.Slice):
+        return _sizes(run, node, base, axis)
+    if isinstance(axis, int) and axis != int(base.place.turned):
+        # Of what a model makes, such as a hidden state, another axis may be that of the rows.
+        wide = axis > 0 and base.place.sure and base.type == SHAPES[0]
+        return Value(type=WIDTH if wide else "builtins.int")
+    text = f"`{run.segment(node)}` counts samples"
+    return run.made(node, reduced_value(base, "count"), base, type_="builtins.int", text=text)
+
+
+def _sizes(run: Run, node: ast.AST, base: Value, at: ast.Slice) -> Value:
+    """A part of a shape: that without the axis of the rows is the same for any batch."""
+    first = 0 if at.lower is None else at.lower.value if isinstance(at.lower, ast.Constant) else None
+    if first == 0:
+        return Value(base.place, base.why, type=base.type)
+    return (
+        Value() if isinstance(first, int) and first > int(base.place.turned) else size(run, node, base, None)
+    )
 
 
 def of_shape(row: Row, operands: Sequence[Value]) -> Placement | None:

@@ -16,7 +16,6 @@ from accelify.domains.placement import (
     is_mean_of_round,
     multiplied,
     own,
-    reduced,
     unturned,
 )
 from accelify.heap.containers import (
@@ -36,7 +35,9 @@ from accelify.heap.counts import (
     divided_whole,
     is_number,
     is_same_object,
+    parts_here,
     rank_flag,
+    size,
     summed,
     with_token,
 )
@@ -51,11 +52,14 @@ from accelify.heap.values import (
     BATCH,
     COUNTER,
     LAST,
+    MADE_HERE,
     NONE,
     PART,
+    SHAPES,
     TENSOR,
     TURN,
     UNSET,
+    WIDTH,
     Container,
     Function,
     Instance,
@@ -71,7 +75,7 @@ if TYPE_CHECKING:
 
 # What `%` puts a value in place of.
 _FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
-_OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int", LAST: "builtins.int", PART: "builtins.int"}
+_OF_RESULTS = {"#batch": TENSOR, **dict.fromkeys((COUNTER, LAST, PART, WIDTH), "builtins.int")}
 
 
 class Expressions:
@@ -171,10 +175,12 @@ class Expressions:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
         type_ = counting_type(op, left, right) or _OF_RESULTS.get(type_, type_)
-        if place.mixed and not (left_place.mixed or right_place.mixed) and isinstance(op, ast.Div | ast.Mult):
-            word = "ratio" if isinstance(op, ast.Div) else "product"
-            text = f"`{self.run.segment(node)}` is a {word} of figures of each process's batch"
-            made = self.run.cause(node, place, text, type_)
+        if isinstance(op, ast.Div | ast.Mult | ast.MatMult) and parts_here(place, left_place, right_place):
+            what = {ast.Div: "ratio of figures", ast.Mult: "product of figures"}.get(
+                type(op), "product of rows"
+            )
+            of = "each process's batch" if place.kind is Kind.ROUND else "the batches of all processes"
+            made = self.run.cause(node, place, f"`{self.run.segment(node)}` is a {what} of {of}", type_)
         else:
             made = self.run.made(node, place, left, right, type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
@@ -254,6 +260,8 @@ class Expressions:
         return self._of(node, values)
 
     def _of(self, node: ast.AST, values: list[Value]) -> Value:
+        if all(value.type in SHAPES for value in values):
+            return Value(type="builtins.bool")  # of the rows of one batch: they differ in other axes
         place = compared(*values) if len(values) == 2 else None
         place = place or function((array_of(value) for value in values), rowwise=True)
         types = (value.type for value in values if value.type not in ASKED)
@@ -409,8 +417,8 @@ class Expressions:
         contained = parts(self.run, base)
         if contained is not None:
             return contained if isinstance(at, ast.Slice) else element(self.run, contained, node, key.const)
-        if base.type == "#shape":
-            return self.size(node, base, key.const)
+        if base.type in SHAPES:
+            return size(self.run, node, base, at if isinstance(at, ast.Slice) else key.const)
         # What is taken by the number of a row is one, and no part of a structure.
         if base.type == BATCH and not base.place.is_same and key.place.kind is not Kind.SAMPLE:
             return Value(base.place, base.why, type=BATCH, where=base.where)
@@ -422,15 +430,6 @@ class Expressions:
                 return given
         part = self._part(node, base, key, at)
         return replace(part, refs=base.refs) if is_part(base) else part
-
-    def size(self, node: ast.AST, base: Value, axis: Any) -> Value:
-        """One number of a shape: a count of rows where it is that of their axis."""
-        if axis == int(base.place.turned) or not isinstance(axis, int):
-            place = reduced(base.place, "count")
-            return self.run.made(
-                node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples"
-            )
-        return Value(type="builtins.int")
 
     def _part(self, node: ast.AST, base: Value, key: Value, at: ast.expr) -> Value:
         parts = [*(at.elts if isinstance(at, ast.Tuple) else [at])]
@@ -466,7 +465,10 @@ class Expressions:
             text = f"`{self.run.segment(node)}` chooses among the rows of each process's batch"
             return self.run.cause(node, place, text, type_)
         made = self.run.made(node, place, base, key, type_=type_)
-        return made if made.where == base.where else replace(made, where=base.where)
+        where = (
+            "" if base.where == MADE_HERE and is_index(at) else base.where
+        )  # one number may go with either
+        return made if made.where == where else replace(made, where=where)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
         for part in (node.lower, node.upper, node.step):

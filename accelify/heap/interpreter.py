@@ -8,6 +8,7 @@ from functools import reduce
 from pathlib import Path
 
 from accelify.domains.placement import Kind
+from accelify.heap.appending import begun, is_first
 from accelify.heap.calls import Calls
 from accelify.heap.choices import Choices
 from accelify.heap.expressions import Expressions
@@ -156,7 +157,7 @@ class Interpreter:
             left = one()
         with self.run.under(self.guard(test, node.test, taken=False)), self.choices.taking(asked, False):
             right = other()
-        found = join(left, right, guard)
+        found = join(*(begun(left, right) if is_first(node.test, test) else (left, right)), guard)
         assert found is not None
         return found
 

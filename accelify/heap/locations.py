@@ -41,12 +41,20 @@ AT = "#at"
 _MOVES = frozenset({"to", "cuda", "xpu"})
 # What says that code may put tensors on a device.
 _OF_DEVICES = re.compile(r"\.to\(|\.cuda\(|device|_to_\w+\(|default_tensor_type")
+# What lets tensors be made on the device that nothing else puts there.
+_DEFAULTS = re.compile(r"set_default_(device|tensor_type)|with (torch\.|accelerator\.)?device")
+# What makes one number of many, which may go with either.
+_FIGURES = frozenset("sum mean max min any all count reduce loss".split())
 _SETS = "torch.utils.data."
 
 
 def located(values: Iterable[Value]) -> str:
     """Where the result of an operation lies: where all its tensors do."""
-    found = {value.where for value in values if value.where or value.type in _TENSORS or value.refs}
+    found = {
+        value.where
+        for value in values
+        if value.where or value.type in _TENSORS or value.refs or not value.place.is_same
+    }
     return found.pop() if len(found) == 1 else ""
 
 
@@ -68,6 +76,8 @@ def location_of(run: Run, row: Row, operands: Sequence[Value], result: Value, no
     word = row.name.rpartition(".")[2]
     if word == "random_split" and operands and _is_on_host(run, operands[0]):
         return HOST
+    if word == "__call__" and operands and all(ref.kind == "module" for ref in operands[0].of(Instance)):
+        return located(operands[1:])  # a part of a model: it lies where what it gets does
     if result.type != TENSOR:
         return ""
     if word in ("cpu", "cuda"):
@@ -76,8 +86,18 @@ def location_of(run: Run, row: Row, operands: Sequence[Value], result: Value, no
         return _moved(operands)
     if row.place == "device":
         devices = [one for one in operands if one.type == "torch.device"]
-        return (devices[0].where if devices else "") if _names_device(node) else MADE_HERE
-    return MADE_HERE if row.place == "host" else located(operands)
+        if _names_device(node):
+            return devices[0].where if devices else ""
+        # A single number may go with either.
+        sized = row.transfer in ("pure", "draw") or bool(operands and operands[0].of(Container))
+        return MADE_HERE if sized else ""
+    where = MADE_HERE if row.place == "host" else located(operands)
+    return "" if where == MADE_HERE and row.transfer in _FIGURES else where
+
+
+def _made_on_device(run: Run) -> bool:
+    """Whether the modules that are gone through let tensors be made on a device by default."""
+    return any(_DEFAULTS.search(module.text) for module in run.modules)
 
 
 def _moved(operands: Sequence[Value]) -> str:
@@ -102,9 +122,11 @@ def meet_together(run: Run, node: ast.AST, values: Sequence[Value], row: Row | N
     """
     if row is not None and not (row.transfer in _JOINING or row.name.rpartition(".")[2] in _TOGETHER):
         return
-    tensors = [value for value in values if value.where and value.type in _TENSORS]
+    tensors = [value for value in values if value.where and value.type in ("", *_TENSORS)]
     host = [value for value in tensors if value.where == HOST and (value.place.rows or value.type == BATCH)]
     device = [value for value in tensors if value.where == DEVICE]
+    if device and not _made_on_device(run):
+        host += [value for value in tensors if value.where == MADE_HERE]
     if host and device:
         run.meet("together", node, run.segment(node), [host[0], device[0]])
 
@@ -206,12 +228,15 @@ def meet_model(
     wrong = {HOST: DEVICE, DEVICE: HOST}.get(lies, "")
     tensors = [value for value in values if value.type in _TENSORS]
     met = [value for value in tensors[:1] if wrong and value.where == wrong]
+    made = [value for value in tensors[:1] if wrong == HOST and value.where == MADE_HERE]
     # Lengths may go to the model from another place than what it works on; what was fetched is no batch.
     apart = any(value.where == lies for value in tensors) or (
         wrong == HOST and not all(v.place.is_same for v in met)
     )
-    if met and not apart and not _moves_input(inner or model):
-        run.meet("together", node, run.segment(node), met[:1], detail=wrong)
+    if (made and _made_on_device(run)) or _moves_input(inner or model):
+        return
+    if (met or made) and not apart:
+        run.meet("together", node, run.segment(node), met or made, detail=wrong if met else MADE_HERE)
 
 
 def _moves_input(model: Instance) -> bool:

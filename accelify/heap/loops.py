@@ -215,7 +215,12 @@ class Loops:
     def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
         assert value.delta is not None
         base = before if before is not None else _NOTHING
-        place = accumulated(None if is_zero(base) else base.place, value.delta, loop.shared, loop.samples)
+        place = accumulated(
+            None if is_zero(base) or base.const is None else base.place,
+            value.delta,
+            loop.shared,
+            loop.samples,
+        )
         if loop.shared and place.kind in (Kind.SAME, Kind.LINEAR):
             place = replace(place, phase=BEFORE)
         if place.is_same and value.delta.is_same:

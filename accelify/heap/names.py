@@ -10,6 +10,7 @@ from accelify.domains.placement import SAME, Kind, Placement, function, turned_o
 from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
+from accelify.heap.counts import shape
 from accelify.heap.fields import OTHERS, as_dictionary, has_fields
 from accelify.heap.misuse import of_attribute
 from accelify.heap.models import mark
@@ -253,7 +254,7 @@ class Attributes:
         if name == LAUNCHED_WITH and self.run.checks:
             return rank(self.run, node)
         if name in _SHAPES:
-            return Value(base.place, base.why, type="#shape")
+            return shape(base)
         if name in _ABOUT and base.place.kind is not Kind.OWN:
             return Value(SAME, refs=bound)
         if name in _TURNED:

@@ -388,6 +388,7 @@ def _with_token(value: Value, token: Key) -> Value:
         None,
         value.optional,
         value.text,
+        value.where,
     )
 
 
@@ -402,7 +403,9 @@ def why_of(value: Value) -> Reason | None:
 def _distance(value: Value | Reason | None) -> int:
     if value is None or isinstance(value, Reason):
         return 0
-    counted = value.place.kind == "same" and value.place.degree is None
-    if counted or (value.place.kind == "round" and (value.place.needs or value.place.mixed)):
+    place = value.place
+    if place.kind in ("same", "wide") and place.degree is None:
         return 4
-    return {"own": 1, "main": 2, "linear": 3, "clock": 4, "round": 5}.get(value.place.kind, 6)
+    if place.kind == "round" and (place.needs or place.mixed or place.samples is None):
+        return 4 if place.needs or place.mixed else 5
+    return {"own": 1, "main": 2, "linear": 3, "clock": 4, "round": 6}.get(place.kind, 7)

@@ -59,5 +59,7 @@ def state_written(run: Run, ref: Ref, name: str, value: Value, node: ast.AST) ->
 def registered(run: Run, ref: Instance, name: Value, value: Value) -> None:
     """`register_buffer` or `register_parameter` of a model."""
     if isinstance(name.const, str):
-        run.store.set(ref, name.const, value if value.const is None else replace(value, type=TENSOR))
+        run.store.set(
+            ref, name.const, value if value.const is None else replace(value, type=TENSOR, where="")
+        )
         run.store.set(ref, f"#state {name.const}", constant(True))

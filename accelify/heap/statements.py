@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
-from accelify.domains.placement import (
-    function,
-)
+from accelify.domains.placement import function
+from accelify.heap.appending import begun, is_first
 from accelify.heap.choices import Slot
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill, slots_of
+from accelify.heap.counts import size
 from accelify.heap.frames import Frame
 from accelify.heap.handlers import left_by_main, parting
 from accelify.heap.modules import asks_for_main
@@ -20,6 +21,7 @@ from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (
     BATCH,
+    SHAPES,
     UNSET,
     Class,
     Container,
@@ -36,9 +38,9 @@ from accelify.heap.values import (
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
-
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
 _OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
+_Way = tuple[Guard | None, Callable[[], Flow]]
 # What makes a statement cost more to be gone through than to be remembered.
 _DEAR = (ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -147,8 +149,8 @@ class Statements:
                 part = element(self.run, value, target, UNSET if starred else number)
             elif value.refs:
                 part = self.engine.iteration.over(value, target).item
-            elif value.type == "#shape" and not starred:
-                part = self.engine.expressions.size(target, value, number)
+            elif value.type in SHAPES and not starred:
+                part = size(self.run, target, value, number)
             else:
                 part = value.plain()
             self.bind(target, part, scope)
@@ -357,17 +359,12 @@ class Statements:
             (self.engine.guard(test, stmt.test), lambda: go(True)),
             (self.engine.guard(test, stmt.test, taken=False), lambda: go(False)),
             asked=asked,
+            first=is_first(stmt.test, test),
         )
 
-    def fork(
-        self, *ways: tuple[Guard | None, Callable[[], Flow]], asked: tuple[Slot, bool] | None = None
-    ) -> Flow:
-        """Go several ways from one state and put together what they leave.
-
-        Args:
-            ways: what each stands under, and what goes it.
-            asked: what decides between the two of them, where a later statement may ask for it again.
-        """
+    def fork(self, *ways: _Way, asked: tuple[Slot, bool] | None = None, first: bool = False) -> Flow:
+        """Go several ways from one state, each with what it stands under, and put together what they leave; `asked`
+        decides between two where a later statement may ask again, `first` says that one may be for a first round."""
         results: list[tuple[Flow, Written, Guard | None]] = []
         for guard, go in ways:
             self.run.store.begin()
@@ -386,12 +383,12 @@ class Statements:
             if reached and not flow.reached and flow.exits:
                 self._keep_for_later(next(iter(flow.exits)), written, guard)
         ends = [written for written, _ in reached] or [written for _, written, _ in results]
-        first = ends[0]
-        for other in ends[1:]:
-            first = self.run.store.merged(first, other, guard)
+        for key in ends[0].keys() & ends[-1].keys() if first and ends[1:] else ():
+            ends[0][key], ends[1][key] = begun(ends[0][key], ends[1][key])
+        left = reduce(lambda one, other: self.run.store.merged(one, other, guard), ends)
         if len(reached) == 2:
-            self.engine.choices.remember(asked, ends[0], ends[1], first)
-        self.run.store.write_all(first)
+            self.engine.choices.remember(asked, ends[0], ends[1], left)
+        self.run.store.write_all(left)
         return Flow(bool(reached), exits)
 
     def _keep_for_later(self, kind: str, written: Written, guard: Guard | None) -> None:

@@ -406,7 +406,9 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
                 # A choice by this rank's round, between values of this round, is one of the original's rounds too.
                 mixed = [value for value in (left, right) if value.place.mixed]
                 why = next((value.why for value in (*mixed, left, right) if value.why), guard.why)
-                return replace(ROUND, samples=None, mixed=bool(mixed)), why
+                rows = left.place.rows and right.place.rows
+                samples = 0 if rows and left.place.samples == right.place.samples == 0 else None
+                return replace(ROUND, rows=rows, samples=samples, mixed=bool(mixed)), why
             if guard.place.kind is Kind.CLOCK and all(_is_by_clock(value.place) for value in (left, right)):
                 return guard.place, guard.why
             return own("decided by all ranks together"), guard.why

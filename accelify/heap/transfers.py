@@ -33,7 +33,7 @@ from accelify.heap.containers import (
     reduced_value,
     worst,
 )
-from accelify.heap.counts import of_shape
+from accelify.heap.counts import of_shape, shape, size
 from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
@@ -42,6 +42,7 @@ from accelify.heap.values import (
     NONE,
     TENSOR,
     UNSET,
+    WIDTH,
     Container,
     Instance,
     Value,
@@ -168,21 +169,24 @@ class Transfers:
             or (row.transfer == "reduce" and not self._over_rows(row, args, keywords))
         )
         place = of_shape(row, operands) or function(places, rowwise=rowwise, linearly=linearly)
+        of_rows = place.kind is Kind.ROUND and any(one.rows for one in places)
+        if row.transfer == "reduce" and not rowwise and of_rows and row.name.startswith("torch."):
+            return self._mixing(node, place, row.returns, "is of all rows together")
         if row.transfer == "rows" and place.kind is Kind.ROUND and self._names_rows(row, args, keywords):
             if place.sure:
                 return self._mixing(node, place, row.returns, "works along the axis of the rows")
             place = replace(place, samples=None)
         if place.padded and row.transfer == "rows" and row.name.rpartition(".")[2] not in _ELEMENTWISE:
             place = replace(place, padded=False)  # such as a model's: what it makes of a length is not known
+        sizes = [one for value in [*args[1:], *keywords.values()] for one in parts_of(value)]
         if row.transfer == "reshaped" and place.kind is Kind.WIDE and place.rows and len(operands) == 1:
-            sizes = [one.const for value in [*args[1:], *keywords.values()] for one in parts_of(value)]
-            if (
-                sizes
-                and all(isinstance(size, int) and size > 0 for size in sizes)
-                and "flatten" not in row.name
-            ):
+            known = [one.const for one in sizes if isinstance(one.const, int) and one.const > 0]
+            if known and len(known) == len(sizes) and "flatten" not in row.name:
                 text = f"`{self.run.segment(node)}` has room for one batch, and gets those of all processes"
                 return self.run.cause(node, UNRELATED, text, row.returns)
+        if row.transfer == "reshaped" and place.sure and not place.turned:
+            if sizes and sizes[0].type == WIDTH:
+                return self._mixing(node, place, row.returns, "puts the rows along an axis of another length")
         if row.transfer == "reshaped" or place.sure:
             if place.sure and row.name.endswith("squeeze") and len(args) + len(keywords) == 1:
                 # A process whose share is one row would lose the axis of the rows.
@@ -370,7 +374,9 @@ class Transfers:
 
     def _put_together(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
-        place = function((array_of(value) for value in operands), rowwise=True)
+        places = [array_of(value) for value in operands]
+        of_round = all(place.is_same or place.kind is Kind.ROUND for place in places)
+        place = function(places, rowwise=True, linearly=of_round)
         axis = self._axis(row, args, keywords)
         filled = [ref for value in args[:1] for ref in value.of(Container) if fill_of(ref)]
         figures = {one.place for one in parts_of(args[0])} if args and not filled else set()
@@ -390,23 +396,15 @@ class Transfers:
         base = args[0]
         axis = args[1].const if len(args) > 1 else keywords["dim"].const if "dim" in keywords else None
         if axis is None and row.name.endswith(("size", "shape")):
-            return Value(base.place, base.why, type="#shape")
-        if axis is not None and axis is not UNSET and axis != int(base.place.turned):
-            return Value(type="builtins.int")
-        place = reduced_value(base, "count")
-        return self.run.made(
-            node, place, base, type_="builtins.int", text=f"`{self.run.segment(node)}` counts samples"
-        )
+            return shape(base)
+        return size(self.run, node, replace(base, type=shape(base).type), axis)
 
     def _clock(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         return Value(CLOCK, self.run.reason(node, "the time"), type=row.returns)
 
     def _own(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        return Value(
-            own("broadcast"),
-            self.run.reason(node, f"`{self.run.segment(node)}` differs between ranks"),
-            type=row.returns,
-        )
+        why = self.run.reason(node, f"`{self.run.segment(node)}` differs between ranks")
+        return Value(own("broadcast"), why, type=row.returns)
 
     def _mix(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
@@ -437,7 +435,7 @@ class Transfers:
         if (
             over is not None
             and not over.refs
-            and (isinstance(over.const, int) or over.type == "builtins.int")
+            and (isinstance(over.const, int) or over.type in ("builtins.int", WIDTH))
         ):
             over = Value(refs=(self.engine.iteration.counted(args, node),))  # as many rounds as a number says
         if over is not None:

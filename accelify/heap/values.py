@@ -44,6 +44,10 @@ COUNTER = "builtins.counter"
 TURN = "#turn"
 # The type of a whole part of how many rounds each process makes: nothing where the process makes few.
 PART = "#part"
+# The types of a shape: of a batch as a loader gives it, and of anything else.
+SHAPES = ("#batch shape", "#shape")
+# The type of how long a batch is along another axis than that of the rows.
+WIDTH = "builtins.width"
 # The type of the number of the last round: one less than how many there are.
 LAST = "#last"
 # The type of whether a loader has given another batch.

@@ -10,7 +10,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
 from accelify.heap.run import Event, why_of
-from accelify.heap.values import DEVICE, HOST, Container, Instance, Value
+from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
@@ -48,6 +48,7 @@ _OF_OTHER_ROUNDS = {
 _BY_ITSELF = {"search.run": "chooses the settings of its trainings on every process by itself"}
 _PLACES = {
     HOST: "`{}` gets a batch on the host, of a loader that is not prepared: prepare has put the model on the device",
+    MADE_HERE: "`{}` gets a tensor that is made on the host, and prepare has put the model on the device",
     DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
 }
 WARNS = "warns in every process"

@@ -81,10 +81,10 @@ def gather(tensor: Any) -> Any:
 def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
     """Gather where rank r has `sizes[r]` real samples; a rank with none has one sample that is left out.
 
-    Tensors whose first dimension does not follow `sizes` on every rank are gathered as they are. With `whole`, a rank
-    with none has a whole batch again: all that is computed from it is left out, whatever its size. A rank with one
-    sample whose dimension is gone, unlike the others' (`labels.squeeze()`), has it put back; of single numbers those of
-    the ranks with none are left out where none has more than one sample.
+    Tensors whose first dimension is no multiple of `sizes`, the same on every rank, are gathered as they are. With
+    `whole`, a rank with none has a whole batch again: all that is computed from it is left out, whatever its size. A
+    rank with one sample whose dimension is gone, unlike the others' (`labels.squeeze()`), has it put back; of single
+    numbers those of the ranks with none are left out where none has more than one sample.
     """
     if _no_other_batches():
         return tensor
@@ -104,10 +104,9 @@ def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
             t = t.unsqueeze(0)
         lengths = [1 if gone else length for gone, (_, length) in zip(squeezed, shapes, strict=True)]
         parts = _all_gather_uneven(t, lengths)
-        if whole:
+        # As many rows for each sample on every rank: one, or one for each of its tokens.
+        if whole or len({length / n for length, n in zip(lengths, contained, strict=True)}) == 1:
             parts = [p for p, n in zip(parts, sizes, strict=True) if n]
-        elif lengths == contained:
-            parts = [p[:n] for p, n in zip(parts, sizes, strict=True)]
         return torch.cat(parts)
 
     one.__name__ = "gather_for_metrics"

@@ -156,6 +156,23 @@ def test_labels_of_the_one_sample_of_the_last_batch_that_lost_their_dimension():
         assert [one for rows, _ in found for (one,) in rows] == list(range(9))
 
 
+def _tripled(samples):
+    accelerator = fresh_accelerator()
+    loader = accelerator.prepare(DataLoader(torch.arange(samples), batch_size=4))
+    return [
+        [part.tolist() for part in accelerator.gather_for_metrics((batch, batch.repeat_interleave(3)))]
+        for batch in loader
+    ]
+
+
+@pytest.mark.parametrize("samples", [9, 11, 13])
+def test_several_rows_of_each_sample_beside_one(samples):
+    # In the last round the second rank has nothing of nine or eleven samples, and repeats one.
+    for found in run_ranks(2, _tripled, samples):
+        assert [one for rows, _ in found for one in rows] == list(range(samples))
+        assert [one for _, tokens in found for one in tokens] == [n for n in range(samples) for _ in range(3)]
+
+
 def _whole_batches(split):
     accelerator = fresh_accelerator(split_batches=split)
     loader = accelerator.prepare(DataLoader(Batches([4, 4, 2, 3, 1]), batch_size=None))

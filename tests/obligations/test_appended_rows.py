@@ -65,6 +65,44 @@ def test_rows_of_a_share_and_copies_of_rows_are_named(way: tuple[str, str, str])
     assert shown(way, batches="plain")
 
 
+TOTAL = """total, count, first = None, 0, True
+for i, (x, y) in enumerate(loader):
+    out = {out}
+{body}
+    first = False
+accelerator.print(total.mean())
+"""
+PUT = "total = torch.cat([total, out])"
+BEGUN = {
+    "an expression": f"    total = out if total is None else {PUT[8:]}",
+    "nothing yet": f"    if total is None:\n        total = out\n    else:\n        {PUT}",
+    "something": f"    if total is not None:\n        {PUT}\n    else:\n        total = out",
+    "the first round": f"    if i == 0:\n        total = out\n    else:\n        {PUT}",
+    "a flag": f"    if first:\n        total = out\n    else:\n        {PUT}",
+}
+
+
+@pytest.mark.parametrize("kind", BEGUN)
+def test_the_first_round_begins_what_the_others_go_on_with(kind: str) -> None:
+    head = FRAME.partition("\n\ndef")[0]
+    gathered = TOTAL.format(out="accelerator.gather_for_metrics(model(x))", body=BEGUN[kind])
+    assert validate(f"{head}\n{gathered}", None, KNOWLEDGE).of(Status.NAMED) == []
+    share = TOTAL.format(out="model(x)", body=BEGUN[kind])
+    (one,) = validate(f"{head}\n{share}", None, KNOWLEDGE).of(Status.NAMED)
+    assert "printed: of the main process's share" in one.message
+
+
+def test_a_sum_that_the_first_round_begins() -> None:
+    head = FRAME.partition("\n\ndef")[0]
+    for body in ("total = l if total is None else total + l", "total = l if i % 9 == 5 else total + l"):
+        text = (
+            f"total = None\nfor i, (x, y) in enumerate(loader):\n    l = model(x).mean().item()\n    {body}\n"
+        )
+        shown = 'accelerator.print(accelerator.reduce(total / len(loader), "mean"))\n'
+        named = validate(f"{head}\n{text}{shown}", None, KNOWLEDGE).of(Status.NAMED)
+        assert bool(named) == ("%" in body)
+
+
 def test_another_use_of_what_was_there_is_named() -> None:
     assert shown(("torch.cat([labels * 2, y])", CAT[1], CAT[2]))
     assert shown(("torch.cat([labels, y.float().std().view(1)])", CAT[1], CAT[2]))

@@ -12,7 +12,7 @@ HEAD = """\
 import numpy as np, torch
 from torch.utils.data import DataLoader
 from accelify.runtime import Accelerator
-accelerator = Accelerator()
+accelerator = Accelerator(cpu=True)
 data = torch.load("d")
 optimizer = torch.optim.SGD((model := torch.nn.Linear(2, 1)).parameters(), 0.1)
 loader = DataLoader(data, batch_size=8)

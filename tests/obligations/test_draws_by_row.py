@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 from accelify.runtime import Accelerator
-accelerator = Accelerator()
+accelerator = Accelerator(cpu=True)
 model = accelerator.prepare(torch.nn.Linear(2, 3))
 loader = accelerator.prepare(DataLoader(torch.load("d"), batch_size=6))
 rank = accelerator.process_index

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader
 from accelify.runtime import Accelerator
-accelerator = Accelerator()
+accelerator = Accelerator(cpu=True)
 model = accelerator.prepare(nn.Linear(2, 3))
 loader = accelerator.prepare(DataLoader(torch.load("d"), batch_size=6))
 test = accelerator.prepare(DataLoader(torch.load("e"), batch_size=6))
@@ -74,6 +74,52 @@ CAUSES = {
         ),
         "the loss is neither the mean nor the sum",
     ),
+    "a view that is no transposed one": (
+        in_training("z = x.view(x.shape[1], -1, 1)\nloss = F.mse_loss(net(z), y)", FOREIGN),
+        "`x.view(x.shape[1], -1, 1)` puts the rows along an axis of another length",
+    ),
+    "a norm of all rows": (
+        in_training("loss = F.cross_entropy(net(x), y) + 0.1 * torch.norm(x - model(x)) / len(x)", FOREIGN),
+        "`torch.norm(x - model(x))` is of all rows together, each process that of its batch",
+    ),
+    "a deviation over the batch": (
+        in_training("loss = F.relu(1 - model(x).std(0)).mean()"),
+        "`model(x).std(0)` is of all rows together",
+    ),
+    "a sum that goes from row to row": (
+        in_training("loss = 0\nfor o, l in zip(model(x), y): loss = loss + F.cross_entropy(o, l)"),
+        "the loss is a sum of its rows, and the gradients are averaged",
+    ),
+    "a ratio of what a model has made as large as its input": (
+        in_training(
+            "p = net(x)\nloss = F.binary_cross_entropy(p, y) + 1 - (p * y).sum() / (p.sum() + y.sum())",
+            "class Net(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.down, self.up = nn.Conv2d(1, 2, 3, 2), nn.ConvTranspose2d(2, 1, 3, 2)\n"
+            "    def forward(self, x):\n"
+            "        made = self.up(self.down(x))\n"
+            "        if made.size()[2:] != x.size()[2:]:\n"
+            "            made = F.interpolate(made, x.size()[2:])\n"
+            "        return made.sigmoid()\n"
+            "net = accelerator.prepare(Net())\n",
+        ),
+        "`(p * y).sum() / (p.sum() + y.sum())` is a ratio",
+    ),
+    "a product of rows": (
+        in_training(
+            "z = F.normalize(model(x))\nloss = F.cross_entropy(z @ z.t() / 0.1, torch.arange(len(z)))"
+        ),
+        "`z @ z.t()` is a product of rows of each process's batch",
+    ),
+    "a ratio of sums over the rows of all processes": (
+        in_evaluation(
+            "total += F.mse_loss(o, l).item() + (1 - (o * l).sum() / (o.sum() + l.sum())).item()",
+            "total / len(test)",
+            "total = 0.0\n",
+        ),
+        "`(o * l).sum() / (o.sum() + l.sum())` is a ratio of figures of the batches of all processes",
+    ),
     "a ratio on one of two ways": (
         in_training(
             "loss = count(model(x), y)",
@@ -100,6 +146,44 @@ QUIET = {
     "batchmean": in_training("loss = F.kl_div(model(x).log_softmax(1), x.softmax(1), reduction='batchmean')"),
     "a factor that is drawn for the batch": (
         "import numpy as np\n" + in_training("loss = np.random.beta(1.0, 1.0) * F.cross_entropy(model(x), y)")
+    ),
+    "norms of rows and of weights": in_training(
+        "loss = model(x).norm(dim=1).mean() + sum(w.norm() for w in model.parameters()) + x.std(1).mean()"
+    ),
+    "two means side by side": in_training(
+        "a, b = F.mse_loss(model(x), y), F.l1_loss(model(x), y)\nloss = torch.stack([a, b]).sum() + sum([a, 2 * b])"
+    ),
+    "means of steps in a list": in_training(
+        "each = []\nfor t in range(3): each.append(F.mse_loss(model(x[:, t]), y))\nloss = torch.stack(each).mean()"
+    ),
+    "a mean that goes from row to row": in_training(
+        "loss, o = 0, model(x)\n"
+        "for i in range(len(x)): loss = loss + F.cross_entropy(o[i], y[i])\n"
+        "loss = loss / len(x)"
+    ),
+    "a state that is begun anew by a flag": in_training(
+        "loss = F.cross_entropy(net(x, size), y)",
+        "import sys\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.rnn = nn.LSTM(2, 3)\n"
+        "    def forward(self, x, size=None):\n"
+        "        if size:\n"
+        "            self.state = (torch.zeros(1, size, 3), torch.zeros(1, size, 3))\n"
+        "        out, self.state = self.rnn(x.transpose(0, 1), self.state)\n"
+        "        return out[-1]\n"
+        "size, net = int(sys.argv[1]), accelerator.prepare(Net())\n",
+    ),
+    "steps that are put among the rows and back": in_training(
+        "b, t = x.shape[:2]\nz = model(x.view(b * t, -1)).view(b, t, -1)\nloss = F.mse_loss(z, y)"
+    ),
+    "axes exchanged": in_training(
+        "b, t, d = x.size()\nz = model(x.transpose(0, 1).reshape(t, b, d))\nloss = F.mse_loss(z, y)"
+    ),
+    "as many rows as a state has": in_training(
+        "out, (h, c) = rnn(x)\nloss = F.cross_entropy(out[:, -1].view(h.size(1), -1), y)",
+        "rnn = accelerator.prepare(nn.LSTM(2, 3, batch_first=True))\n",
     ),
     "a mean of each row": in_training("loss = (model(x) / x.sum(1, keepdim=True)).mean()"),
     "the same by such a model on all of the data": (
@@ -185,6 +269,13 @@ def test_counts_by_the_class_of_a_row(kind: str) -> None:
     shown = f"accelerator.print({figure})\n"
     assert named(f"{head}accelerator.gather_for_metrics((model(x), y)){rest}{shown}") == []
     assert len(named(f"{head}model(x), y{rest}{shown}")) == 1
+
+
+def test_rows_that_are_padded_for_a_gather_stay_rows() -> None:
+    text = "rows = []\nfor x, y in test: rows.append({})\naccelerator.print(torch.cat(rows).mean())\n"
+    padded = "accelerator.pad_across_processes(model(x), dim=1)"
+    assert named(text.format(f"accelerator.gather_for_metrics({padded})")) == []
+    assert len(named(text.format(padded))) == 1
 
 
 def test_gathered_rows_in_the_shape_of_one_batch_are_named() -> None:

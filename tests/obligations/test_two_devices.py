@@ -207,3 +207,71 @@ def test_a_prepared_batch_meets_a_model_that_was_sent_to_the_host() -> None:
     assert "the model was sent to the host" in one.message
     assert found("other = nn.Linear(4, 2).cpu()\nother(x.cpu())") == []
     assert found("accelerator.unwrap_model(model).cpu().to(accelerator.device)(x)") == []
+
+
+MADE_FRAME = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.place = nn.Linear(4, 4), nn.Embedding(9, 4)
+        self.plain, self.weight = torch.ones(4), nn.Parameter(torch.ones(4))
+        self.register_buffer("kept", torch.ones(4))
+
+    def forward(self, x):
+        return {forward}
+
+
+table, noise = torch.ones(9, 4), torch.randn(16, 4)
+model, loader = accelerator.prepare(Net(), DataLoader(torch.load("data.pt"), batch_size=8))
+for x, y in loader:
+    {body}
+"""
+
+
+def of_made(forward: str = "self.layer(x)", body: str = "model(x)", head: str = "") -> list[str]:
+    checked = validate(head + MADE_FRAME.format(forward=forward, body=body), None, KNOWLEDGE)
+    return [one.message for one in checked.of(Status.NAMED) if one.demand == "one device"]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"forward": "self.layer(x + torch.zeros(x.size(0), 4))"},
+        {"forward": "self.layer(x) * self.plain"},
+        {"forward": "x + self.place(torch.arange(4))"},
+        {"body": "loss = F.mse_loss(model(x), table[:8])"},
+        {"body": "loss = F.binary_cross_entropy(model(x), torch.ones(x.size(0), 4))"},
+        {"body": "table += model(x).mean(0)"},
+        {"body": "model(torch.randn(x.size(0), 4))"},
+        {"body": "model(noise)"},
+        {"body": "loss = (model(x) * torch.from_numpy(weights)).mean()"},
+    ],
+)
+def test_a_tensor_that_is_made_on_the_host_meets_the_device(made: dict[str, str]) -> None:
+    (message,) = of_made(**made)
+    assert "on the host" in message
+    assert of_made(**made, head="import torch\ntorch.set_default_device('cuda')\n") == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"forward": "self.layer(x + torch.zeros_like(x)) * self.weight * self.kept"},
+        {"forward": "self.layer(x + torch.zeros(4, device=x.device)) * self.plain.to(x.device)"},
+        {"forward": "self.layer(x) * torch.tensor(0.5) * torch.ones(4).sum() * self.plain[0]"},
+        {"body": "loss = F.mse_loss(model(x), y)"},
+        {"body": "loss = F.mse_loss(model(x[torch.randperm(8)]), table[:8].to(y.device))"},
+        {"body": "table += model(x).mean(0).cpu()"},
+        {"body": "model(noise.to(accelerator.device))"},
+    ],
+)
+def test_a_tensor_that_goes_along_or_is_one_number(made: dict[str, str]) -> None:
+    assert of_made(**made) == []

@@ -66,10 +66,9 @@ class DDPBackend(AveragingBackend):
             if any(True for _ in model.buffers()):
                 self._frozen = [r for r in self._frozen if r() not in (None, model)] + [weakref.ref(model)]
             return model
-        kwargs = self._ddp_arguments()
-        if self.device.type == "cuda":
-            kwargs |= {"device_ids": [self.device.index], "output_device": self.device.index}
-        wrapped = DistributedModel(model, self.precision, kwargs)
+        # Without `device_ids` a forward gets what it is given, as with one process: prepared loaders have moved
+        # batches, a model that was sent to the host gets inputs there, and lengths for packing stay there.
+        wrapped = DistributedModel(model, self.precision, self._ddp_arguments())
         wrapped.share_buffers()
         self._register_hook(wrapped)
         self._models.append(weakref.ref(wrapped))
