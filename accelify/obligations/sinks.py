@@ -392,9 +392,9 @@ def _loss(event: Event) -> Obligation:
             "gradients are not averaged over the ranks: a plain backward",
             value.why,
         )
-    whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
-    if place.is_same and whole is not None:
-        return _made(event, "loss", Status.NAMED, "all processes train with the same batches", whole)
+    whole = next((loop for loop in event.loops if loop.whole is not None), None)
+    if whole is not None and (place.is_same or whole.shared):
+        return _made(event, "loss", Status.NAMED, "all processes train with the same batches", whole.whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
     if place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
