@@ -51,6 +51,7 @@ _PLACES = {
     DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
 }
 WARNS = "warns in every process"
+OUTSIDE = "outside of the loop over batches, of one batch of the main process"
 _WORDS = {
     "terminal.write": "printed",
     "log.write": "logged",
@@ -286,7 +287,7 @@ def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, 
     ):
         return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
     if place.kind in (Kind.ROUND, Kind.WIDE) and place.degree is not None:
-        return Status.LOOP, f"{words} after the training loop, of the main process's last batch", why
+        return Status.LOOP, f"{words} {OUTSIDE}", why
     if place.is_uniform and place.degree is None and why is not None and why.goes_by_data:
         return Status.ASSUMED, f"{words}: {TAKEN}", why
     return Status.NAMED, f"{words}: {_what(place)}", why

@@ -46,6 +46,7 @@ def test_the_way_without_a_prepared_loader_is_named(one: str, moved: bool, named
     for choice in (EITHER.format(one=one, other=MADE), EITHER.format(one=MADE, other=one)):
         converted = convert_source(Source.from_text(SCRIPT.format(choice=choice)))
         text = converted.new_text
-        assert text is not None and ("x.to(device)" in text) is moved
+        assert text is not None
+        assert ("x.to(device)" in text) is moved
         causes = [one.message for one in validate(text, None, KNOWLEDGE).of(Status.NAMED)]
         assert [("on one way `loader` is no prepared loader" in one) for one in causes] == [True] * named
