@@ -245,9 +245,11 @@ def _can_be_bound(context: Context, text: str, reads: list[ast.Name | ast.Attrib
 
 def _elsewhere(context: Context, constant: DeviceConstant, readers: Sequence[Module]) -> Change:
     files = sorted({_file(module) for module in readers})
+    verb = "goes" if len(files) == 1 else "go"
     message = (
-        f"{', '.join(files)} {'goes' if len(files) == 1 else 'go'} on using `{constant.name}` of {_file(constant.module)}, the same GPU for every process: "
-        'name it without a number there (torch.device("cuda")), and the Accelerator selects each process\'s own'
+        f"{', '.join(files)} {verb} on using `{constant.name}` of {_file(constant.module)}, the same GPU for every "
+        'process: name it without a number there (torch.device("cuda")), and the Accelerator selects each process\'s '
+        "own"
     )
     return context.change(CONSTANT, constant.reads[0] if constant.reads else _import(context), message)
 
