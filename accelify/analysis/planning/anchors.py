@@ -205,9 +205,9 @@ class Reach:
             return self._refuse(home, obstacle)
         added.append(home)
         calls = self._calls_of(home)
-        # A class that only derives from one that is made here takes what its base takes, and a function that nobody
-        # calls what it passes on.
-        if not calls and init_of(self.script, home) not in self.script.dormant and not self._is_idle(home):
+        # A class that derives from one that is made takes what its base takes, a function what it passes on.
+        unseen = not calls and (home.kind == "class" or home in self.core)
+        if unseen and init_of(self.script, home) not in self.script.dormant and not self._is_idle(home):
             return self._refuse(home, f"no call of `{_shown(home)}` is seen")
         for call in calls:
             caller = caller_of(self.script, call)
