@@ -203,10 +203,12 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
 def _may_be_there(context: Context, call: ast.Call) -> list[Edit]:
     """The edits after which a folder may be there already; none where they cannot be made."""
     tree = context.tree
-    if must_be_new(tree, call):
+    name = context.script.qualname(call.func) or "pathlib"
+    # What a function of another library or of the project takes is not known.
+    if must_be_new(tree, call) or not name.startswith(("os.", "pathlib")) or context.script.callees(call):
         return []
     edits: list[Edit] = []
-    plain = context.script.qualname(call.func) == "os.mkdir"
+    plain = name == "os.mkdir"
     with contextlib.suppress(verbs.EditError):
         edits.append(verbs.AddArgument(call, "exist_ok=True"))
     if plain and isinstance(call.func, ast.Attribute):

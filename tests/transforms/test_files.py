@@ -402,6 +402,13 @@ def test_a_folder_made_before_the_accelerator_may_be_there(before: str, after: s
     )
 
 
+@pytest.mark.parametrize("call", ["absent.mkdir('out')", "absent.makedirs('out')", "makedirs('out')"])
+def test_what_a_function_of_others_takes_is_not_known(call: str) -> None:
+    made = "def makedirs(path):\n    return path"
+    end = f"{made}\n{call}\nargs = argparse.ArgumentParser().parse_args()"
+    check_transformed("setup", end, end, imports="import argparse\nimport absent")
+
+
 def test_other_writes_before_the_accelerator_are_said() -> None:
     end = "args = argparse.ArgumentParser().parse_args()"
     conversion = check_transformed(
