@@ -13,7 +13,7 @@ from accelify.findings import Finding
 from accelify.heap.modules import text_of
 from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause
-from accelify.obligations.sinks import OUTSIDE, UNKNOWN_LOSS, WARNS
+from accelify.obligations.sinks import SHARES, UNKNOWN_LOSS, WARNS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
 from accelify.source import SourceError, parse
@@ -148,11 +148,9 @@ class Named:
 
     def notes(self) -> Iterator[str]:
         """Sentences about the whole script: what its training loop shows, and where the engine stopped."""
-        shown = self.found.of(Status.LOOP)
-        if inside := [one for one in shown if not one.found.endswith(OUTSIDE)]:
-            yield f"shown inside the training loop, of the main process's share: {self._lines(inside)}"
-        if outside := [one for one in shown if one not in inside]:
-            yield f"shown {OUTSIDE}: {self._lines(outside)}"
+        for share in SHARES:
+            if shown := [one for one in self.found.of(Status.LOOP) if one.found.endswith(share)]:
+                yield f"shown {share}: {self._lines(shown)}"
         if warned := [one for one in self.found.of(Status.NAMED) if one.found.endswith(WARNS)]:
             yield f"warnings that every process gives: {self._lines(warned)}"
         if means := self.found.means:

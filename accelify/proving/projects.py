@@ -69,7 +69,8 @@ def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BU
     untrue = named.refuted
     for conversion in conversions:
         conversion.remaining = [one for one in conversion.remaining if one not in untrue]
-    if any([_unmarked(conversion, untrue) for conversion in conversions]):
+    unmarked = [conversion for conversion in conversions if _unmarked(conversion, untrue)]
+    if unmarked:
         return prove(conversions, entry, budget)  # of the lines as they stand now
     for conversion, finding in list(named.findings()):
         if finding not in conversion.remaining:

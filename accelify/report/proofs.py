@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from accelify.obligations import Obligation, Status
 from accelify.obligations.causes import by_cause
-from accelify.obligations.sinks import OUTSIDE, TAKEN
+from accelify.obligations.sinks import SHARES, TAKEN
 from accelify.report.style import counted, styled
 
 if TYPE_CHECKING:
@@ -49,10 +49,9 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
     yield head + ", ".join([*parts, f"{len(named)} not proved"])
     for group in by_cause(named):
         yield f"  {styled(_places(group), 'cyan', colour)}: {group[0].message}"
-    if inside := [one for one in shown if not one.found.endswith(OUTSIDE)]:
-        yield f"  shown inside the training loop, of the main process's share: {_places(inside)}"
-    if outside := [one for one in shown if one not in inside]:
-        yield f"  shown {OUTSIDE}: {_places(outside)}"
+    for share in SHARES:
+        if of_share := [one for one in shown if one.found.endswith(share)]:
+            yield f"  shown {share}: {_places(of_share)}"
     taken = [one for one in assumed if one.found.endswith(TAKEN)]
     clocks = [one for one in assumed if one.sink != "backward" and one not in taken]
     if clocks:
