@@ -58,9 +58,9 @@ class Iteration:
 
     def over(self, value: Value, node: ast.AST) -> Iterable:
         """A value as what a loop goes over."""
-        found = [part for ref in value.refs if (part := self._over_ref(ref, value, node)) is not None]
-        if found:
-            return found[0] if len(found) == 1 else self._one_of(found, node)
+        parts = [part for ref in value.refs if (part := self._over_ref(ref, value, node)) is not None]
+        if parts:
+            return parts[0] if len(parts) == 1 else self._one_of(parts, node)
         if is_part(value):
             return Iterable(Value(refs=value.refs, type=value.type), shared=False)
         place = value.place
