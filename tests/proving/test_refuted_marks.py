@@ -55,3 +55,39 @@ def test_an_early_stop(tmp_path: Path, figure: str, said: bool) -> None:
     prove(found, found[0])
     assert ("# TODO(accelify ACC405)" in found[0].new_text) is said
     assert any(one.code == "ACC405" for one in found[0].remaining) is said
+
+
+SUMMED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Loss(nn.Module):
+    def __init__(self, average=True):
+        super().__init__()
+        self.average = average
+
+    def forward(self, out, target):
+        rows = torch.sum(-target * out.log_softmax(1), dim=1)
+        if self.average:
+            return torch.mean(rows)
+        return torch.sum(rows)
+
+
+model, criterion = nn.Linear(4, 3), Loss({given})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(torch.load("data.pt"), batch_size=8):
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("given", "said"), [("", False), ("len(torch.load('data.pt')) > 10", True)])
+def test_a_sum_that_no_caller_asks_for(tmp_path: Path, given: str, said: bool) -> None:
+    (tmp_path / "train.py").write_text(SUMMED.format(given=given))
+    found = convert_paths([tmp_path / "train.py"])
+    prove(found, found[0])
+    assert ("# TODO(accelify ACC406)" in found[0].new_text) is said
