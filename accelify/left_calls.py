@@ -1,4 +1,5 @@
-"""Calls that stay without the Accelerator which their function takes now: in functions that only other scripts reach.
+"""Calls that stay without the Accelerator which their function takes now: in functions that only other scripts reach,
+and where a module is run by itself.
 
 class Agent:
     def __init__(self, accelerator, width): ...
@@ -32,8 +33,8 @@ def calls_left(script: ScriptModel, threaded: Collection[Scope]) -> Iterator[tup
     for module, changed in homes.items():
         takes = {scope: init_of(script, scope) if scope.kind == "class" else scope for scope in changed}
         known = {call for one in takes.values() if one is not None for call in script.callers(one)}
-        for home in _functions_of(module):
-            if script.callers(home):
+        for home in (module, *_functions_of(module)):
+            if home is not module and script.callers(home):
                 continue
             left = next(
                 (

@@ -75,14 +75,19 @@ class OtherCallers:
 
     def stay(self, scope: Scope, threaded: Collection[Scope]) -> bool:
         """Whether calls that would need the Accelerator stay as they are: in other files that are not converted in this
-        run either, or in functions that only those reach.
+        run either, or in functions that only those reach, or where none is seen.
 
         Args:
             scope: a function or class of the files.
             threaded: all that take the Accelerator.
         """
         outside = [path for path in self.of(scope) if path.resolve() not in self._imports.converting]
-        return bool(outside) or any(called is scope for _, called in calls_left(self.script, threaded))
+        calls = scope.kind == "class" or scope in self.script.dormant or self.script.callers(scope)
+        return (
+            bool(outside)
+            or not calls
+            or any(called is scope for _, called in calls_left(self.script, threaded))
+        )
 
 
 def other_callers(

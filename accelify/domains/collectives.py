@@ -20,6 +20,8 @@ from accelify.domains.placement import (
 def all_reduced(place: Placement, operation: str) -> Placement:
     """A value reduced over the ranks with `sum`, `mean`, `max` or `min`."""
     more = {"sum": 1, "mean": 0}.get(operation)
+    if place.kind is Kind.CLOCK:  # as good as that of any run, and the same on all ranks
+        place = same(place.degree)
     if place.kind is Kind.ROUND:
         return wide(None if more is None else exponent_sum(more, place.degree, -1))
     if place.kind in (Kind.SAME, Kind.LINEAR):
@@ -38,7 +40,7 @@ def all_reduced(place: Placement, operation: str) -> Placement:
             if not place.rows
             else wide(None, rows=True)
         )
-    return place if place.kind is Kind.CLOCK else UNRELATED
+    return UNRELATED
 
 
 @alone

@@ -132,7 +132,9 @@ class Interpreter:
         if self.run.in_shared_loop() and (counted := self.counted(test, node)) is not None:
             return counted
         if test.place.is_uniform:
+            self.run.agreed.setdefault(node, self.run.module.path)
             return None
+        self.run.agreed[node] = ""
         self.run.depends()
         if any(guard.kind == "main" for guard in self.run.guards):
             return None

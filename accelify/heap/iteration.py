@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import (
@@ -27,6 +28,7 @@ from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
 from accelify.heap.locations import at
 from accelify.heap.state import is_part
+from accelify.heap.store import join
 from accelify.heap.values import (
     BATCH,
     COUNTER,
@@ -56,15 +58,9 @@ class Iteration:
 
     def over(self, value: Value, node: ast.AST) -> Iterable:
         """A value as what a loop goes over."""
-        for ref in value.refs:
-            if isinstance(ref, Iterable):
-                return ref
-            if isinstance(ref, Instance):
-                return self._over_instance(ref, value, node)
-            if isinstance(ref, Container):
-                return self._over_container(ref, value, node)
-            if isinstance(ref, Class):
-                return Iterable(Value(), shared=False)
+        parts = [part for ref in value.refs if (part := self._over_ref(ref, value, node)) is not None]
+        if parts:
+            return parts[0] if len(parts) == 1 else self._one_of(parts, node)
         if is_part(value):
             return Iterable(Value(refs=value.refs, type=value.type), shared=False)
         place = value.place
@@ -75,6 +71,34 @@ class Iteration:
         if value.type == BATCH and not place.is_uniform:
             text = f"`{self.run.segment(node)}` may have more elements on one rank than on another"
             found.uneven = self.run.reason(node, text, value)
+        return found
+
+    def _over_ref(self, ref: Ref, value: Value, node: ast.AST) -> Iterable | None:
+        """One of the objects that a value may be; None for what no loop goes over."""
+        if isinstance(ref, Iterable):
+            return ref
+        if isinstance(ref, Instance):
+            return self._over_instance(ref, value, node)
+        if isinstance(ref, Container):
+            one = replace(value, refs=(ref,)) if len(value.refs) > 1 else value
+            if one is value or any(name[0] == "[" for name in ref.looked_into()):
+                return self._over_container(ref, one, node)
+            return None
+        return Iterable(Value(), shared=False) if isinstance(ref, Class) else None
+
+    def _one_of(self, parts: Sequence[Iterable], node: ast.AST) -> Iterable:
+        """Several of which the script takes one: rounds that are shared out where those of any are."""
+        alike = [part for part in parts if part.shared] or parts
+        items = [part.item for part in alike]
+        found = Iterable(reduce(lambda left, right: join(left, right) or left, items), alike[0].shared)
+        found.rounds = next((part.rounds for part in alike if not part.rounds.is_same), SAME)
+        found.samples = next((part.samples for part in alike if not part.samples.is_same), SAME)
+        for part in parts:
+            found.like(part)
+        if len(alike) < len(parts) and found.whole is None:
+            name = self.run.segment(node)
+            text = f"on one way `{name}` is no prepared loader, and every process goes through all of it"
+            found.whole = self.run.reason(node, text)
         return found
 
     def _by_samples(self, place: Placement, value: Value, node: ast.AST) -> Iterable:

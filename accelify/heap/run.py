@@ -115,6 +115,8 @@ class Run:
     # Statements that were gone through, and those that a test of which the answer is known leaves out, with their file.
     entered: set[ast.stmt] = field(default_factory=set)
     left_out: dict[ast.stmt, str] = field(default_factory=dict)
+    # Conditions that are the same on all ranks, with their file; "" for those that are not.
+    agreed: dict[ast.AST, str] = field(default_factory=dict)
     recording: bool = True
     # Up to which level all processes but the main one have silenced their loggers.
     logs_once: int = 0

@@ -276,8 +276,8 @@ class Iterable(Ref):
 
     def like(self, other: Iterable) -> Iterable:
         """This, going over the same as another one."""
-        self.whole, self.uneven, self.fewer = other.whole, other.uneven, other.fewer
-        self.limited = other.limited
+        self.whole, self.uneven = self.whole or other.whole, self.uneven or other.uneven
+        self.fewer, self.limited = self.fewer or other.fewer, self.limited or other.limited
         return self
 
 

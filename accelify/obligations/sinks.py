@@ -52,6 +52,12 @@ _PLACES = {
     DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
 }
 WARNS = "warns in every process"
+# Of which batches a figure is that is shown where it is right on one process alone.
+SHARES = (
+    INSIDE := "inside the training loop, of the main process's share",
+    OUTSIDE := "outside of the loop over batches, of one batch of the main process",
+    TOGETHER := "outside of the loop over batches, of the batches of all processes in one round",
+)
 _WORDS = {
     "terminal.write": "printed",
     "log.write": "logged",
@@ -240,8 +246,8 @@ def _content(event: Event) -> Obligation:
             if _order(found[0]) > _order(worst[0]):
                 worst = found
     if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
-        status = Status.LOOP if event.in_training else Status.NAMED
-        worst = status, f"{word_of(event)} where ranks part", divergent
+        status, where = (Status.LOOP, INSIDE) if event.in_training else (Status.NAMED, "where ranks part")
+        worst = status, f"{word_of(event)} {where}", divergent
     return made(event, "content", *worst)
 
 
@@ -291,9 +297,9 @@ def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, 
         or place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
         or (place.kind is Kind.OWN and (event.kind in _SHOWN or place.needs in _OF_SHARES))
     ):
-        return Status.LOOP, f"{words} inside the training loop, of the main process's share", why
+        return Status.LOOP, f"{words} {INSIDE}", why
     if place.kind in (Kind.ROUND, Kind.WIDE) and place.degree is not None:
-        return Status.LOOP, f"{words} after the training loop, of the main process's last batch", why
+        return Status.LOOP, f"{words} {TOGETHER if place.kind is Kind.WIDE else OUTSIDE}", why
     if place.is_uniform and place.degree is None and why is not None and why.goes_by_data:
         return Status.ASSUMED, f"{words}: {TAKEN}", why
     return Status.NAMED, f"{words}: {_what(place)}", why
@@ -399,9 +405,9 @@ def _loss(event: Event) -> Obligation:
             "gradients are not averaged over the ranks: a plain backward",
             value.why,
         )
-    whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
-    if place.is_same and whole is not None:
-        return made(event, "loss", Status.NAMED, "all processes train with the same batches", whole)
+    whole = next((loop for loop in event.loops if loop.whole is not None), None)
+    if whole is not None and (place.is_same or whole.shared):
+        return made(event, "loss", Status.NAMED, "all processes train with the same batches", whole.whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
     if place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:

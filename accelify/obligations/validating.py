@@ -47,6 +47,8 @@ class Validation:
     unknown_modules: list[str] = field(default_factory=list)
     # Statements that are never come to: the file, the first and the last line.
     left_out: list[tuple[str, int, int]] = field(default_factory=list)
+    # The files and lines of conditions that are the same on all ranks.
+    agreed: set[tuple[str, int]] = field(default_factory=set)
 
     @property
     def stopped(self) -> bool:
@@ -129,6 +131,7 @@ def validate(
             for stmt, path in run.left_out.items()
             if stmt not in run.entered
         ],
+        {(path, getattr(test, "lineno", 0)) for test, path in run.agreed.items() if path},
     )
 
 

@@ -13,7 +13,7 @@ from accelify.findings import Finding
 from accelify.heap.modules import text_of
 from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause
-from accelify.obligations.sinks import UNKNOWN_LOSS, WARNS
+from accelify.obligations.sinks import SHARES, UNKNOWN_LOSS, WARNS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
 from accelify.source import SourceError, parse
@@ -102,7 +102,9 @@ class Named:
             known = [stands.get((*spot, demand), set()) for spot in spots for demand in settled_by(finding)]
             if set().union(*known) == {Status.PROVED} or (spots and left_out.issuperset(spots)):
                 untrue.add(finding)
-        return untrue
+        asked = {one for group in self._old.values() for one in group if one.code == "ACC405"}
+        agreed = {self._place(*test) for test in self.found.agreed} if asked else set()
+        return untrue | {one for one in asked if (Path(one.path).resolve(), one.line) in agreed}
 
     def _spots(self, finding: Finding) -> Iterator[tuple[str, int]]:
         """The files and lines that a finding speaks of; none where it does not say all."""
@@ -146,9 +148,9 @@ class Named:
 
     def notes(self) -> Iterator[str]:
         """Sentences about the whole script: what its training loop shows, and where the engine stopped."""
-        shown = self.found.of(Status.LOOP)
-        if shown:
-            yield f"shown inside the training loop, of the main process's share: {self._lines(shown)}"
+        for share in SHARES:
+            if shown := [one for one in self.found.of(Status.LOOP) if one.found.endswith(share)]:
+                yield f"shown {share}: {self._lines(shown)}"
         if warned := [one for one in self.found.of(Status.NAMED) if one.found.endswith(WARNS)]:
             yield f"warnings that every process gives: {self._lines(warned)}"
         if means := self.found.means:

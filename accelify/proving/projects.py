@@ -7,11 +7,13 @@ from pathlib import Path
 
 from accelify.configuration import user_rows
 from accelify.conversion import CONVERTED, Conversion
+from accelify.findings import Finding
 from accelify.heap.modules import text_of
 from accelify.knowledge import Knowledge
 from accelify.obligations import Validation, validate
 from accelify.proving.findings import Named
 from accelify.proving.origins import Places
+from accelify.source import split_lines
 
 # Some three seconds' worth of statements.
 BUDGET = 30_000
@@ -65,10 +67,25 @@ def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BU
     found = validated(entry.new_text, entry.source.path, texts, budget)
     named = Named(found, Places(entry, known), conversions)
     untrue = named.refuted
+    for conversion in conversions:
+        conversion.remaining = [one for one in conversion.remaining if one not in untrue]
+    unmarked = [conversion for conversion in conversions if _unmarked(conversion, untrue)]
+    if unmarked:
+        return prove(conversions, entry, budget)  # of the lines as they stand now
     for conversion, finding in list(named.findings()):
         if finding not in conversion.remaining:
             conversion.remaining.append(finding)
     for conversion in conversions:
-        conversion.remaining = sorted(one for one in conversion.remaining if one not in untrue)
+        conversion.remaining.sort()
     entry.notes += named.notes()
     return found
+
+
+def _unmarked(conversion: Conversion, untrue: Iterable[Finding]) -> bool:
+    """Take out the comments that say what an untrue finding says; returns whether there were any."""
+    codes = {one.code for one in untrue} - {one.code for one in conversion.remaining}
+    lines = split_lines(conversion.new_text)
+    begins = tuple(f"# TODO(accelify {code}): " for code in codes)
+    left = [line for line in lines if not line.lstrip().startswith(begins)]
+    conversion.new_text = "".join(left)
+    return len(left) < len(lines)

@@ -332,6 +332,7 @@ _SETTLED_BY = _table(
     """\
 201 202 203 204 205 206 209 210 214: once
 304 306 307: content
+406: loss
 403: same
 """.rstrip()
 )

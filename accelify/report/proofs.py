@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from accelify.obligations import Obligation, Status
 from accelify.obligations.causes import by_cause
-from accelify.obligations.sinks import TAKEN
+from accelify.obligations.sinks import SHARES, TAKEN
 from accelify.report.style import counted, styled
 
 if TYPE_CHECKING:
@@ -43,14 +43,15 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
     head = f"{styled(name, 'bold', colour)}: {counted(every, 'demand')} on what others can see or ranks do together: "
     parts = [f"{len(found.of(Status.PROVED))} proved"]
     if shown:
-        parts.append(f"{len(shown)} shown inside the training loop")
+        parts.append(f"{len(shown)} of the main process's share")
     if assumed:
         parts.append(f"{len(assumed)} assumed")
     yield head + ", ".join([*parts, f"{len(named)} not proved"])
     for group in by_cause(named):
         yield f"  {styled(_places(group), 'cyan', colour)}: {group[0].message}"
-    if shown:
-        yield f"  of the main process's share, as it is shown inside the training loop: {_places(shown)}"
+    for share in SHARES:
+        if of_share := [one for one in shown if one.found.endswith(share)]:
+            yield f"  shown {share}: {_places(of_share)}"
     taken = [one for one in assumed if one.found.endswith(TAKEN)]
     clocks = [one for one in assumed if one.sink != "backward" and one not in taken]
     if clocks:

@@ -24,7 +24,7 @@ of them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from accelify.analysis.devices.class_devices import own_devices
 from accelify.analysis.devices.constants import DeviceConstant, constant_of
@@ -61,10 +61,12 @@ def transform(context: Context) -> Iterator[Change]:
             text = dotted(read)
             if text is not None and text not in stated and not context.is_claimed(read):
                 by_text.setdefault(text, []).append(read)
+        left: list[ast.Name | ast.Attribute] = []
         for text, reads in by_text.items():
-            yield from _read(context, constant, text, reads)
-        if constant.is_indexed and constant.readers and not _is_unnumbered(context, constant):
-            yield _elsewhere(context, constant)
+            yield from _read(context, constant, text, reads, left)
+        readers = [*constant.readers, *map(context.script.module_of, left)]
+        if constant.is_indexed and readers and not _is_unnumbered(context, constant):
+            yield _elsewhere(context, constant, readers)
     yield from _among_others(context)
     yield from _of_base_classes(context)
     yield from _on_import(context)
@@ -197,8 +199,13 @@ def _among_others(context: Context) -> Iterator[Change]:
 
 
 def _read(
-    context: Context, constant: DeviceConstant, text: str, reads: list[ast.Name | ast.Attribute]
+    context: Context,
+    constant: DeviceConstant,
+    text: str,
+    reads: list[ast.Name | ast.Attribute],
+    left: list[ast.Name | ast.Attribute],
 ) -> Iterator[Change]:
+    """The changes to the reads of one name; where the Accelerator cannot be had they are `left`."""
     message = f"every process would use `{text}` of {_file(constant.module)}"
     anchor = context.plan.anchor
     place = (anchor.before or anchor.after) if anchor is not None else None
@@ -216,8 +223,8 @@ def _read(
             context.claim(read)
             edit = verbs.replace(read, f"{accelerator}.device")
             yield context.change(CONSTANT, read, message, [edit], core=True)
-        elif constant.is_indexed:
-            yield context.change(CONSTANT, read, f"{message}, and the Accelerator cannot be had here")
+        else:
+            left.append(read)
 
 
 def _can_be_bound(context: Context, text: str, reads: list[ast.Name | ast.Attribute]) -> bool:
@@ -236,11 +243,13 @@ def _can_be_bound(context: Context, text: str, reads: list[ast.Name | ast.Attrib
     )
 
 
-def _elsewhere(context: Context, constant: DeviceConstant) -> Change:
-    files = ", ".join(sorted(_file(module) for module in constant.readers))
+def _elsewhere(context: Context, constant: DeviceConstant, readers: Sequence[Module]) -> Change:
+    files = sorted({_file(module) for module in readers})
+    verb = "goes" if len(files) == 1 else "go"
     message = (
-        f"{files} goes on using `{constant.name}` of {_file(constant.module)}, the same GPU for every process: "
-        'name it without a number there (torch.device("cuda")), and the Accelerator selects each process\'s own'
+        f"{', '.join(files)} {verb} on using `{constant.name}` of {_file(constant.module)}, the same GPU for every "
+        'process: name it without a number there (torch.device("cuda")), and the Accelerator selects each process\'s '
+        "own"
     )
     return context.change(CONSTANT, constant.reads[0] if constant.reads else _import(context), message)
 

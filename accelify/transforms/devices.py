@@ -387,6 +387,7 @@ def _constants(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     numbers = NumberedDevices(script)
     numbered = any(numbers.stands_in(module.tree) for module in script.modules)
+    of_modules = {read for constant in context.plan.device_constants for read in constant.reads}
     for call in script.calls():
         if context.is_claimed(call):
             continue
@@ -418,7 +419,7 @@ def _constants(context: Context) -> Iterator[Change]:
             if context.is_claimed(value):
                 continue
             if accelerator is None:
-                if ":" in text and script.scope_of(call) not in script.dormant:
+                if ":" in text and value not in of_modules and script.scope_of(call) not in script.dormant:
                     yield _unreached(context, value)
                 continue
             context.claim(value)

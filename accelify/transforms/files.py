@@ -85,7 +85,7 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         accelerator = context.accelerator(stmt)
         if accelerator is None:
-            if not _only_flushes(context, stmt):
+            if not _only_flushes(context, stmt) and not context.tree.is_within(stmt, context.reported):
                 yield from _too_early(context, stmt)
             continue
         run = context.run_of(stmt, lambda s: bool(writes(context, s)) and not context.is_guarded(s))
@@ -193,6 +193,7 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
     message = f"every process would write this, and the Accelerator is not known {known}"
     written = [call for call in calls_done([stmt]) if is_writing(context, call)]
     if not written or not all(makes_folder(call) for call in written):
+        context.reported.add(stmt)
         yield context.change(FILES, stmt, message)
         return
     edits = [_may_be_there(context, call) for call in written]
@@ -203,10 +204,12 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
 def _may_be_there(context: Context, call: ast.Call) -> list[Edit]:
     """The edits after which a folder may be there already; none where they cannot be made."""
     tree = context.tree
-    if must_be_new(tree, call):
+    name = context.script.qualname(call.func) or "pathlib"
+    # What a function of another library or of the project takes is not known.
+    if must_be_new(tree, call) or not name.startswith(("os.", "pathlib")) or context.script.callees(call):
         return []
     edits: list[Edit] = []
-    plain = context.script.qualname(call.func) == "os.mkdir"
+    plain = name == "os.mkdir"
     with contextlib.suppress(verbs.EditError):
         edits.append(verbs.AddArgument(call, "exist_ok=True"))
     if plain and isinstance(call.func, ast.Attribute):
@@ -356,7 +359,7 @@ def _left_open(context: Context) -> Iterator[Change]:
         )
         again = read_back(context, [stmt])
         if accelerator is None:
-            if not is_never_run(context.script, call):
+            if not is_never_run(context.script, call) and not context.tree.is_within(stmt, context.reported):
                 yield context.change(FILES, call, "every process would write this file")
         elif not plain:
             message = "every process would write this file, and what is made here is used by all of them"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -202,10 +203,26 @@ class Fates:
             ]
             loaders = self._loaders.get(loop)
             if loaders is not None and stores and all(self._takes_of_batch(loop, n) for n in stores):
+                if any(self._is_other_on_a_way(n) for n in walk(loop.iter) if isinstance(n, ast.Name)):
+                    return set()
                 return {self.script.interpreter.batch(loader) for loader in loaders}
             if stores:
                 break
         return self.script.entities(node)
+
+    def _is_other_on_a_way(self, name: ast.Name) -> bool:
+        """Whether a name is a loader in one branch of an `if` and something else, that is not empty, in the other."""
+        made = self.tree.assigns(name.id)
+        loaders = [stmt for stmt in made if self.script.iterated(stmt.value)]
+        others = [stmt for stmt in made if stmt not in loaders and getattr(stmt.value, "elts", True)]
+        arms = [(set(self._arms(one)), set(self._arms(other))) for one in loaders for other in others]
+        return any((branch, not arm) in there for here, there in arms for branch, arm in here)
+
+    def _arms(self, stmt: ast.stmt) -> Iterator[tuple[ast.If, bool]]:
+        """The `if`s around a statement, each with whether it stands in its first branch."""
+        for branch in self.tree.ancestors(stmt):
+            if isinstance(branch, ast.If):
+                yield branch, self.tree.is_within(stmt, branch.body)
 
     def _takes_of_batch(self, loop: ast.For | ast.AsyncFor, store: ast.Name) -> bool:
         """Whether a name is bound by a loop, or by the statement that takes the parts of its batch: `x, y = batch`."""

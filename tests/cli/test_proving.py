@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from accelify.conversion import ConvertOptions
 from accelify.convert import convert_paths
 from accelify.findings import Finding
@@ -83,6 +85,13 @@ def test_what_a_loop_shows_is_one_line(run: Run, tmp_path: Path) -> None:
     note = "shown inside the training loop, of the main process's share: line 17"
     assert _converted(run, script)["notes"] == [note]
     assert f"  {note}\n" in run("convert", script).out
+
+
+@pytest.mark.parametrize("lines", ["print(loss.item())", "for again in range(2):\n    print(loss.item())"])
+def test_what_is_shown_after_the_loop_is_not_said_to_be_inside(run: Run, tmp_path: Path, lines: str) -> None:
+    script = _script(tmp_path, f"{PLAIN}{lines}\n")
+    (note,) = _converted(run, script)["notes"]
+    assert note.startswith("shown outside of the loop over batches, of one batch of the main process: line")
 
 
 def test_a_script_of_which_all_is_proved_has_no_finding(run: Run, tmp_path: Path) -> None:

@@ -369,6 +369,8 @@ def across(family: Family, call: Callable[[list[Array]], Array]) -> Family:
 def test_all_reduced(world: World, of: Placement, operation: str) -> None:
     call = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}[operation]
     found = all_reduced(of, operation)
+    if of.kind is Kind.CLOCK:
+        assume(False)  # no run has the time of another
     assert holds(
         found, across(drawn(of, world, world.numbers), lambda values: call(values, axis=0)), world
     ), found

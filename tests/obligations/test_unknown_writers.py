@@ -10,6 +10,7 @@ from accelify.obligations import Status, validate
 KNOWLEDGE = Knowledge()
 FRAME = """\
 import absent
+import hydra
 import pkbar
 from absent.files import save_table
 from evidently.ui.workspace import Workspace
@@ -41,6 +42,11 @@ def by_all(body: str) -> list[str]:
 def test_every_process_does_it(call: str, name: str) -> None:
     assert by_all(call) == [f"`{name}` is done by every process"]
     assert by_all(f"if accelerator.is_main_process:\n    {call}") == []
+
+
+def test_the_folder_of_a_run_is_made_by_every_process() -> None:
+    body = '@hydra.main(config_path="conf")\ndef main(cfg):\n    accelerator.print(cfg.rate)\n\n\nmain()\n'
+    assert by_all(body) == ["`hydra.main` is done by every process"]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,9 @@ def _unsaid(script: Path) -> list[str]:
             said |= {(here, int(line)) for line in lines.split(", ")}
     notes = " ".join(entry.notes)
     shown = {
-        line for part in re.findall(r"share: lines? (\d+(?:, \d+)*)", notes) for line in part.split(", ")
+        line
+        for part in re.findall(r"shown [^:]*: lines? (\d+(?:, \d+)*)", notes)
+        for line in part.split(", ")
     }
     unsaid = []
     for one in found.of(Status.NAMED):

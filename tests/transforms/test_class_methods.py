@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_paths
+from accelify.convert import convert_paths, convert_source
+from accelify.source import Source
 
 KEEPING = """\
 import os
@@ -193,3 +194,40 @@ def test_functions_without_self_are_static_ones(tmp_path: Path) -> None:
     assert "def validate(accelerator, model, loader):" in text
     assert "Trainer.validate(accelerator, model, held)" in text
     assert "output, y = accelerator.gather_for_metrics((output, y))" in text
+
+
+LOADED = """\
+import torch
+from torch.utils.data import DataLoader
+
+
+class Model:
+    def __init__(self):
+        self.net = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def train(self, data):
+        for x, y in DataLoader(data, batch_size=8):
+            self.optimizer.zero_grad()
+            torch.nn.functional.mse_loss(self.net(x), y).backward()
+            self.optimizer.step()
+
+    def load({first}):
+        print("loading", {first})
+        return torch.load({first})
+
+
+model = Model()
+model.train(torch.load("data.pt"))
+{use}
+"""
+
+
+@pytest.mark.parametrize("use", ["again = Model.load('net.pt')", ""])
+def test_what_a_librarys_function_of_the_same_name_is_given_is_no_object(use: str) -> None:
+    """Nor where nobody here calls it."""
+    text = convert_source(Source.from_text(LOADED.format(first="path", use=use))).new_text
+    assert "prepare(" in text
+    assert "path.accelerator" not in text
+    used = convert_source(Source.from_text(LOADED.format(first="it", use="model.load()"))).new_text
+    assert 'it.accelerator.print("loading", it)' in used

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
@@ -357,3 +357,30 @@ def test_a_class_that_nothing_names_is_left_alone(tmp_path: Path) -> None:
     Trainer().fit(torch.utils.data.DataLoader(data, batch_size=2))
     """
     convert(tmp_path, dedent(script), kept=dedent(kept), engine=dedent(engine))
+
+
+@pytest.mark.parametrize(("device", "said"), [(SECOND, 1), (DEVICE, 0)])
+def test_reads_that_no_accelerator_comes_to_are_one_finding(tmp_path: Path, device: str, said: int) -> None:
+    """Of a module that is converted as well: its number stands in one place, where it can be taken out."""
+    body = TRAIN.partition("\n\n\n")[2]
+    loop = indent(body[body.index("for x") :].replace("device", "place.device"), "    ")
+    net = """
+    import place
+    from torch import nn
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 2)
+        def forward(self, x):
+            return self.fc(x * torch.ones(4, device=place.device) + torch.zeros(4).to(place.device))
+    def train(model, loader, optimizer):
+    """
+    made = body[: body.index("for x")].replace("(device)", "(place.device)").replace("device=device", "")
+    script = f"import torch, place\nfrom torch.utils.data import DataLoader, TensorDataset\nfrom net import *\n{made}"
+    modules = {"place": device, "net": f"{dedent(net)}{loop}"}
+    script += "train(model, loader, optimizer)\n"
+    assert "train(accelerator, " in convert(tmp_path, script, **modules).new_text
+    found = [one for each in convert_project(Source.read(tmp_path / "train.py")) for one in each.remaining]
+    messages = [one.message for one in found if one.code in ("ACC103", "ACC118")]
+    assert len(messages) == said
+    assert all(message.startswith("net.py goes on using `device` of place.py") for message in messages)

@@ -402,6 +402,20 @@ def test_a_folder_made_before_the_accelerator_may_be_there(before: str, after: s
     )
 
 
+def test_a_file_before_the_accelerator_is_said_once() -> None:
+    lines = "with open('a.json', 'w') as file:\n    json.dump({}, file)\n    file.flush()"
+    end = f"{lines}\nargs = argparse.ArgumentParser().parse_args()"
+    found = check_transformed("setup", end, end, imports="import argparse\nimport json")
+    assert len([one for one in found.remaining if one.code == "ACC203"]) == 1
+
+
+@pytest.mark.parametrize("call", ["absent.mkdir('out')", "absent.makedirs('out')", "makedirs('out')"])
+def test_what_a_function_of_others_takes_is_not_known(call: str) -> None:
+    made = "def makedirs(path):\n    return path"
+    end = f"{made}\n{call}\nargs = argparse.ArgumentParser().parse_args()"
+    check_transformed("setup", end, end, imports="import argparse\nimport absent")
+
+
 def test_other_writes_before_the_accelerator_are_said() -> None:
     end = "args = argparse.ArgumentParser().parse_args()"
     conversion = check_transformed(

@@ -67,6 +67,29 @@ def test_what_is_let_go_of(nursery: Nursery, tmp_path: Path, processes: int) -> 
     assert not differences(checks)
 
 
+TWO = (
+    "def run():\n"
+    "    one, other = nn.Linear(5, 1), nn.Linear(5, 1)\n"
+    "    first = torch.optim.SGD(one.parameters(), lr=0.1)\n"
+    "    second = torch.optim.SGD(other.parameters(), lr=0.1)\n"
+    "    PREPARE"
+    "    for x, y in loader:\n"
+    "        F.mse_loss(one(x) + other(x), y).backward()\n"
+    "        first.step()\n"
+    "        second.step()\n"
+    "run()\n"
+)
+
+
+@pytest.mark.distributed
+def test_what_a_function_has_until_it_returns(nursery: Nursery, tmp_path: Path) -> None:
+    plain = scripts.HEAD + scripts.DATA + TWO
+    prepared = "    one, other, first, second = accelerator.prepare(one, other, first, second)\n"
+    copy = scripts.ACCELERATOR + plain.replace("    PREPARE", prepared)
+    original, other, lines = run_pair(nursery, tmp_path, (plain.replace("    PREPARE", ""), copy), 1)
+    assert not differences(lifetimes.compare(original, other, lines, exact=True))
+
+
 def point(at: str, models: int, size: int = 8) -> dict[str, Any]:
     return {
         "at": at, "models": models, "optimizers": 1, "loaders": 1, "bytes": size * models, "site": ["train.py", 5],

@@ -33,6 +33,8 @@ from accelify.analysis.planning.homes import (
     class_value,
     function_of,
     init_of,
+    is_plain_class,
+    made_instead,
     node_of,
     takes_arguments_early,
 )
@@ -205,10 +207,12 @@ class Reach:
             return self._refuse(home, obstacle)
         added.append(home)
         calls = self._calls_of(home)
-        # A class that only derives from one that is made here takes what its base takes, and a function that nobody
-        # calls what it passes on.
-        if not calls and init_of(self.script, home) not in self.script.dormant and not self._is_idle(home):
-            return self._refuse(home, f"no call of `{_shown(home)}` is seen")
+        # A class that derives from one that is made takes what its base takes, a function what it passes on.
+        unseen = not calls and (home.kind == "class" or home in self.core)
+        if unseen and init_of(self.script, home) not in self.script.dormant and not self._is_idle(home):
+            others = made_instead(self.script, home)  # which store it themselves
+            if not others or not all(self._feasible(one, added) for one in others):
+                return self._refuse(home, f"no call of `{_shown(home)}` is seen")
         for call in calls:
             caller = caller_of(self.script, call)
             called = f"`{_shown(home)}` is called in line {self.tree.place(call)[1]}"
@@ -279,7 +283,7 @@ class Reach:
 
         In the script's file a module sees the global name, which leaves its `__init__` as it is.
         """
-        if _is_plain_class(self.script, home):
+        if is_plain_class(self.script, home):
             return True
         cls = class_value(self.script, home)
         methods = [s for c in cls.ancestry() for s in c.scope.children.values()]
@@ -335,18 +339,13 @@ def _shown(home: Scope) -> str:
     return getattr(home.node, "name", home.name)
 
 
-def _is_plain_class(script: ScriptModel, scope: Scope) -> bool:
-    """Whether the script defines a class and torch no base of it: no module, dataset, optimizer."""
-    return script.interpreter.kind_of_class(class_value(script, scope)) == v.INSTANCE
-
-
 def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[str]) -> Anchor:
     """The place for the Accelerator, with the scopes that cannot do without it, or why there is none."""
     homes = {node_of(script, s) for s in core}
     # A model that trains itself, or a subclass of one of torch's classes, takes no further parameter: only a global
     # name reaches it, in the script's file.
     if any(
-        h.kind == "class" and not _is_plain_class(script, h) and script.module_of(h.node) is script.module
+        h.kind == "class" and not is_plain_class(script, h) and script.module_of(h.node) is script.module
         for h in homes
     ):
         defined = {

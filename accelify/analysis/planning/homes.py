@@ -9,7 +9,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.headers import evaluating_scope, movable_default
 from accelify.analysis.syntax import dotted
-from accelify.analysis.values import Class
+from accelify.analysis.values import INSTANCE, Class
 
 # Whose objects are made of the arguments, which `__init__` only sees afterwards.
 _MADE_EARLY = frozenset(
@@ -92,6 +92,22 @@ def class_value(script: ScriptModel, scope: Scope) -> Class:
     found = script.interpreter.entities[(scope.node, "class")]
     assert isinstance(found, Class)
     return found
+
+
+def is_plain_class(script: ScriptModel, scope: Scope) -> bool:
+    """Whether the script defines a class and torch no base of it: no module, dataset, optimizer."""
+    return script.interpreter.kind_of_class(class_value(script, scope)) == INSTANCE
+
+
+def made_instead(script: ScriptModel, home: Scope) -> list[Scope]:
+    """The classes that are derived from one and have an `__init__` of their own, which does not call its."""
+    if home.kind != "class":
+        return []
+    cls, every = class_value(script, home), script.interpreter.classes()
+    derived = [
+        one for one in every if one is not cls and cls in one.ancestry() and one.module in script.modules
+    ]
+    return [one.scope for one in derived if init_of(script, one.scope) is not None]
 
 
 def takes_arguments_early(cls: Class) -> bool:

@@ -27,14 +27,24 @@ def is_without_object(function: Scope) -> bool:
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or cls is None or not _may_be(function):
         return False
     name = getattr(cls.node, "name", "")
-    calls = [call.func for scope in _every(cls) for call in scope.calls]
+    calls = [
+        call.func for scope in _every(cls) for call in scope.calls if not _is_of_module(scope, call.func)
+    ]
     made = any(isinstance(func, ast.Name) and func.id == name for func in calls)
     called = [func for func in calls if isinstance(func, ast.Attribute)]
     named = {id(func) for func in called if isinstance(func.value, ast.Name) and func.value.id == name}
     own = [func for func in called if func.attr == node.name]
     if any(id(func) in named for func in own):
         return not made or all(id(func) in named for func in own)
-    return not made and _is_namespace(cls)
+    return (not own and not _parts_of_first(function)) or (not made and _is_namespace(cls))
+
+
+def _is_of_module(scope: Scope, func: ast.expr) -> bool:
+    """Whether a function is called by its module: `torch.load`."""
+    is_dotted = isinstance(func, ast.Attribute)
+    while isinstance(func, ast.Attribute):
+        func = func.value
+    return is_dotted and isinstance(func, ast.Name) and scope.imports(func.id)
 
 
 def _may_be(function: Scope) -> bool:
@@ -43,18 +53,19 @@ def _may_be(function: Scope) -> bool:
     if not names or names[0] in _RECEIVERS or getattr(node, "decorator_list", []):
         return False
     own = function.name.rpartition(".")[2]
-    return not (own.startswith("__") and own.endswith("__")) and not _is_filled(function, names[0])
+    # Methods give their object attributes.
+    filled = any(isinstance(node.ctx, ast.Store) for node in _parts_of_first(function))
+    return not (own.startswith("__") and own.endswith("__")) and not filled
 
 
-def _is_filled(function: Scope, name: str) -> bool:
-    """Whether a function gives its first parameter attributes, as methods give their object."""
-    return any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == name
-        for node in function.nodes
-    )
+def _parts_of_first(function: Scope) -> list[ast.Attribute]:
+    """The attributes of a function's first parameter, where it reads or writes them."""
+    first = function.positional()[0]
+    return [
+        node
+        for node in function.of_type(ast.Attribute)
+        if isinstance(node.value, ast.Name) and node.value.id == first
+    ]
 
 
 def _is_namespace(cls: Scope) -> bool:

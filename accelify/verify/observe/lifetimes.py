@@ -1,4 +1,5 @@
-"""Objects that are alive: models, optimizers and loaders whenever another optimizer is made, and at the end.
+"""Objects that are alive: models, optimizers and loaders whenever another optimizer is made, at the first step after
+that, and at the end.
 
 A loop that makes them in each round lets go of those of the round before; where something holds on to them, memory
 grows by a model a round. All references here are weak, and what only a cycle holds is collected first.
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim.optimizer import Optimizer
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader
 
 import accelify
@@ -37,7 +38,7 @@ class Lifetimes:
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._loaders: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()
-        self._points = 0
+        self._points = self._stepped = 0
         self._process = os.getpid()
         self._finished = False
 
@@ -48,6 +49,7 @@ class Lifetimes:
         # A copy and a module out of a file are made without `__init__`.
         module.__setstate__ = self._noting(module.__setstate__, self._modules.add)
         Optimizer.__init__ = self._noting(Optimizer.__init__, self._note_optimizer)  # type: ignore[method-assign]
+        register_optimizer_step_pre_hook(self._note_step)
         DataLoader.__init__ = self._noting(DataLoader.__init__, self._note_loader)  # type: ignore[method-assign]
 
     def finish(self) -> None:
@@ -77,6 +79,12 @@ class Lifetimes:
         if first and self._points == 1:
             # Nothing that could have been let go of, so nothing to collect.
             self._look("first", collect=False)
+
+    def _note_step(self, *_: Any) -> None:
+        # Where another one takes the place of one, that one is alive until it does.
+        if self._stepped < self._points <= POINTS and not self._finished:
+            self._stepped = self._points
+            self._look("step")
 
     def _note_loader(self, loader: DataLoader[Any]) -> None:
         frame = sys._getframe(2)
