@@ -420,5 +420,5 @@ def _update(engine: Interpreter, ref: Container, value: Value, node: ast.AST) ->
         if of is None and inner.place.is_same:
             open_up(engine.run, Value(refs=(ref,)))
         else:
-            overwrite(engine.run, ref, inner, Value())
+            overwrite(engine.run, ref, inner, inner)
             put(engine.run, ref, inner)

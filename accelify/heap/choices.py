@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from accelify.heap.pieces import Written
-from accelify.heap.values import Instance, Ref, Value
+from accelify.heap.run import Run
+from accelify.heap.values import Container, Instance, Ref, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -78,3 +79,16 @@ class Choices:
         for key, value, both in put:
             if key[0].fields.get(key[1]) is value:
                 self.store.set(*key, both)
+
+
+def outlast(run: Run, one: Written, other: Written) -> None:
+    """Let containers that one of two ways makes, where on the other those of a round before stay, last as long as what
+    they stand in: `if key not in table: table[key] = []`."""
+    for slot in one.keys() ^ other.keys():
+        owner, name = slot
+        made, before = one.get(slot) or other.get(slot), owner.fields.get(name)
+        stays = () if made is None or before is None else set(made.of(Container)) & set(before.of(Container))
+        for ref in stays:
+            if ref.loops and not run.store.is_of_shared_round(owner, name):
+                run.depends()
+                run.place(ref, owner.loops if isinstance(owner, Container | Instance) else ref.loops[:-1])

@@ -26,6 +26,7 @@ from accelify.heap.containers import (
     elements,
     is_among,
     is_index,
+    keys_of,
     put,
     worst,
 )
@@ -248,7 +249,7 @@ class Expressions:
                 among = is_among(self.run, left, right)
                 if among is not None:
                     return constant(among == isinstance(node.ops[0], ast.In))
-                values = [left, element(self.run, right, node)]
+                values = [left, keys_of(right) or element(self.run, right, node)]
         return self._of(node, values)
 
     def _of(self, node: ast.AST, values: list[Value]) -> Value:

@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from accelify.domains.placement import (
-    function,
-)
-from accelify.heap.choices import Slot
+from accelify.domains.placement import function
+from accelify.heap.choices import Slot, outlast
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill, slots_of
 from accelify.heap.frames import Frame
 from accelify.heap.handlers import left_by_main, parting
@@ -388,6 +386,7 @@ class Statements:
         ends = [written for written, _ in reached] or [written for _, written, _ in results]
         first = ends[0]
         for other in ends[1:]:
+            outlast(self.run, first, other)
             first = self.run.store.merged(first, other, guard)
         if len(reached) == 2:
             self.engine.choices.remember(asked, ends[0], ends[1], first)
