@@ -19,14 +19,19 @@ from accelify.domains.placement import (
     multiplied,
 )
 from accelify.heap.containers import array_of, parts_of
+from accelify.heap.run import Run
 from accelify.heap.values import (
+    BATCH,
     COUNTER,
     LAST,
+    LENGTH,
     MAIN_FLAG,
     MORE,
     OTHERS_FLAG,
     PART,
+    PASS,
     RANK,
+    TENSOR,
     TURN,
     UNSET,
     Bound,
@@ -38,6 +43,9 @@ from accelify.knowledge import Row
 
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
+
+# What becomes of a batch, or of a count, that an operator takes.
+OF_RESULTS = {BATCH: TENSOR, **dict.fromkeys((COUNTER, LAST, PART, PASS), "builtins.int")}
 
 
 def is_there(value: Value) -> bool:
@@ -77,6 +85,8 @@ def counting_type(op: ast.operator, left: Value, right: Value) -> str:
         return ""
     if isinstance(op, ast.Mod):
         return TURN
+    if isinstance(op, ast.Div | ast.FloorDiv) and left.type == LENGTH:
+        return PASS
     if isinstance(op, ast.FloorDiv) and (place.degree or 0) > 0 and right.const != 1:
         return PART
     return LAST if isinstance(op, ast.Sub) and right.const == 1 and place.degree == 1 else ""
@@ -96,6 +106,20 @@ def compared(left: Value, right: Value) -> Placement | None:
         return None
     phases = {place.phase for place in places if place.phase}
     return moved(SAME, phases.pop() if len(phases) == 1 else None) if phases else SAME
+
+
+def within_pass(run: Run, node: ast.Compare, left: Value, right: Value) -> Value | None:
+    """Whether a round comes after all rounds of a pass, as in `if i >= len(data) // size`: none does, of the original's
+    or of a process; None for another comparison."""
+    op = node.ops[0]
+    if isinstance(op, ast.LtE | ast.Gt) and right.type == COUNTER:
+        left, right = right, left
+    elif not isinstance(op, ast.Lt | ast.GtE):
+        return None
+    if left.type != COUNTER or right.type != PASS:
+        return None
+    run.assume(f"a process goes through no more rounds than `{run.segment(node.comparators[0])}`", node)
+    return Value(type="builtins.bool")
 
 
 def summed(op: ast.operator, left: Value, right: Value) -> Placement:

@@ -31,6 +31,7 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import (
+    OF_RESULTS,
     compared,
     counting_type,
     divided_whole,
@@ -39,6 +40,7 @@ from accelify.heap.counts import (
     rank_flag,
     summed,
     with_token,
+    within_pass,
 )
 from accelify.heap.flags import ASKED, OPPOSITES, together
 from accelify.heap.locations import meet_together
@@ -49,8 +51,6 @@ from accelify.heap.state import is_part
 from accelify.heap.texts import texts_of
 from accelify.heap.values import (
     BATCH,
-    COUNTER,
-    LAST,
     NONE,
     PART,
     TENSOR,
@@ -71,7 +71,6 @@ if TYPE_CHECKING:
 
 # What `%` puts a value in place of.
 _FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
-_OF_RESULTS = {"#batch": TENSOR, COUNTER: "builtins.int", LAST: "builtins.int", PART: "builtins.int"}
 
 
 class Expressions:
@@ -170,7 +169,7 @@ class Expressions:
         else:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
-        type_ = counting_type(op, left, right) or _OF_RESULTS.get(type_, type_)
+        type_ = counting_type(op, left, right) or OF_RESULTS.get(type_, type_)
         if place.mixed and not (left_place.mixed or right_place.mixed) and isinstance(op, ast.Div | ast.Mult):
             word = "ratio" if isinstance(op, ast.Div) else "product"
             text = f"`{self.run.segment(node)}` is a {word} of figures of each process's batch"
@@ -237,6 +236,8 @@ class Expressions:
             flag = rank_flag(node.ops[0], left, right)
             if flag:
                 return Value(own(), self.run.reason(node, f"`{self.run.segment(node)}`"), type=flag)
+            if (within := within_pass(self.run, node, left, right)) is not None:
+                return within
             both = left.const is not UNSET and right.const is not UNSET
             if both:
                 try:

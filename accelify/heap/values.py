@@ -44,6 +44,8 @@ TURN = "#turn"
 PART = "#part"
 # The type of the number of the last round: one less than how many there are.
 LAST = "#last"
+# How many samples there are of something, and that by the samples of a batch: the rounds of a pass over all of it.
+LENGTH, PASS = "#length", "#pass"
 # The type of whether a loader has given another batch.
 MORE = "#more"
 
