@@ -289,7 +289,8 @@ def reduced_value(value: Value, operation: str, over_rows: bool = True) -> Place
         if not fill or inner is None:
             continue
         place = array_of(inner)
-        if operation == "count" and fill == "rounds":
+        of_rows = place.rows and value.type.startswith(("torch", "numpy"))  # `torch.cat` of the rounds' rows
+        if operation == "count" and fill == "rounds" and not of_rows:
             return same(1)
         if fill == "rounds" and operation in ("sum", "mean"):
             return _over_rounds(place, operation)

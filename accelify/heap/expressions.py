@@ -411,8 +411,9 @@ class Expressions:
             return contained if isinstance(at, ast.Slice) else element(self.run, contained, node, key.const)
         if base.type == "#shape":
             return self.size(node, base, key.const)
-        # What is taken by the number of a row is one, and no part of a structure.
-        if base.type == BATCH and not base.place.is_same and key.place.kind is not Kind.SAMPLE:
+        # What is taken by the number of a row is one, a slice of all ranks' rows has rows: no part of a structure.
+        row = key.place.kind is Kind.SAMPLE or (base.place.kind is Kind.WIDE and isinstance(at, ast.Slice))
+        if base.type == BATCH and not base.place.is_same and not row:
             return Value(base.place, base.why, type=BATCH, where=base.where)
         if base.type == "builtins.tuple" and not base.refs:
             return Value(base.place, base.why, type=TENSOR, where=base.where)
