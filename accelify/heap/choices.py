@@ -82,13 +82,16 @@ class Choices:
 
 
 def outlast(run: Run, one: Written, other: Written) -> None:
-    """Let containers that one of two ways makes, where on the other those of a round before stay, last as long as what
-    they stand in: `if key not in table: table[key] = []`."""
+    """Let containers that one of two ways puts into an object or a dictionary, where on the other those of a round
+    before stay, last as long as that does: `if key not in table: table[key] = []`."""
     for slot in one.keys() ^ other.keys():
         owner, name = slot
         made, before = one.get(slot) or other.get(slot), owner.fields.get(name)
-        stays = () if made is None or before is None else set(made.of(Container)) & set(before.of(Container))
-        for ref in stays:
-            if ref.loops and not run.store.is_of_shared_round(owner, name):
+        if made is None or before is None or not isinstance(owner, Container | Instance):
+            continue
+        if owner.type != "dict" and (isinstance(owner, Container) or run.store.is_of_shared_round(*slot)):
+            continue  # another element of a list, or an attribute of this round
+        for ref in set(made.of(Container)) & set(before.of(Container)):
+            if ref.loops:
                 run.depends()
-                run.place(ref, owner.loops if isinstance(owner, Container | Instance) else ref.loops[:-1])
+                run.place(ref, owner.loops)

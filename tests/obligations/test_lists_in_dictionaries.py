@@ -23,7 +23,7 @@ class Book:
         {note}
     def of(self, key):
         return self.rows[key]
-book = Book()
+book, many = Book(), []
 for x, y in loader:
     loss = nn.functional.mse_loss(model(x), y)
     accelerator.backward(loss)
@@ -76,3 +76,16 @@ def test_what_stands_in_a_dictionary_decides_no_key(note: str) -> None:
 def test_keys_of_a_share(before: str) -> None:
     (one,) = named("pass", before, 'if "high" in book.rows:\n    accelerator.print("there")')
     assert one.found == "printed where ranks part"
+
+
+def test_lists_under_keys_of_which_nothing_is_known() -> None:
+    names = "for name in open('names'):\n        book.note(name, loss.item())\n    value = 0"
+    (one,) = named(NOTES["asked for"], names, 'accelerator.print(book.of("a"))')
+    assert one.found == "printed: of the main process's share of the rows"
+
+
+def test_a_dictionary_that_some_rounds_put_into_a_list_is_one_of_many() -> None:
+    made = f"{OWN}\n    if len(many) % 2:\n        one = {{'loss': value}}\n        many.append(one)"
+    shown = "mean = sum(one['loss'] for one in many) / len(many)\naccelerator.print(mean)"
+    (one,) = named("pass", made, shown)
+    assert "as the round before left it" not in one.message
