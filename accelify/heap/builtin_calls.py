@@ -24,8 +24,10 @@ from accelify.heap.containers import (
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, write_field
 from accelify.heap.paths import joined_path
 from accelify.heap.values import (
+    LENGTH,
     NONE,
     PART,
+    PASS,
     RANK,
     UNSET,
     Container,
@@ -103,7 +105,8 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
             return engine.run.made(node, ref.rounds, ref.item, type_="builtins.int")
     place = reduced_value(value, "count")
     text = f"`{engine.run.segment(node)}` counts samples"
-    return engine.run.made(node, place, value, type_="builtins.int", text=text)
+    type_ = LENGTH if place.is_same else "builtins.int"
+    return engine.run.made(node, place, value, type_=type_, text=text)
 
 
 def _reduction(operation: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]:
@@ -222,7 +225,8 @@ def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
         return args[0]
     place = array_of(args[0])
     made = engine.run.made(node, place, args[0], type_="builtins.float")
-    return Value(made.place, args[0].why or made.why, type="builtins.float", const=UNSET)
+    type_ = args[0].type if args[0].type in (LENGTH, PASS) else "builtins.float"
+    return Value(made.place, args[0].why or made.why, type=type_, const=UNSET)
 
 
 def _text(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -423,5 +427,5 @@ def _update(engine: Interpreter, ref: Container, value: Value, node: ast.AST) ->
         if of is None and inner.place.is_same:
             open_up(engine.run, Value(refs=(ref,)))
         else:
-            overwrite(engine.run, ref, inner, Value())
+            overwrite(engine.run, ref, inner, inner)
             put(engine.run, ref, inner)

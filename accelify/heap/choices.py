@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from accelify.heap.pieces import Written
-from accelify.heap.values import Instance, Ref, Value
+from accelify.heap.run import Run
+from accelify.heap.values import Container, Instance, Ref, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -78,3 +79,19 @@ class Choices:
         for key, value, both in put:
             if key[0].fields.get(key[1]) is value:
                 self.store.set(*key, both)
+
+
+def outlast(run: Run, one: Written, other: Written) -> None:
+    """Let containers that one of two ways puts into an object or a dictionary, where on the other those of a round
+    before stay, last as long as that does: `if key not in table: table[key] = []`."""
+    for slot in one.keys() ^ other.keys():
+        owner, name = slot
+        made, before = one.get(slot) or other.get(slot), owner.fields.get(name)
+        if made is None or before is None or not isinstance(owner, Container | Instance):
+            continue
+        if owner.type != "dict" and (isinstance(owner, Container) or run.store.is_of_shared_round(*slot)):
+            continue  # another element of a list, or an attribute of this round
+        for ref in set(made.of(Container)) & set(before.of(Container)):
+            if ref.loops:
+                run.depends()
+                run.place(ref, owner.loops)

@@ -27,9 +27,11 @@ from accelify.domains.placement import (
 from accelify.heap.fields import OF, write_field
 from accelify.heap.paths import pattern
 from accelify.heap.run import Run
-from accelify.heap.store import join
+from accelify.heap.store import MADE, join
 from accelify.heap.values import OF_SAMPLE, UNSET, Container, Instance, Iterable, Value, constant
 
+# The slot of what decides which keys a dictionary has, where that is not the same on all ranks.
+KEYS = "#keys"
 # How many containers lie in each other at most; one may hold itself.
 _DEEPEST = 6
 # How far a value is from what the original shows, for the choice among the parts of a text.
@@ -54,9 +56,8 @@ def container(run: Run, type_: str, site: object = None) -> Container:
         loops = (*loops, OF_SAMPLE)
     if site is None:
         return run.passing(type_, loops)
-    made = run.allocate((site, type_), lambda: Container(type_, run.store))
+    made = run.allocate((site, type_), lambda: Container(type_, run.store, passing=False))
     run.place(made, loops)
-    made.passing, made.serial = False, 0
     return made
 
 
@@ -65,6 +66,11 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
 
     `filling` is "rounds" where a call adds one element, "samples" where it adds those of something.
     """
+    if into.type == "dict":
+        run.depends()
+        parting = next((one for one in run.guards if one.parts_ranks), None)
+        if parting is not None:
+            run.store.set(into, KEYS, Value(parting.place, parting.why))
     of = into.slot(OF)
     if of is not None:
         write_field(run, of, constant(key) if isinstance(key, str) else Value(), value)
@@ -82,7 +88,8 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
     if filling:
         run.store.set(into, "#known", None)
-        if any(loop not in into.loops for loop in run.shared_loops()):
+        around = run.shared_loops()
+        if any(loop not in into.loops for loop in around) or (around and _is_of_before(run, into)):
             if filling == "rounds" and is_mean_of_round(array_of(value)):
                 run.take_mean()
             by_samples = array_of(value).kind is Kind.SAMPLE or any(
@@ -99,6 +106,24 @@ def is_without(ref: Container, key: Value) -> bool:
         and f"[{key.const!r}]" not in ref.looked_into()
         and ref.slot("[]") is None
     )
+
+
+def _is_of_before(run: Run, ref: Container) -> bool:
+    """Whether a round goes on with a container that a round before it made."""
+    if ref.passing:
+        return False
+    if run.store.pieces:
+        run.store.note(ref, MADE)
+    return not run.store.is_of_shared_round(ref, MADE)
+
+
+def keys_of(of: Value) -> Value | None:
+    """What decides which keys dictionaries have, where that is not the same on all ranks: no value that stands in
+    them; None for what is no dictionary."""
+    refs = of.of(Container)
+    if not refs or any(ref.type != "dict" for ref in refs):
+        return None
+    return next((found for ref in refs if (found := ref.slot(KEYS)) is not None), Value(of.place, of.why))
 
 
 def is_among(run: Run, value: Value, of: Value) -> bool | None:
@@ -126,7 +151,9 @@ def open_up(run: Run, value: Value) -> None:
 
 def overwrite(run: Run, into: Container, value: Value, key: Value) -> None:
     """A write under a key that is not known: it may be any that is there."""
-    for name in [name for name in into.looked_into() if name not in ("[]", "#fill", "#known")]:
+    if not array_of(key).is_same:
+        run.store.set(into, KEYS, Value(array_of(key), key.why))
+    for name in [name for name in into.looked_into() if name not in ("[]", "#fill", "#known", KEYS)]:
         if name[0] == "[" and fnmatchcase(name.strip("[']"), pattern(key)):
             run.store.set(into, name, join(run.read(into, name), value.plain()))
 
@@ -266,7 +293,8 @@ def reduced_value(value: Value, operation: str, over_rows: bool = True) -> Place
         if not fill or inner is None:
             continue
         place = array_of(inner)
-        if operation == "count" and fill == "rounds":
+        of_rows = place.rows and value.type.startswith(("torch", "numpy"))  # `torch.cat` of the rounds' rows
+        if operation == "count" and fill == "rounds" and not of_rows:
             return same(1)
         if fill == "rounds" and operation in ("sum", "mean"):
             return _over_rounds(place, operation)

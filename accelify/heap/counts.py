@@ -25,12 +25,15 @@ from accelify.heap.values import (
     BATCH,
     COUNTER,
     LAST,
+    LENGTH,
     MAIN_FLAG,
     MORE,
     OTHERS_FLAG,
     PART,
+    PASS,
     RANK,
     SHAPES,
+    TENSOR,
     TURN,
     UNSET,
     WIDTH,
@@ -44,6 +47,9 @@ from accelify.knowledge import Row
 
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
+
+# What becomes of a batch, or of a count, that an operator takes.
+OF_RESULTS = {BATCH: TENSOR, **dict.fromkeys((COUNTER, LAST, PART, PASS, WIDTH), "builtins.int")}
 
 
 def is_there(value: Value) -> bool:
@@ -83,6 +89,8 @@ def counting_type(op: ast.operator, left: Value, right: Value) -> str:
         return ""
     if isinstance(op, ast.Mod):
         return TURN
+    if isinstance(op, ast.Div | ast.FloorDiv) and left.type == LENGTH:
+        return PASS
     if isinstance(op, ast.FloorDiv) and (place.degree or 0) > 0 and right.const != 1:
         return PART
     return LAST if isinstance(op, ast.Sub) and right.const == 1 and place.degree == 1 else ""
@@ -109,6 +117,20 @@ def parts_here(place: Placement, left: Placement, right: Placement) -> bool:
     if place.kind is Kind.WIDE:
         return place.degree is None and not (place.rows or None in (left.degree, right.degree))
     return place.mixed and not (left.mixed or right.mixed)
+
+
+def within_pass(run: Run, node: ast.Compare, left: Value, right: Value) -> Value | None:
+    """Whether a round comes after all rounds of a pass, as in `if i >= len(data) // size`: none does, of the original's
+    or of a process; None for another comparison."""
+    op = node.ops[0]
+    if isinstance(op, ast.LtE | ast.Gt) and right.type == COUNTER:
+        left, right = right, left
+    elif not isinstance(op, ast.Lt | ast.GtE):
+        return None
+    if left.type != COUNTER or right.type != PASS:
+        return None
+    run.assume(f"a process goes through no more rounds than `{run.segment(node.comparators[0])}`", node)
+    return Value(type="builtins.bool")
 
 
 def summed(op: ast.operator, left: Value, right: Value) -> Placement:

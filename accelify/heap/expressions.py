@@ -25,11 +25,13 @@ from accelify.heap.containers import (
     elements,
     is_among,
     is_index,
+    keys_of,
     put,
     worst,
 )
 from accelify.heap.counts import (
     ALIKE,
+    OF_RESULTS,
     compared,
     counting_type,
     divided_whole,
@@ -40,6 +42,7 @@ from accelify.heap.counts import (
     size,
     summed,
     with_token,
+    within_pass,
 )
 from accelify.heap.flags import ASKED, OPPOSITES, together
 from accelify.heap.locations import meet_together
@@ -50,8 +53,6 @@ from accelify.heap.state import is_part
 from accelify.heap.texts import texts_of
 from accelify.heap.values import (
     BATCH,
-    COUNTER,
-    LAST,
     MADE_HERE,
     NONE,
     PART,
@@ -59,7 +60,6 @@ from accelify.heap.values import (
     TENSOR,
     TURN,
     UNSET,
-    WIDTH,
     Container,
     Function,
     Instance,
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
 
 # What `%` puts a value in place of.
 _FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
-_OF_RESULTS = {"#batch": TENSOR, **dict.fromkeys((COUNTER, LAST, PART, WIDTH), "builtins.int")}
 
 
 class Expressions:
@@ -174,7 +173,7 @@ class Expressions:
         else:
             place = function((left_place, right_place), rowwise=True)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
-        type_ = counting_type(op, left, right) or _OF_RESULTS.get(type_, type_)
+        type_ = counting_type(op, left, right) or OF_RESULTS.get(type_, type_)
         if isinstance(op, ast.Div | ast.Mult | ast.MatMult) and parts_here(place, left_place, right_place):
             what = {ast.Div: "ratio of figures", ast.Mult: "product of figures"}.get(
                 type(op), "product of rows"
@@ -244,6 +243,8 @@ class Expressions:
             if flag:
                 why = self.run.reason(node, f"`{self.run.segment(node)}`")
                 return Value() if flag == ALIKE else Value(own(), why, type=flag)
+            if (within := within_pass(self.run, node, left, right)) is not None:
+                return within
             both = left.const is not UNSET and right.const is not UNSET
             if both:
                 try:
@@ -256,7 +257,7 @@ class Expressions:
                 among = is_among(self.run, left, right)
                 if among is not None:
                     return constant(among == isinstance(node.ops[0], ast.In))
-                values = [left, element(self.run, right, node)]
+                values = [left, keys_of(right) or element(self.run, right, node)]
         return self._of(node, values)
 
     def _of(self, node: ast.AST, values: list[Value]) -> Value:
@@ -419,8 +420,9 @@ class Expressions:
             return contained if isinstance(at, ast.Slice) else element(self.run, contained, node, key.const)
         if base.type in SHAPES:
             return size(self.run, node, base, at if isinstance(at, ast.Slice) else key.const)
-        # What is taken by the number of a row is one, and no part of a structure.
-        if base.type == BATCH and not base.place.is_same and key.place.kind is not Kind.SAMPLE:
+        # What is taken by the number of a row is one, a slice of all ranks' rows has rows: no part of a structure.
+        row = key.place.kind is Kind.SAMPLE or (base.place.kind is Kind.WIDE and isinstance(at, ast.Slice))
+        if base.type == BATCH and not base.place.is_same and not row:
             return Value(base.place, base.why, type=BATCH, where=base.where)
         if base.type == "builtins.tuple" and not base.refs:
             return Value(base.place, base.why, type=TENSOR, where=base.where)

@@ -14,6 +14,11 @@ _CAN_FAIL = frozenset({"file.delete", "file.move", "folder.make", "folder.delete
 _RAISED = frozenset(
     "OSError IOError EnvironmentError FileNotFoundError FileExistsError PermissionError Exception BaseException".split()
 )
+# What no batch raises: what a program has or lacks, and a loader that ends on all ranks after as many rounds.
+_ALIKE = frozenset(
+    "AttributeError ImportError KeyboardInterrupt ModuleNotFoundError NameError NotImplementedError "
+    "StopIteration UnboundLocalError".split()
+)
 
 
 def left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
@@ -44,9 +49,9 @@ def left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
 def parting(run: Run, handler: ast.ExceptHandler) -> Guard | None:
     """What a handler stands under that some ranks may come to and others not."""
     run.depends()
-    # A loader ends on all ranks after as many rounds.
-    ends = isinstance(handler.type, ast.Name) and handler.type.id == "StopIteration"
-    if ends or not any(loop.shared or loop.parted for loop in run.loops):
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    alike = all(isinstance(one, ast.Name) and one.id in _ALIKE for one in caught)
+    if alike or not any(loop.shared or loop.parted for loop in run.loops):
         return None
     return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
 

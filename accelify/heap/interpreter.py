@@ -31,11 +31,16 @@ from accelify.heap.values import (
     Class,
     Function,
     Guard,
+    Instance,
+    Library,
     ModuleRef,
     Ref,
     Value,
 )
 from accelify.knowledge import Knowledge
+
+# By this name a converted function gets the Accelerator.
+_ACCELERATOR = "accelerator"
 
 
 class Interpreter:
@@ -98,9 +103,18 @@ class Interpreter:
                 for ref in value.refs:
                     if isinstance(ref, Function) and ref.module is entry and ref.node not in self.run.reached:
                         self.run.meet("entry", ref.node, ref.name)
-                        self.calls.call(Value(refs=(ref,)), [], {}, ref.node)
+                        self.calls.call(Value(refs=(ref,)), [], self._passed(ref), ref.node)
                     elif isinstance(ref, Class) and ref.module is entry:
                         self._methods(ref)
+
+    def _passed(self, function: Function | None) -> dict[str, Value]:
+        """What a function gets that another script calls: where it has a parameter for it, the Accelerator."""
+        if function is None or _ACCELERATOR not in {
+            one.arg for one in ast.walk(function.node.args) if isinstance(one, ast.arg)
+        }:
+            return {}
+        made = Value(refs=(Library("accelify.runtime.Accelerator"),))
+        return {_ACCELERATOR: self.calls.call(made, [], {}, function.node)}
 
     def _methods(self, cls: Class) -> None:
         made: Value | None = None
@@ -109,8 +123,10 @@ class Interpreter:
                 if method.node in self.run.reached or method.name.startswith("__"):
                     continue
                 self.run.meet("entry", method.node, method.name)
-                made = made or self.calls.call(Value(refs=(cls,)), [], {}, cls.node)
-                self.calls.call(self.attributes.read(made, method.name, method.node), [], {}, method.node)
+                begin = self.attributes.method(Instance(cls), "__init__")
+                made = made or self.calls.call(Value(refs=(cls,)), [], self._passed(begin), cls.node)
+                bound = self.attributes.read(made, method.name, method.node)
+                self.calls.call(bound, [], self._passed(method), method.node)
 
     def evaluate(self, node: ast.expr, scope: Ref) -> Value:
         """What an expression is."""

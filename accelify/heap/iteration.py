@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -55,6 +55,8 @@ class Iteration:
     def __init__(self, engine: Interpreter) -> None:
         self.engine = engine
         self.run = engine.run
+        # For methods that give items by no index: what they draw.
+        self._drawn: dict[ast.AST, list[bool]] = {}
 
     def over(self, value: Value, node: ast.AST) -> Iterable:
         """A value as what a loop goes over."""
@@ -166,6 +168,10 @@ class Iteration:
             return Iterable(Value(SHARD, why, type=BATCH, where=where), shared=False)
         why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`")
         wrapped = ref.wrapped.refs if ref.wrapped is not None else ()
+        if (copies := next((one for one in map(self._copies, wrapped) if one is not None), None)) is not None:
+            found = Iterable(Value(type=BATCH, where=where), shared=True, rounds=same(1))
+            found.whole = copies
+            return found
         first = any(self.run.read(one, "#rows first") is not None for one in wrapped)
         padded = any(self.run.read(one, "#padded") is not None for one in wrapped)
         batch = Value(replace(ROUND_ROWS, sure=first, padded=padded), why, type=BATCH, where=where)
@@ -193,6 +199,27 @@ class Iteration:
     def _drops(self, ref: Ref) -> bool:
         drops = self.run.read(ref, "#drops")
         return drops is not None and drops.const is True
+
+    def _copies(self, loader: Ref) -> Reason | None:
+        """Why the items of a loader's data are the same on every process: a generator that each has a copy of draws
+        them, and no index. What the streams draw while a batch is read is another one on each."""
+        data = self.run.read(loader, "#dataset")
+        random = self.engine.calls.libraries.transfers.random
+        for one in data.of(Instance) if data is not None else []:
+            get = self.engine.attributes.method(one, "__getitem__")
+            names = [arg.arg for arg in get.node.args.args[1:2]] if get is not None else []
+            if get is None or not names or any(n.id in names for n in _names(get.node)):
+                continue
+            if get.node not in self._drawn:
+                before = len(random.drawn)
+                with self.run.quiet():
+                    args = [Value(refs=(one,)), Value(type="builtins.int")]
+                    self.engine.calls.call_function(get, args, {}, get.node)
+                self._drawn[get.node] = random.drawn[before:]
+            if self._drawn[get.node] and all(self._drawn[get.node]):
+                text = f"`{get.name}` draws its items by no index, from a generator that each process has a copy of"
+                return self.run.reason(get.node, text)
+        return None
 
     def _differing(self, ref: Instance) -> Value | None:
         """A prepared loader's data where they are others on each rank."""
@@ -273,3 +300,7 @@ class Iteration:
             put(self.run, made, value, number)
         self.run.store.set(made, "#known", constant(len(values)))
         return Value(refs=(made,), type="tuple")
+
+
+def _names(node: ast.AST) -> Iterator[ast.Name]:
+    return (one for one in ast.walk(node) if isinstance(one, ast.Name))

@@ -34,6 +34,8 @@ class RandomDraws:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        # Whether each draw was from a generator of the script's that is the same on every process.
+        self.drawn: list[bool] = []
 
     def draw(
         self, row: Row, args: Args, keywords: Keywords, node: ast.AST, of_shape: Placement | None
@@ -42,6 +44,7 @@ class RandomDraws:
         generators = _generators(args, keywords)
         operands = [value for value in [*args, *keywords.values()] if not set(value.refs) & set(generators)]
         places = [array_of(value) for value in operands]
+        self.drawn.append(bool(generators) and self._is_alike(row, generators))
         place = of_shape or function(places, rowwise=True)
         text = f"`{self.run.segment(node)}` draws random numbers"
         differing = self._generated(row, generators, node)
@@ -50,12 +53,13 @@ class RandomDraws:
         if place.is_same and not self.run.begun_alike:
             self.run.assume(_ALIKE, node)
         in_rounds = self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND)
-        if in_rounds and self._is_by_row(args, keywords) and self._is_alike(row, generators):
+        orders = row.name.endswith(_ORDERS)
+        if in_rounds and not orders and self._is_by_row(args, keywords) and self._is_alike(row, generators):
             text = f"{text}: the same on every process, each time for other rows"
             place = Placement(Kind.ROUND, rows=True, samples=None, mixed=True)
             return self.run.cause(node, place, text, row.returns)
         if in_rounds:
-            rows = not row.name.endswith(_ORDERS) and (place.rows or draws_rows(row, args, keywords))
+            rows = not orders and (place.rows or draws_rows(row, args, keywords))
             place = Placement(Kind.ROUND, rows=rows, samples=0 if rows else None)
         return self.run.made(node, place, *args, *keywords.values(), type_=row.returns, text=text)
 
@@ -96,8 +100,6 @@ class RandomDraws:
 
     def _is_alike(self, row: Row, generators: Sequence[Instance]) -> bool:
         """Whether all ranks draw the same: only torch's stream is another one on each, unless a seed says so."""
-        if row.name.endswith(_ORDERS):
-            return False
         if any(self.run.read(ref, "#seeded") for ref in generators):
             return False
         parted = self.run.seeded or self.run.parted_streams.get(_stream(row))

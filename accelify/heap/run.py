@@ -308,6 +308,13 @@ class Run:
         for piece in self.store.pieces:
             piece.parts = piece.parts or piece.loops == len(self.loops)
 
+    def is_called(self, name: str) -> bool:
+        """Whether a function of this name is what is gone through now."""
+        if self.store.pieces and self.calls:
+            piece = self.store.pieces[-1]
+            piece.first_call = min(piece.first_call, len(self.calls) - 1)
+        return bool(self.calls) and getattr(self.calls[-1][0], "name", "") == name
+
     def leave_pieces(self, call: int) -> None:
         """What the pieces give that began within a call (its number, from 0) depends on what is around it."""
         for piece in self.store.pieces:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
 from accelify.domains.placement import function
 from accelify.heap.appending import begun, is_first
-from accelify.heap.choices import Slot
+from accelify.heap.choices import Slot, outlast
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill, slots_of
 from accelify.heap.counts import size
 from accelify.heap.frames import Frame
@@ -385,7 +384,10 @@ class Statements:
         ends = [written for written, _ in reached] or [written for _, written, _ in results]
         for key in ends[0].keys() & ends[-1].keys() if first and ends[1:] else ():
             ends[0][key], ends[1][key] = begun(ends[0][key], ends[1][key])
-        left = reduce(lambda one, other: self.run.store.merged(one, other, guard), ends)
+        left = ends[0]
+        for other in ends[1:]:
+            outlast(self.run, left, other)
+            left = self.run.store.merged(left, other, guard)
         if len(reached) == 2:
             self.engine.choices.remember(asked, ends[0], ends[1], left)
         self.run.store.write_all(left)

@@ -81,12 +81,12 @@ class Store:
         serial = owner.serial
         if serial > newest.made:
             return
+        key = (owner, name)
+        if key in newest.reads:
+            return
         value = owner.fields.get(name)
         if isinstance(owner, _OF_DEFINITIONS) and value is not None and is_fixed(value):
             # Should it be written after all, that counts.
-            return
-        key = (owner, name)
-        if key in newest.reads:
             return
         levels = self._levels.get(key)
         last = levels[-1] if levels else -1
@@ -95,15 +95,19 @@ class Store:
         newly = max(last, new[-1]) if new else last
         if newly >= newest.level:
             return
+        read, of = (value, -1), None
         for piece in reversed(pieces):
             if serial > piece.made or newly >= piece.level or key in piece.reads:
                 break
-            if softly:
-                if key in piece.joins:
-                    break
-                piece.joins[key] = value, self._since(value, serial, last, piece.round, piece.shared)
+            if of is None or of.round != piece.round or of.shared != piece.shared:
+                read = value, self._since(value, serial, last, piece.round, piece.shared)
+                of = piece
+            if not softly:
+                piece.reads[key] = read
+            elif key in piece.joins:
+                break
             else:
-                piece.reads[key] = value, self._since(value, serial, last, piece.round, piece.shared)
+                piece.joins[key] = read
 
     def look(self, owner: Ref) -> None:
         """A read of all elements, or all fields, of an object."""

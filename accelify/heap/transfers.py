@@ -39,7 +39,9 @@ from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
 from accelify.heap.values import (
+    LENGTH,
     NONE,
+    PASS,
     TENSOR,
     UNSET,
     WIDTH,
@@ -432,11 +434,8 @@ class Transfers:
             (node, row.name), lambda: Instance(None, row.returns or row.name, row.kind or "bar")
         )
         over = args[0] if args else keywords.get("iterable")
-        if (
-            over is not None
-            and not over.refs
-            and (isinstance(over.const, int) or over.type in ("builtins.int", WIDTH))
-        ):
+        whole = (LENGTH, PASS, WIDTH, "builtins.int")
+        if over is not None and not over.refs and (isinstance(over.const, int) or over.type in whole):
             over = Value(refs=(self.engine.iteration.counted(args, node),))  # as many rounds as a number says
         if over is not None:
             self.run.store.set(made, "#over", over)

@@ -113,7 +113,8 @@ class UnknownCalls:
                     put(self.run, ref, value.placed(array_of(value)), filling="rounds")
             if marked is not None and name == "__call__":
                 return self.model(instance.type or self.run.segment(node), args, keywords, node)
-            if refs:
+            # What a layer of a model gives in the model's forward, it does not have from other batches.
+            if refs and not (marked is not None and self.run.is_called("forward")):
                 return self._of_bag(instance, Value(refs=(refs[0],)), name, node)
         place = function([receiver.place, *places])
         if place.is_same:

@@ -50,6 +50,8 @@ SHAPES = ("#batch shape", "#shape")
 WIDTH = "builtins.width"
 # The type of the number of the last round: one less than how many there are.
 LAST = "#last"
+# How many samples there are of something, and that by the samples of a batch: the rounds of a pass over all of it.
+LENGTH, PASS = "#length", "#pass"
 # The type of whether a loader has given another batch.
 MORE = "#more"
 
@@ -199,21 +201,23 @@ class Container(Ref):
 
     __slots__ = ("loops", "passing", "serial", "store", "type")
 
-    def __init__(self, type_: str, store: Store, loops: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, type_: str, store: Store, loops: tuple[int, ...] = (), *, passing: bool = True
+    ) -> None:
         super().__init__()
         self.type = type_
         # Takes down that it is read.
         self.store = store
         # Whether it is made in passing, another one each time.
-        self.passing = True
-        self.serial = next(_serials)
+        self.passing = passing
+        self.serial = next(_serials) if passing else 0
         self.loops = loops
 
     def looked_into(self, *, wholly: bool = False) -> dict[str, Value]:
         """All that stands in it, with its size and what filled it where `wholly` says so."""
         if self.store.pieces:
             self.store.look(self)
-            for name in ("#known", "#fill") if wholly else ():
+            for name in ("#known", "#fill", "#keys") if wholly else ():
                 self.store.note(self, name)
         return self.fields
 

@@ -108,6 +108,13 @@ def test_a_metric_of_which_nothing_is_known_keeps_what_it_gets() -> None:
     assert status(plain.format("1"), "content") == [Status.PROVED]
 
 
+def test_a_layer_of_which_nothing_is_known_begins_anew_with_each_batch() -> None:
+    call = "state = self.layer.begin(); x, state = self.layer(x, state)"
+    made = HOLDER.format(made="self.layer = lib.Layer()", call=call)
+    assert status(made + TRAINS + TESTS, "content") == [Status.PROVED]
+    assert status(f"{made}{TRAINS}accelerator.print(net.layer.begin())\n", "content") == [Status.NAMED]
+
+
 def test_a_model_that_holds_others_of_its_class() -> None:
     text = """
 class Block(nn.Module):

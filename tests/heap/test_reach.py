@@ -88,6 +88,24 @@ def test_functions_that_nothing_calls_where_nothing_else_trains() -> None:
     assert status(text + trains, "once") == []
 
 
+TRAINER = """
+class Trainer:
+    def __init__(self, accelerator, folder):
+        self.accelerator = accelerator
+    def save(self, weights):
+        self.accelerator.save(weights, "w.pt")
+        if self.accelerator.is_main_process:
+            os.remove("old.pt")
+def show(*, accelerator=None):
+    accelerator.print("done")
+"""
+
+
+def test_what_another_script_calls_gets_the_accelerator() -> None:
+    assert set(status(TRAINER, "once")) == {Status.PROVED}
+    assert Status.NAMED in status(TRAINER.replace("if self.accelerator.is_main_process", "if folder"), "once")
+
+
 @pytest.mark.parametrize("of", ["super()", "super({}, self)"])
 def test_super_of_every_level(of: str) -> None:
     text = f"""

@@ -106,3 +106,40 @@ def test_a_sum_that_the_first_round_begins() -> None:
 def test_another_use_of_what_was_there_is_named() -> None:
     assert shown(("torch.cat([labels * 2, y])", CAT[1], CAT[2]))
     assert shown(("torch.cat([labels, y.float().std().view(1)])", CAT[1], CAT[2]))
+
+
+LISTED = """
+rows, figures = [], []
+for x, y in loader:
+    first = {first}
+    out, y = accelerator.gather_for_metrics((model(x), y))
+    rows.append({row})
+    figures.append(out.mean())
+accelerator.print({shown})
+"""
+
+
+def listed(shown: str, row: str = "out", first: str = "0") -> list[str]:
+    text = FRAME.partition("def evaluate")[0] + LISTED.format(shown=shown, row=row, first=first)
+    return [one.message for one in validate(text, None, KNOWLEDGE).of(Status.NAMED)]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["len(torch.cat(rows))", "torch.cat(rows).size(0)", "len(np.concatenate(rows))", "torch.cat(rows).sum()"],
+)
+def test_rows_of_all_rounds_are_as_many_as_the_originals(shown: str) -> None:
+    assert listed(shown) == []
+
+
+@pytest.mark.parametrize("shown", ["len(rows)", "len(torch.stack(figures))"])
+def test_rounds_are_fewer_than_the_originals(shown: str) -> None:
+    (message,) = listed(shown)
+    assert "counts the rounds of each process" in message
+
+
+@pytest.mark.parametrize(("rows", "gathered"), [("model(x)[:4]", "out[:4]"), ("y[:4]", "y[:4]")])
+def test_a_fixed_number_of_rows_of_each_round(rows: str, gathered: str) -> None:
+    assert listed("torch.cat(rows).sum()", "accelerator.gather(first)", rows) == []
+    (message,) = listed("torch.cat(rows).sum()", gathered)
+    assert "not the original's" in message

@@ -57,7 +57,16 @@ def test_a_coefficient_that_is_the_originals_at_the_same_place_of_training(line:
 
 
 @pytest.mark.parametrize(
-    "test", ["i >= 7", "step > 200", "i == rounds - 1", "(epoch + 1) * i > 900", "step * 8 >= len(data)"]
+    "test",
+    [
+        "i >= 7",
+        "step > 200",
+        "i == rounds - 1",
+        "(epoch + 1) * i > 900",
+        "step * 8 >= len(data)",
+        "i + 1 >= rounds",
+        "i > rounds // 2",
+    ],
 )
 def test_a_loop_that_ends_by_a_count_of_each_process(test: str) -> None:
     assert named(f"        step += 1\n{STEP}        if {test}: break\n") == ["leave/rounds"]
@@ -68,6 +77,8 @@ def test_a_loop_that_ends_by_a_count_of_each_process(test: str) -> None:
     [
         "i == len(loader) - 1",
         "i >= len(loader)",
+        "i >= rounds",
+        "int(len(data) / 8) <= i",
         "i == len(data) // 8 // accelerator.num_processes",
         "step >= 2 * len(loader)",
         "epoch == 2",
