@@ -10,6 +10,7 @@ REPLACED: dict[str, str | None] = {
     "ACC308": "ACC706",
     "ACC309": None,
     "ACC310": "ACC701",
+    "ACC407": "ACC706",
     "ACC408": "ACC705",
     "ACC411": "ACC704",
     "ACC422": "ACC704",

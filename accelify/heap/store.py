@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
+from accelify.domains.placement import (
+    AFTER,
+    COUNTED,
+    MAIN,
+    ROUND,
+    UNRELATED,
+    Kind,
+    Placement,
+    joined,
+    moved,
+    own,
+)
 from accelify.domains.reasons import Reason
 from accelify.heap.paths import joined_text
 from accelify.heap.pieces import Piece, Written, is_alike
@@ -323,6 +334,7 @@ def _parts(owner: Ref) -> frozenset[str]:
 
 def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:
     """What a slot holds after two ways to it; `guard` is what the ranks stood under that went different ones."""
+    counted = guard.why if guard is not None and guard.kind == "counted" and not guard.place.is_same else None
     if guard is not None and not guard.parts_ranks:
         guard = None
     if left is None or right is None:
@@ -337,6 +349,8 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)
     )
     place, why = _place(left, right, None if same_constant else guard)
+    if counted is not None and (chosen := _by_count(left, right, place)) is not None:
+        place, why = chosen, counted
     token, delta = None, None
     if left.token is not None and left.token == right.token and guard is None:
         token = left.token
@@ -358,6 +372,16 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
         left.where if left.where == right.where else "",
     )
+
+
+def _by_count(left: Value, right: Value, place: Placement) -> Placement | None:
+    """What a count of the rounds of each process chooses between two numbers or two figures of the round."""
+    numbers = [value.const for value in (left, right) if isinstance(value.const, int | float)]
+    if len(numbers) == 2 and numbers[0] != numbers[1] and not any(isinstance(one, bool) for one in numbers):
+        return moved(UNRELATED, AFTER)
+    if place.kind is Kind.ROUND and left.place.kind is right.place.kind:
+        return replace(place, needs=COUNTED)
+    return None
 
 
 def _is_by_clock(place: Placement) -> bool:

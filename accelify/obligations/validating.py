@@ -22,6 +22,8 @@ from accelify.obligations.sinks import (
 )
 
 _ORDER = list(Status)
+# What goes by how many rounds there are, unless a loop ends by their number.
+_BY_ROUNDS = frozenset({"plain", "setting", "in each round"})
 _PUTTING_TOGETHER = frozenset({"gather", "gather_for_metrics", "gather_object", "reduce"})
 
 
@@ -92,7 +94,7 @@ def validate(
     for event in run.events:
         if event.kind == "step" and event.detail == "bare" and not parted:
             event = replace(event, detail="plain")
-        if event.detail == "plain" and is_made_whole(event, run.events):
+        if event.detail in _BY_ROUNDS and is_made_whole(event, run.events):
             event = replace(event, detail="whole")
         for one in [
             *obligations_of(event),
