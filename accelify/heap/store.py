@@ -356,6 +356,10 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         token = left.token
         deltas = [value.delta for value in (left, right) if value.delta is not None]
         delta = joined(*deltas) if len(deltas) == 2 else deltas[0] if deltas else None
+    elif guard is None:
+        for one, other in ((left, right), (right, left)):
+            if is_zero(one) and other.delta is not None and other.delta.is_same:
+                token, delta = other.token, other.delta  # a count that begins anew
     return Value(
         place,
         why,
@@ -376,6 +380,8 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
 
 def _by_count(left: Value, right: Value, place: Placement) -> Placement | None:
     """What a count of the rounds of each process chooses between two numbers or two figures of the round."""
+    if left.token is not None or right.token is not None:
+        return None
     numbers = [value.const for value in (left, right) if isinstance(value.const, int | float)]
     if len(numbers) == 2 and numbers[0] != numbers[1] and not any(isinstance(one, bool) for one in numbers):
         return moved(UNRELATED, AFTER)

@@ -291,3 +291,28 @@ def test_a_rate_by_the_number_of_rounds(helper: str, rounds: str, named: bool) -
     after = "set_rate(optimizer, n, rounds)"
     ready = f"n = 0\nrounds = {rounds}\n"
     assert len(_said(setup=HELPERS[helper], ready=ready, update=f"{STEP}n += 1", epoch=after)) == named
+
+
+PHASES = """
+class Phase:
+    def __init__(self, total):
+        self.n, self.total = 0, total
+    def step(self):
+        self.n += 1
+        return self.n / self.total
+class Cycle:
+    def __init__(self, optimizer, total):
+        self.optimizer, self.phase = optimizer, Phase(total)
+    def step(self):
+        rate = self.phase.step()
+        for group in self.optimizer.param_groups:
+            group['lr'] = rate
+        if self.phase.n >= self.phase.total:
+            self.phase.n = 0
+"""
+
+
+@pytest.mark.parametrize(("total", "named"), [("100", True), ("3 * len(loader)", False)])
+def test_a_count_that_begins_anew(total: str, named: bool) -> None:
+    ready = f"cycle = Cycle(optimizer, {total})"
+    assert len(_said(setup=PHASES, ready=ready, update=f"{STEP}cycle.step()")) == named
