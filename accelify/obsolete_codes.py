@@ -17,6 +17,7 @@ REPLACED: dict[str, str | None] = {
     "ACC424": "ACC704",
     "ACC425": "ACC705",
     "ACC428": "ACC706",
+    "ACC429": None,
     "ACC430": "ACC702",
     "ACC431": "ACC705",
 }

@@ -198,9 +198,7 @@ A scheduler that looks at a metric must look at the same number on every process
     "ACC404": """\
 On several processes, and in the last batch, a batch can be smaller than the configured size. Take the batch's size:
 
-    noise = torch.randn(args.batch_size, 100)    ->  noise = torch.randn(data.size(0), 100)
-
-A sample that is picked by its number, `images[1, 0:1]`, may not be there either.""",
+    noise = torch.randn(args.batch_size, 100)    ->  noise = torch.randn(data.size(0), 100)""",
     "ACC405": """\
 When one process leaves the loop, the others wait for it in the next reduction and the run hangs. Let all agree:
 
