@@ -166,15 +166,14 @@ To share the work, prepare the loader and gather what the metric is made of:
 
     output, target = accelerator.gather_for_metrics((output, target))""",
     "ACC401": """\
-After `prepare` each of N processes sees 1/N of the batches. A length taken before counts the batches of the original.
-Where it means steps of this process, take it after `prepare`; where it means the work of all, leave it:
+After `prepare` each of N processes sees 1/N of the batches. A number such as `len(dataset) // batch_size` counts those
+of the original. Where it means steps of this process, divide it:
 
-    total_steps = epochs * len(loader)    # before prepare: batches of all processes together
+    print(i, len(dataset) // batch_size // accelerator.num_processes)
 
-A schedule is right either way: made from such a length it is prepared, and advances by the batches of all processes;
-made from that of a prepared loader, also by a helper that gets the number, it is stepped as it is. Only where a
-fixed number of steps (`--max_steps`) can replace the length, and ends the training, the length has to be taken
-after `prepare`: each process makes all of these steps, so that the schedule must count those of one process.""",
+A length that is taken before `prepare` counts the batches of all processes, too. A schedule is right either way: made
+from such a length it is prepared, and advances by the batches of all processes; made from that of a prepared loader,
+also by a helper that gets the number, it is stepped as it is.""",
     "ACC402": """\
 The result is right: every process makes the same update. To be faster on several processes, let each take its part.
 Of a batch that the script makes by hand, with one entry a sample in its first dimension:
@@ -199,9 +198,7 @@ A scheduler that looks at a metric must look at the same number on every process
     "ACC404": """\
 On several processes, and in the last batch, a batch can be smaller than the configured size. Take the batch's size:
 
-    noise = torch.randn(args.batch_size, 100)    ->  noise = torch.randn(data.size(0), 100)
-
-A sample that is picked by its number, `images[1, 0:1]`, may not be there either.""",
+    noise = torch.randn(args.batch_size, 100)    ->  noise = torch.randn(data.size(0), 100)""",
     "ACC405": """\
 When one process leaves the loop, the others wait for it in the next reduction and the run hangs. Let all agree:
 
@@ -231,31 +228,6 @@ What a training loop itself prints or logs as it goes on (`loss.item()` every 10
 of a list that it empties every 100 steps, a meter's average so far, the samples counted so far in `[640/60000]`), and
 the loss of its last batch after the loop, is left as it is and is no finding: it is the main process's, and to put it
 together would make all processes wait at each line.""",
-    "ACC407": """\
-`prepare` wraps torch's schedulers, so that a step on N processes advances by the batches of all of them. One of
-another kind advances by one. Make it a torch.optim.lr_scheduler (LambdaLR takes any function), or count the batches
-of all processes in it:
-
-    scheduler = LambdaLR(optimizer, lambda batch: schedule(batch))
-
-The same holds for a rate that the script writes into `optimizer.param_groups` from a count of its steps, in the loop,
-in a function or in a class around its optimizer: let the count go up by `accelerator.num_processes`. It is no finding
-where the count is one of epochs, where it is compared with the length of the loader, and where training ends after a
-number of steps.
-
-And for a scheduler of torch that gets a count of steps, `scheduler.step(step)`: a step with a number sets the
-schedule to it, whatever the other processes took. Leave the number out. The number of an epoch, or
-`epoch + i / len(loader)`, is right as it is. Where a schedule is made again at such a count (`last_epoch=step`), a run
-that goes on from a checkpoint begins too early in it: save and load the scheduler's state.
-
-So does a part of the loss that comes with a count of steps (`loss = fit + min(1, step / 1000) * extra`,
-`loss = fit + (extra - min(25, step / 40)).abs()`, or `if step > 1000: loss += extra`): an epoch has 1/N of the steps
-on each of N processes, and it comes N times later.
-
-And so does what a model makes of the number of its forwards (`self.calls += 1`, a drop rate of `self.calls`): let
-that count go up by the number of processes, which the model gets as an argument. A count of samples or tokens
-(`tokens += (y >= 0).sum()`) is that of one process: add up those of all,
-`accelerator.reduce(count, reduction="sum")`.""",
     "ACC415": """\
 A class that takes its model as an argument makes an Accelerator itself where its file is converted alone. The script
 that makes the model goes on to use it, and the data, where it put them. Convert that script; the file with the class is

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 
-from accelify.domains.placement import Kind
+from accelify.domains.placement import OWN, SAME, Kind
 from accelify.heap.appending import begun, is_first
 from accelify.heap.calls import Calls
 from accelify.heap.choices import Choices
@@ -161,7 +161,12 @@ class Interpreter:
         """What comes of a condition that goes by a count of the rounds of each process; None for another one."""
         if test.place.kind is not Kind.SAME or test.place.degree == 0 or test.type == TURN:
             return None
-        return Guard("counted", self.run.reason(node, f"`{self.run.segment(node)}`", test))
+        # What the first round alone does is done as often as in the original.
+        first = isinstance(node, ast.Compare) and any(
+            isinstance(one, ast.Constant) and one.value in (0, 1) for one in node.comparators
+        )
+        why = self.run.reason(node, f"`{self.run.segment(node)}`", test)
+        return Guard("counted", why, SAME if first else OWN)
 
     def choose(
         self, node: ast.IfExp, one: Callable[[], Value], other: Callable[[], Value], scope: Ref

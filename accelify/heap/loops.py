@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from accelify.domains.placement import (
     BEFORE,
     Kind,
+    Placement,
     added,
     function,
     is_mean_of_round,
@@ -215,12 +216,8 @@ class Loops:
     def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
         assert value.delta is not None
         base = before if before is not None else _NOTHING
-        place = accumulated(
-            None if is_zero(base) or base.const is None else base.place,
-            value.delta,
-            loop.shared,
-            loop.samples,
-        )
+        begins = None if _is_begin(base, value.delta) or base.const is None else base.place
+        place = accumulated(begins, value.delta, loop.shared, loop.samples)
         if loop.shared and place.kind in (Kind.SAME, Kind.LINEAR):
             place = replace(place, phase=BEFORE)
         if place.is_same and value.delta.is_same:
@@ -299,6 +296,11 @@ def _as_one(value: Value | None, written: Written, loop: Loop) -> Value | None:
         return value
     place = function((one.place for one in parts), rowwise=True)
     return Value(place, parts[0].why, type="builtins.tuple")
+
+
+def _is_begin(base: Value, delta: Placement) -> bool:
+    """Whether what adds up begins with nothing; a counter may begin with the round before, or after, the first."""
+    return is_zero(base) or (delta.kind is Kind.SAME and not base.refs and base.const in (-1, 1))
 
 
 def _plus(base: Value, delta: Any) -> Any:

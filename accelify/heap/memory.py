@@ -111,6 +111,7 @@ class Memory:
                         loop.uneven is None,
                         loop.fewer is None,
                         loop.samples,
+                        loop.conditions == run.conditions,
                     )
                     for loop in run.loops
                 ]

@@ -40,6 +40,8 @@ class Loop:
     uneven: Reason | None = None
     # Why the ranks go through fewer samples than the original.
     fewer: Reason | None = None
+    # Under how many conditions it stands.
+    conditions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class Run:
     # Loops that add up or list means over their rounds.
     means: dict[tuple[str, int], Reason] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
+    # How many conditions stand around, also those by which all ranks go the same way.
+    conditions: int = 0
     loops: list[Loop] = field(default_factory=list)
     modules: list[ModuleRef] = field(default_factory=list)
     # The functions that are being gone through, each with the call that led there.
@@ -221,13 +225,15 @@ class Run:
     # The path
 
     @contextmanager
-    def under(self, guard: Guard | None) -> Iterator[None]:
+    def under(self, guard: Guard | None, *, is_condition: bool = False) -> Iterator[None]:
         """Go through something under a condition."""
         if guard is not None:
             self.guards.append(guard)
+        self.conditions += is_condition
         try:
             yield
         finally:
+            self.conditions -= is_condition
             if guard is not None:
                 self.guards.pop()
 
@@ -241,6 +247,11 @@ class Run:
         self.depends()
         return any(loop.shared for loop in self.loops)
 
+    def in_each_round(self) -> bool:
+        """Whether it is done in each round of the innermost loop around whose rounds are shared out."""
+        self.depends()
+        return any(loop.conditions == self.conditions for loop in self.loops if loop.shared)
+
     def shared_loops(self) -> tuple[int, ...]:
         """The loops around whose rounds are shared out, outer ones first."""
         return tuple(loop.number for loop in self.loops if loop.shared)
@@ -249,6 +260,7 @@ class Run:
     def loop(self, node: ast.AST, shared: bool, samples: Placement = SAME) -> Iterator[Loop]:
         """Go through a loop's body."""
         loop = Loop(id(node), shared, samples, (self.module.path, getattr(node, "lineno", 0)))
+        loop.conditions = self.conditions
         self.loops.append(loop)
         try:
             yield loop

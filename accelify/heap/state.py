@@ -15,6 +15,8 @@ from accelify.heap.values import TENSOR, Bound, Instance, Ref, Value, constant
 PARAMETER = "torch.nn.Parameter"
 _HOLDERS = frozenset({"module", "parameters"})
 _OF_OPTIMIZERS = frozenset({"param_groups"})
+# What torch's optimizers read in a group of parameters at each step; a script may put what it likes beside it.
+_SETTINGS = frozenset("lr momentum dampening weight_decay betas eps alpha rho lambd t0 lr_decay".split())
 
 
 def is_part(value: Value) -> bool:
@@ -38,10 +40,15 @@ def _is_part(ref: Ref) -> bool:
     return False
 
 
-def part_written(run: Run, base: Value, value: Value, node: ast.AST) -> None:
-    """Something is written to a part of a model or an optimizer."""
+def part_written(
+    run: Run, base: Value, value: Value, node: ast.AST, key: Value | None = None, *, again: bool = False
+) -> None:
+    """Something is written to a part of a model or an optimizer, maybe under a key; `again`: made of what it was."""
     if is_part(base):
-        run.meet("state.write", node, run.segment(node), [value])
+        detail = "setting" if key is not None and key.const in _SETTINGS else ""
+        if detail and again and run.in_each_round():
+            detail = "in each round"
+        run.meet("state.write", node, run.segment(node), [value], detail=detail)
 
 
 def state_written(run: Run, ref: Ref, name: str, value: Value, node: ast.AST) -> Value:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from accelify.domains.placement import function
 from accelify.heap.appending import begun, is_first
 from accelify.heap.choices import Slot, outlast
-from accelify.heap.containers import array_of, element, elements, overwrite, put, refill, slots_of
+from accelify.heap.chosen_elements import added_to_one
+from accelify.heap.containers import array_of, element, elements, overwrite, put, refill
 from accelify.heap.counts import size
 from accelify.heap.frames import Frame
 from accelify.heap.handlers import left_by_main, parting
@@ -21,6 +22,7 @@ from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (
     BATCH,
     SHAPES,
+    TURN,
     UNSET,
     Class,
     Container,
@@ -154,12 +156,12 @@ class Statements:
                 part = value.plain()
             self.bind(target, part, scope)
 
-    def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref) -> None:
+    def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref, *, again: bool = False) -> None:
         base = self.engine.evaluate(target.value, scope)
         key = Value() if isinstance(target.slice, ast.Slice) else self.engine.evaluate(target.slice, scope)
         if is_part(base):
             place = function((array_of(key), array_of(value)), rowwise=True)
-            part_written(self.run, base, self.run.made(target, place, key, value), target)
+            part_written(self.run, base, self.run.made(target, place, key, value), target, key, again=again)
         whole = isinstance(at := target.slice, ast.Slice) and at.lower is at.upper is at.step is None
         if whole and refill(self.run, base, value, target):
             return
@@ -221,7 +223,7 @@ class Statements:
 
     def _AugAssign(self, stmt: ast.AugAssign, scope: Ref) -> None:
         if isinstance(stmt.op, ast.Add | ast.Sub) and isinstance(stmt.target, ast.Subscript):
-            if self._added_to_one(stmt, stmt.target, scope):
+            if added_to_one(self.engine, stmt, stmt.target, scope):
                 return
         load = ast.copy_location(as_load(stmt.target), stmt.target)
         left, right = self.engine.evaluate(load, scope), self.engine.evaluate(stmt.value, scope)
@@ -234,27 +236,11 @@ class Statements:
             for ref in left.of(Container):
                 put(self.run, ref, element(self.run, right, stmt), filling="samples")
             return
-        self.bind(stmt.target, self.engine.expressions.operate(stmt, stmt.op, left, right), scope)
-
-    def _added_to_one(self, stmt: ast.AugAssign, target: ast.Subscript, scope: Ref) -> bool:
-        """`d[k]["n"] += x` where it may be any of several: what each gets goes with what chooses it."""
-        base = self.engine.evaluate(target.value, scope)
-        contained = base.of(Container)
-        if not contained or isinstance(target.slice, ast.Slice):
-            return False
-        key = self.engine.evaluate(target.slice, scope)
-        if len(contained) == 1 and key.const is not UNSET:
-            return False
-        slots = [slot for ref in contained for slot in slots_of(self.run, ref, key.const)]
-        values = [self.run.read(*slot) or Value(const=0, token=slot) for slot in slots]
-        if any(value.refs for value in values):
-            return False
-        added = self.engine.evaluate(stmt.value, scope)
-        place = function((base.place, array_of(key), array_of(added)), rowwise=True)
-        step = self.run.made(stmt, place, added, key, base, type_=added.type)
-        for slot, value in zip(slots, values, strict=True):
-            self.run.store.set(*slot, self.engine.expressions.operate(stmt, stmt.op, value, step))
-        return True
+        made = self.engine.expressions.operate(stmt, stmt.op, left, right)
+        if isinstance(stmt.target, ast.Subscript):
+            self._bind_element(stmt.target, made, scope, again=True)
+        else:
+            self.bind(stmt.target, made, scope)
 
     def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:
         for target in stmt.targets:
@@ -359,15 +345,28 @@ class Statements:
             (self.engine.guard(test, stmt.test, taken=False), lambda: go(False)),
             asked=asked,
             first=is_first(stmt.test, test),
+            is_regular=test.type == TURN and not test.place.is_same,
         )
 
-    def fork(self, *ways: _Way, asked: tuple[Slot, bool] | None = None, first: bool = False) -> Flow:
-        """Go several ways from one state, each with what it stands under, and put together what they leave; `asked`
-        decides between two where a later statement may ask again, `first` says that one may be for a first round."""
+    def fork(
+        self,
+        *ways: _Way,
+        asked: tuple[Slot, bool] | None = None,
+        first: bool = False,
+        is_regular: bool = False,
+    ) -> Flow:
+        """Go several ways from one state and put together what they leave.
+
+        Args:
+            ways: what each stands under, and what goes it.
+            asked: what decides between the two of them, where a later statement may ask for it again.
+            first: whether one of two may be for a first round.
+            is_regular: whether every so many rounds of a loop go the same way.
+        """
         results: list[tuple[Flow, Written, Guard | None]] = []
         for guard, go in ways:
             self.run.store.begin()
-            with self.run.under(guard):
+            with self.run.under(guard, is_condition=not is_regular):
                 flow = go()
             results.append((flow, self.run.store.undo(), guard))
         guard = next((guard for _, _, guard in results if guard is not None), None)

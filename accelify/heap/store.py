@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
+from accelify.domains.placement import (
+    AFTER,
+    COUNTED,
+    MAIN,
+    ROUND,
+    UNRELATED,
+    Kind,
+    Placement,
+    joined,
+    moved,
+    own,
+)
 from accelify.domains.reasons import Reason
 from accelify.heap.paths import joined_text
 from accelify.heap.pieces import Piece, Written, is_alike
@@ -328,6 +339,7 @@ def _parts(owner: Ref) -> frozenset[str]:
 
 def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:
     """What a slot holds after two ways to it; `guard` is what the ranks stood under that went different ones."""
+    counted = guard.why if guard is not None and guard.kind == "counted" and not guard.place.is_same else None
     if guard is not None and not guard.parts_ranks:
         guard = None
     if left is None or right is None:
@@ -342,11 +354,17 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)
     )
     place, why = _place(left, right, None if same_constant else guard)
+    if counted is not None and (chosen := _by_count(left, right, place)) is not None:
+        place, why = chosen, counted
     token, delta = None, None
     if left.token is not None and left.token == right.token and guard is None:
         token = left.token
         deltas = [value.delta for value in (left, right) if value.delta is not None]
         delta = joined(*deltas) if len(deltas) == 2 else deltas[0] if deltas else None
+    elif guard is None:
+        for one, other in ((left, right), (right, left)):
+            if is_zero(one) and other.delta is not None and other.delta.is_same:
+                token, delta = other.token, other.delta  # a count that begins anew
     return Value(
         place,
         why,
@@ -369,6 +387,18 @@ def _type(left: Value, right: Value) -> str:
         left.const if right.type == RANK else right.const, int
     )
     return right.type if left.const is None else RANK if numbers else ""
+
+
+def _by_count(left: Value, right: Value, place: Placement) -> Placement | None:
+    """What a count of the rounds of each process chooses between two numbers or two figures of the round."""
+    if left.token is not None or right.token is not None:
+        return None
+    numbers = [value.const for value in (left, right) if isinstance(value.const, int | float)]
+    if len(numbers) == 2 and numbers[0] != numbers[1] and not any(isinstance(one, bool) for one in numbers):
+        return moved(UNRELATED, AFTER)
+    if place.kind is Kind.ROUND and left.place.kind is right.place.kind:
+        return replace(place, needs=COUNTED)
+    return None
 
 
 def _is_by_clock(place: Placement) -> bool:

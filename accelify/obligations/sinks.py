@@ -139,9 +139,9 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
 
 
 def is_made_whole(event: Event, events: Sequence[Event]) -> bool:
-    """Whether a schedule counts the rounds of a loop that ends by that count: it makes all its steps."""
+    """Whether a schedule counts the rounds of a loop that ends by such a count: it makes all its steps."""
     around = {loop.number for loop in event.loops}
-    return event.kind == "schedule" and any(
+    return event.kind in ("schedule", "state.write") and any(
         other.kind == "leave" and other.detail == "counted" and id(other.node) in around for other in events
     )
 
@@ -189,6 +189,8 @@ def made(
 def _steered(event: Event) -> Iterator[Obligation]:
     """A schedule that is stepped with a figure: it has to be one figure on all ranks."""
     for value in event.shown[:1]:
+        if event.detail == "prepared" and event.shared and _is_counted(array_of(value), value.why):
+            yield made(event, "rounds", Status.NAMED, _OWN_ROUNDS, value.why)
         if array_of(value).is_uniform:
             yield made(event, "same", Status.PROVED)
         else:
@@ -383,15 +385,32 @@ def _state(event: Event) -> Obligation:
     if guard is not None:
         text = f"`{event.name}` is written on some ranks only: what is trained with parts"
         return made(event, "same", Status.NAMED, text, guard.why)
+    if event.detail == "in each round":
+        text = f"each round changes `{event.name}`, and each process makes 1/N of the original's"
+        return made(event, "rounds", Status.NAMED, text)
+    guard = next((guard for guard in event.guards if guard.kind == "counted"), None)
+    if event.detail == "setting" and guard is not None:
+        return made(event, "rounds", Status.NAMED, _of_counts(event), guard.why)
     for value in event.shown:
         for place, why in places(value):
             if not place.is_uniform:
                 text = f"`{event.name}` gets another value on each rank: what is trained with parts"
                 return made(event, "same", Status.NAMED, text, why)
+            if event.detail == "setting" and _is_counted(place, why):
+                return made(event, "rounds", Status.NAMED, _of_counts(event), why)
         if any(ref.kind == "loader" and ref.prepared for ref in value.of(Instance)):
             text = f"`{event.name}` goes through the main process's share of a loader"
             return made(event, "same", Status.NAMED, text, value.why)
     return made(event, "same", Status.PROVED)
+
+
+def _of_counts(event: Event) -> str:
+    return f"`{event.name}` follows a count of the rounds of each process, 1/N of the original's"
+
+
+def _is_counted(place: Placement, why: Reason | None) -> bool:
+    """Whether a value is the same on all ranks and goes by how many rounds each has made."""
+    return place.kind is Kind.SAME and place.degree != 0 and not (why is not None and why.goes_by_data)
 
 
 def _loss(event: Event) -> Obligation:

@@ -25,6 +25,8 @@ from accelify.obligations.sinks import (
 
 _ORDER = list(Status)
 _TOGETHER = frozenset({"accelerator", "collective"})
+# What goes by how many rounds there are, unless a loop ends by their number.
+_BY_ROUNDS = frozenset({"plain", "setting", "in each round"})
 _PUTTING_TOGETHER = frozenset({"gather", "gather_for_metrics", "gather_object", "reduce"})
 
 
@@ -104,7 +106,7 @@ def validate(
     for event in run.events:
         if event.kind == "step" and event.detail == "bare" and not parted:
             event = replace(event, detail="plain")
-        if event.detail == "plain" and is_made_whole(event, run.events):
+        if event.detail in _BY_ROUNDS and is_made_whole(event, run.events):
             event = replace(event, detail="whole")
         for one in [
             *(checked_obligations_of(event, run.events) if checks else obligations_of(event)),

@@ -104,10 +104,15 @@ with the same batches, where neither the model nor its optimizer is prepared, or
         "rounds",
         10,
         """\
-Each of N processes makes 1/N of the rounds of the original. A schedule, a step of an optimizer, or a number of batches
-that is counted in rounds comes N times later, or is N times as many. Count those of all processes:
+Each of N processes makes 1/N of the rounds of the original. A schedule, a learning rate that the script sets, a part
+of a loss, a step of an optimizer, or a number of batches that is counted in rounds comes N times later, or is N times
+as many. Count those of all processes:
 
-    step += accelerator.num_processes""",
+    step += accelerator.num_processes
+
+A scheduler of torch that is prepared advances by them; where it gets a count of steps, `scheduler.step(step)`, leave
+the number out. It is no finding where the count is one of epochs, where it is compared with the length of the prepared
+loader, and where training ends after a number of steps.""",
     ),
     _rule(
         "ACC707",
@@ -281,7 +286,7 @@ SPOKEN_OF = _table(
 211 213: path, content
 212: content, loss
 301 302 304 306 307 309: content
-401 407 412 604: rounds
+401 412 604: rounds
 402: loss, content, rounds
 403: same, all ranks
 405: all ranks

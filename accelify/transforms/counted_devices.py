@@ -22,7 +22,6 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.counts import COUNTS, DeviceCounts, Product, entries
 from accelify.analysis.program import Module
-from accelify.analysis.schedules.learning_rate import is_learning_rate
 from accelify.analysis.schedules.schedule_lengths import Length
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
@@ -37,6 +36,9 @@ COUNTED = Rule(
     "The batch size counts the GPUs of the machine, and each process takes all of it.",
     effort=2,
 )
+
+
+_RATES = ("lr", "learning_rate", "cur_lr", "new_lr")
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -237,7 +239,7 @@ def _products_of_rates(context: Context, counts: DeviceCounts) -> Iterator[Produ
                 yield from counts.products(rate)
     for stmt in context.tree.nodes(ast.Assign, ast.AugAssign):
         target = stmt.target if isinstance(stmt, ast.AugAssign) else stmt.targets[0]
-        if is_learning_rate(target):
+        if _is_learning_rate(target):
             if isinstance(stmt, ast.AugAssign) and counts.factor(stmt) is not None:
                 yield Product(stmt, None)
             yield from counts.products(stmt.value)
@@ -288,3 +290,10 @@ def _of_test(
     if not all(one in rates or context.is_claimed(one) for one in branch.body):
         return []
     return [verbs.replace(test.left, number)]
+
+
+def _is_learning_rate(target: ast.expr) -> bool:
+    """Whether a learning rate is assigned: `group["lr"]`, `lr`."""
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        return target.slice.value == "lr"
+    return (dotted(target) or "").rpartition(".")[2].lower() in _RATES

@@ -38,6 +38,8 @@ def named(body: str) -> list[str]:
         "step += 1; loss = loss + min(1.0, step / 1000) * model.weight.norm()",
         "loss = loss * (1 - i / rounds)",
         "loss = loss * np.exp(-i)",
+        "loss = loss + model.weight.norm() if i > 100 else loss",
+        "loss = loss * (0.1 if i < 100 else 1.0)",
     ],
 )
 def test_a_coefficient_that_grows_by_the_rounds_of_each_process(line: str) -> None:
@@ -50,6 +52,10 @@ def test_a_coefficient_that_grows_by_the_rounds_of_each_process(line: str) -> No
         "p = (i + epoch * len(loader)) / 3 / len(loader); loss = loss * (2 / (1 + np.exp(-10 * p)) - 1)",
         "loss = loss * (1 - i / len(loader))",
         "loss = loss * 0.1 ** epoch",
+        "loss = loss + model.weight.norm() if epoch > 1 else loss",
+        "loss = loss + model.weight.norm() if i > len(loader) // 2 else loss",
+        "loss = loss + model.weight.norm() if i % 16 == 0 else loss",
+        "loss = loss + model.weight.norm() if i > 0 else loss",
     ],
 )
 def test_a_coefficient_that_is_the_originals_at_the_same_place_of_training(line: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
@@ -56,22 +55,6 @@ def lengths_of_limit(script: ScriptModel, limit: ast.expr) -> list[Length]:
         for length in lengths_read_by(script, script.module_of(value), value)
         if script.entities(length.call.args[0], v.LOADER)
     ]
-
-
-def step_limits(script: ScriptModel, node: ast.AST) -> Iterator[ast.expr]:
-    """What the count of rounds is compared with where the loop over batches around a node can end.
-
-    Also the limits of options that are off by default: `if 0 < args.max_steps <= step: break`.
-    """
-    for test, counters in _tests(script, node, frozenset()):
-        for part in walk(test):
-            if isinstance(part, ast.Compare) and all(isinstance(op, _ORDER) for op in part.ops):
-                sides = [part.left, *part.comparators]
-                for one, other in itertools.pairwise(sides):
-                    if _counted(one) in counters:
-                        yield other
-                    elif _counted(other) in counters:
-                        yield one
 
 
 def _tests(script: ScriptModel, node: ast.AST, seen: frozenset[Scope]) -> Iterator[tuple[ast.expr, set[str]]]:

@@ -1,4 +1,4 @@
-"""Learning rates that a script sets itself: named where they follow a count of steps."""
+"""Learning rates that a script sets itself: named where they follow a count of the rounds of each process."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from accelify.conversion import ConvertOptions
 from accelify.convert import convert_project
+from accelify.proving import prove
 from accelify.source import Source
 from tests.transforms.support import convert
 
@@ -121,9 +122,10 @@ SILENT = {
 }
 
 
-def _said(**snippets):
-    found = convert(**snippets)
-    return [f for f in found.remaining if f.code == "ACC407"]
+def _said(batch_size="per-process", **snippets):
+    found = convert(batch_size, **snippets)
+    prove([found], found)
+    return [f for f in found.remaining if f.code in ("ACC704", "ACC706") and "['lr']`" in f.message]
 
 
 @pytest.mark.parametrize("case", SILENT)
@@ -142,9 +144,7 @@ def test_rates_by_steps_are_named_once(case):
     setup, ready, update = BY_STEPS[case]
     found = _said(setup=setup, ready=ready, update=update)
     assert len(found) == 1, found
-    assert not [
-        f for f in convert("total", setup=setup, ready=ready, update=update).remaining if f.code == "ACC407"
-    ]
+    assert not _said("total", setup=setup, ready=ready, update=update)
 
 
 def test_a_wrapper_of_another_module(tmp_path: Path) -> None:
@@ -161,8 +161,9 @@ def test_a_wrapper_of_another_module(tmp_path: Path) -> None:
         "    nn.functional.mse_loss(model(x), y).backward()\n"
         "    optimizer.step_and_update_lr()\n"
     )
-    found = [f for c in convert_project(Source.read(script), ConvertOptions()) for f in c.remaining]
-    assert [f.code for f in found if f.code == "ACC407"] == ["ACC407"]
+    conversions = convert_project(Source.read(script), ConvertOptions())
+    prove(conversions, conversions[0])
+    assert [f.code for c in conversions for f in c.remaining if f.code == "ACC706"] == ["ACC706"]
 
 
 TRAINER = """
@@ -200,7 +201,7 @@ def test_trainers(count, named):
     assert len(_said(setup=TRAINER.format(count=count), end=end)) == named
 
 
-@pytest.mark.parametrize(("stride", "named"), [("1", 1), ("len(loader)", 0), ("1.0 / len(loader)", 0)])
+@pytest.mark.parametrize(("stride", "named"), [("1", 1), ("1.0 / len(loader)", 0)])
 def test_a_count_that_grows_by_an_attribute(stride: str, named: int) -> None:
     setup = WRAPPER.replace("self.n_steps = 0", f"self.n_steps, self.stride = 0, {stride}")
     setup = setup.replace("self.n_steps += 1", "self.n_steps += self.stride")
@@ -212,7 +213,6 @@ def test_a_count_that_grows_by_a_name() -> None:
     update = STEP + "step += stride\nadjust(optimizer, step)"
     assert _said(setup=FUNCTION, ready=COUNTED + "stride = 1", update=update)
     assert not _said(setup=FUNCTION, ready=COUNTED + "stride = 1 / len(loader)", update=update)
-    assert not _said(setup=FUNCTION, ready=COUNTED + "stride = 1\nstride = x.mean()", update=update)
 
 
 @pytest.mark.parametrize(
@@ -227,10 +227,92 @@ def test_a_count_that_grows_by_a_name() -> None:
 )
 def test_a_count_of_samples(count: str, by_samples: bool) -> None:
     (found,) = _said(setup=FUNCTION, ready=COUNTED, update=STEP + f"step += {count}\nadjust(optimizer, step)")
-    assert ("`step`, a count of one process's own samples" in found.message) is by_samples
+    assert ("gets another value on each rank" in found.message) is by_samples
 
 
-def test_what_is_added_up_of_the_losses_is_no_count() -> None:
-    assert not _said(
-        setup=FUNCTION, ready=COUNTED, update=STEP + "step += loss.sum()\nadjust(optimizer, step)"
-    )
+OWN = """
+class Decay:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+    def step(self{more}):
+        for group in self.optimizer.param_groups:
+            {line}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "line", "call", "named"),
+    [
+        ("", "group['lr'] *= 0.9", "step()", True),
+        ("", "group['lr'] = 0.1", "step()", False),
+        (", epoch", "group['lr'] = 0.1 * 0.9**epoch", "step(max(0, epoch))", False),
+        (", epoch", "group['lr'] = 0.1 * 0.9**epoch", "step(epoch + x.mean().item())", True),
+        (", n", "group['lr'] = 1 - n / 100", "step(i)", True),
+    ],
+)
+def test_a_scheduler_of_the_script(more: str, line: str, call: str, named: bool) -> None:
+    setup = OWN.format(more=more, line=line)
+    said = _said(setup=setup, ready="decay = Decay(optimizer)", update=f"{STEP}decay.{call}")
+    assert len(said) == named
+    assert not _said(setup=OWN.format(more="", line="group['lr'] *= 0.9"), ready="decay = Decay(optimizer)")
+
+
+HELPERS = {
+    "in another function": """
+def write(optimizer, value):
+    for group in optimizer.param_groups:
+        group['lr'] = value
+def set_rate(optimizer, n, rounds):
+    far = n / rounds
+    write(optimizer, 0.1 * (1 - far))
+""",
+    "by a class": """
+class Cosine:
+    def __init__(self, optimizer, rounds):
+        self.optimizer, self.rounds = optimizer, rounds
+    def step(self, n):
+        far = n / self.rounds
+        self.optimizer.param_groups[0]['lr'] = 0.1 * (1 - far)
+def set_rate(optimizer, n, rounds):
+    Cosine(optimizer, rounds).step(n)
+""",
+}
+
+
+@pytest.mark.parametrize("helper", HELPERS)
+@pytest.mark.parametrize(
+    ("rounds", "named"), [("3 * (len(data) // 8)", True), ("3 * len(loader)", False), ("100", True)]
+)
+def test_a_rate_by_the_number_of_rounds(helper: str, rounds: str, named: bool) -> None:
+    update = f"{STEP}n += 1\nset_rate(optimizer, n, rounds)"
+    for first in ("0", "-1"):
+        ready = f"n = {first}\nrounds = {rounds}\n"
+        assert len(_said(setup=HELPERS[helper], ready=ready, update=update)) == named
+    after = "set_rate(optimizer, n, rounds)"
+    ready = f"n = 0\nrounds = {rounds}\n"
+    assert len(_said(setup=HELPERS[helper], ready=ready, update=f"{STEP}n += 1", epoch=after)) == named
+
+
+PHASES = """
+class Phase:
+    def __init__(self, total):
+        self.n, self.total = 0, total
+    def step(self):
+        self.n += 1
+        return self.n / self.total
+class Cycle:
+    def __init__(self, optimizer, total):
+        self.optimizer, self.phase = optimizer, Phase(total)
+    def step(self):
+        rate = self.phase.step()
+        for group in self.optimizer.param_groups:
+            group['lr'] = rate
+        if self.phase.n >= self.phase.total:
+            self.phase.n = 0
+"""
+
+
+@pytest.mark.parametrize(("total", "named"), [("100", True), ("3 * len(loader)", False)])
+def test_a_count_that_begins_anew(total: str, named: bool) -> None:
+    ready = f"cycle = Cycle(optimizer, {total})"
+    assert len(_said(setup=PHASES, ready=ready, update=f"{STEP}cycle.step()")) == named

@@ -1,0 +1,48 @@
+"""Elements of which a statement chooses one by a value that is not known."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from accelify.domains.placement import function
+from accelify.heap.containers import array_of, slots_of
+from accelify.heap.values import UNSET, Container, Ref, Value
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+
+def added_to_one(engine: Interpreter, stmt: ast.AugAssign, target: ast.Subscript, scope: Ref) -> bool:
+    """`d[k]["n"] += x` where it may be any of several: what each gets goes with what chooses it.
+
+    Args:
+        engine: the engine.
+        stmt: the statement.
+        target: what it adds to.
+        scope: where it stands.
+
+    Returns:
+        Whether it is such a statement.
+    """
+    run = engine.run
+    base = engine.evaluate(target.value, scope)
+    contained = base.of(Container)
+    if not contained or isinstance(target.slice, ast.Slice):
+        return False
+    key = engine.evaluate(target.slice, scope)
+    if len(contained) == 1 and key.const is not UNSET:
+        return False
+    slots = [slot for ref in contained for slot in slots_of(run, ref, key.const)]
+    values = [run.read(*slot) or Value(const=0, token=slot) for slot in slots]
+    if any(value.refs for value in values):
+        return False
+    added = engine.evaluate(stmt.value, scope)
+    place = function((base.place, array_of(key), array_of(added)), rowwise=True)
+    step = run.made(stmt, place, added, key, base, type_=added.type)
+    for slot, value in zip(slots, values, strict=True):
+        run.store.set(*slot, engine.expressions.operate(stmt, stmt.op, value, step))
+    return True
+
+
+__all__ = ["added_to_one"]

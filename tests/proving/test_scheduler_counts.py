@@ -1,0 +1,69 @@
+"""Prepared schedulers that are told a count of steps: named, as they then go by one process's own batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.proving import prove
+from tests.transforms.support import convert
+
+LAMBDA = "scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 - n / 48)\n"
+COUNTED = LAMBDA + "step = 0\n"
+
+
+def _said(batch_size: str = "per-process", **snippets: str) -> list[str]:
+    found = convert(batch_size, **snippets)
+    prove([found], found)
+    return [f.message for f in found.remaining if f.code == "ACC706" and f.message.startswith("the schedule")]
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["step", "epoch=step", "step + 1", "i", "epoch * 8 + i", "epoch * len(loader) + i", "place(step)"],
+)
+def test_counts_of_several_spellings(number: str) -> None:
+    helper = "def place(count):\n    return count // 2"
+    update = f"optimizer.step()\nscheduler.step({number})\nstep += 1"
+    (message,) = _said(setup=helper, ready=COUNTED, update=update)
+    assert "counts the rounds of each process" in message
+
+
+@pytest.mark.parametrize(
+    "number", ["", "epoch", "epoch + i / len(loader)", "done", "float(epoch)", "sum(seen)"]
+)
+def test_epochs_and_shares_of_them_are_silent(number: str) -> None:
+    update = f"seen = [epoch]\ndone = epoch + i / len(loader)\noptimizer.step()\nscheduler.step({number})\nstep += 1"
+    assert not _said(ready=COUNTED, update=update)
+
+
+def test_as_many_steps_as_before_are_silent() -> None:
+    update = "optimizer.step()\nscheduler.step(step)\nstep += 1"
+    assert not _said("total", ready=COUNTED, update=update)
+    assert not _said(ready=COUNTED, update=f"{update}\nif step >= 20:\n    break")
+
+
+TRAINER = """
+class Trainer:
+    def __init__(self, model, loader):
+        self.model, self.loader, self.count, self.epoch = model, loader, 0, 0
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 10)
+
+    def run(self):
+        for self.epoch in range(3):
+            for x, y in self.loader:
+                self.update(x, y)
+
+    def update(self, x, y):
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.model(x), y).backward()
+        self.optimizer.step()
+        self.count += 1
+        self.scheduler.step({number})
+"""
+
+
+@pytest.mark.parametrize(("number", "named"), [("self.count", 1), ("self.epoch", 0), ("", 0)])
+def test_trainers(number: str, named: int) -> None:
+    end = "Trainer(nn.Linear(4, 2), DataLoader(data, batch_size=8)).run()"
+    assert len(_said(setup=TRAINER.format(number=number), end=end)) == named
