@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import libcst as cst
@@ -21,7 +22,6 @@ from accelify.writer.edits import (
     AddParameter,
     DropArgument,
     Edit,
-    NameArgument,
     Replace,
     node_of,
 )
@@ -30,7 +30,7 @@ from accelify.writer.quotes import requoted
 from accelify.writer.templates import fitting, in_parens
 
 _IN_BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
-_INSIDE = (AddArgument, AddParameter, DropArgument, NameArgument)
+_INSIDE = (AddArgument, AddParameter, DropArgument)
 _BRACKETS = (ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -127,23 +127,22 @@ class Application(Blocks):
 
     def _written(self, node: ast.AST, edit: Replace, inner: cst.BaseExpression | None) -> cst.BaseExpression:
         self.done.add(id(edit))
+        return templates.expression(edit.pieces, partial(self.part, node, inner))
 
-        def part(piece: ast.AST) -> cst.BaseExpression:
-            if piece is node and inner is not None:
-                return inner
-            found = self.resolved(piece) if self.tree.is_within(piece, {node}) else self._copied(piece)
-            assert isinstance(found, cst.BaseExpression)
-            return found
-
-        return templates.expression(edit.pieces, part)
-
-    def _copied(self, piece: ast.AST) -> Any:
-        return templates.expression((self.tree.segment(piece),), self.original)
+    def part(self, node: ast.AST, inner: cst.BaseExpression | None, piece: ast.AST) -> cst.BaseExpression:
+        """What a node among the pieces that come in the place of `node` is; of that itself `inner` is left."""
+        if piece is node and inner is not None:
+            return inner
+        if not self.tree.is_within(piece, {node}):
+            return templates.parsed(self.tree.segment(piece))
+        found = self.resolved(piece)
+        assert isinstance(found, cst.BaseExpression)
+        return found
 
     def _keyword(self, node: ast.keyword, base: cst.Arg, rewrites: list[Replace]) -> cst.Arg:
         for edit in rewrites:
             self.done.add(id(edit))
-            new = arguments.argument("".join(str(piece) for piece in edit.pieces))
+            new = templates.argument(edit.pieces, partial(self.part, node, None))
             base = new.with_changes(comma=base.comma, whitespace_after_arg=base.whitespace_after_arg)
         return base
 
@@ -191,29 +190,18 @@ class Application(Blocks):
     def _with_items(self, node: ast.AST, base: Any, edits: Sequence[Any]) -> Any:
         self.done.update(map(id, edits))
         for edit in edits:
-            if isinstance(edit, NameArgument):
-                base = _put(base, *self._argument(node, edit.argument, base, edit.name))
-        for edit in edits:
             if isinstance(edit, AddArgument) and edit.after is not None:
-                index = places.arguments_of(edit.call).index(edit.after)  # type: ignore[arg-type]
-                base = arguments.with_after(base, index, edit.text)
+                place = places.arguments_of(edit.call).index(edit.after)  # type: ignore[arg-type]
+                base = arguments.with_argument(base, place + 1, edit.text)
         gone = [edit.item for edit in edits if isinstance(edit, DropArgument)]
         if gone:
             base = self._without(node, base, gone)
         for edit in edits:
             if isinstance(edit, AddArgument) and edit.after is None:
-                base = (arguments.with_first if edit.first else arguments.with_last)(base, edit.text)
+                base = arguments.with_argument(base, 0 if edit.first else None, edit.text)
             elif isinstance(edit, AddParameter):
-                if edit.default:
-                    base = arguments.with_option(base, edit.function, edit.name, edit.default)
-                else:
-                    base = arguments.with_parameter(base, edit.function, edit.name, edit.after)
+                base = arguments.with_parameter(base, edit.function, edit.name, edit.after, edit.default)
         return base
-
-    def _argument(self, node: ast.AST, argument: ast.AST, base: Any, name: str) -> Any:
-        assert isinstance(node, ast.Call)
-        steps = places.steps_to(node, argument, self.original(node))[:1]
-        return steps, arguments.named(places.follow(base, steps), name)
 
     def _without(self, node: ast.AST, base: Any, gone: list[ast.AST]) -> Any:
         fields: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)

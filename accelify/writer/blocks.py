@@ -6,7 +6,9 @@ import ast
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import libcst as cst
@@ -18,12 +20,9 @@ from accelify.writer.edits import Delete, Edit, InsertAfter, InsertBefore, PutUn
 from accelify.writer.emptied import emptied
 from accelify.writer.errors import EditError
 from accelify.writer.imports import with_joined_imports
-from accelify.writer.lines import first_on_line, heading, last_on_line
-from accelify.writer.recorded import merged
-from accelify.writer.rows import Row, block_of_rows, header_of, reindented, rows_of
+from accelify.writer.rows import Row, block_of_rows, comment_above, header_of, heading, reindented, rows_of
 
 _FIELDS = ("body", "orelse", "finalbody")
-_MORE = "more than one statement"
 _NEXT = cst.Semicolon(whitespace_after=cst.SimpleWhitespace(" "))
 # Rows that go in beside one of a block, with their order among those of the same place.
 _Inserted: TypeAlias = list[tuple[int, list[Row]]]
@@ -43,59 +42,52 @@ class Blocks(ABC):
         """What represents an expression once it is changed."""
 
     @abstractmethod
+    def part(self, node: ast.AST, inner: cst.BaseExpression | None, piece: ast.AST) -> cst.BaseExpression:
+        """What a node among the pieces that come in the place of `node` is."""
+
+    @abstractmethod
     def changed_inside(self, node: ast.AST, base: Any = None) -> Any:
         """What represents a node with what changes below it."""
 
     def __init__(self, tree: Tree, edits: list[Edit]) -> None:
-        self.tree = tree
-        self.edits = merged(tree, edits)
+        self.tree, self.edits = tree, edits
         self.unit = tree.indent_unit()
         self.known: dict[ast.AST, Any] = {}
         self.done: set[int] = set()
-        self.emptied = emptied(tree, self.edits)
+        self.emptied = emptied(tree, edits)
+        # Of these one block comes in the place of all.
+        self.opened: dict[ast.stmt, str] = dict.fromkeys(self.emptied.opened, "orelse")
         self.before: defaultdict[ast.stmt, list[InsertBefore]] = defaultdict(list)
         self.after: defaultdict[ast.stmt, list[InsertAfter]] = defaultdict(list)
         self.under: defaultdict[int, list[PutUnder]] = defaultdict(list)
-        self.joined: dict[ast.stmt, list[PutUnder]] = {}
+        self.joined: defaultdict[ast.stmt, list[PutUnder]] = defaultdict(list)
+        self.widely = {edit.statement for edit in edits if isinstance(edit, Delete) and edit.blank_lines}
         self.touched: set[ast.AST] = set()
-        for edit in self.edits:
-            self._record(edit)
-        self.touch(self.emptied.gone)
-        self.touch(self.emptied.without_else | self.emptied.negated | self.emptied.opened)
+        self.touch(map(node_of, edits))
+        self.touch(self.emptied.all)
+        for edit in edits:
+            if isinstance(edit, InsertBefore):
+                self.before[edit.statement].append(edit)
+            elif isinstance(edit, InsertAfter):
+                self.after[edit.statement].append(edit)
+            elif isinstance(edit, Unwrap):
+                self.opened[edit.statement] = "body"
+                self.done.add(id(edit))
+            elif isinstance(edit, PutUnder):
+                self._put_under(edit)
 
-    def _record(self, edit: Edit) -> None:
+    def _put_under(self, edit: PutUnder) -> None:
         tree = self.tree
-        self.touch([node_of(edit)])
-        if isinstance(edit, InsertBefore):
-            stmt = first_on_line(tree, edit.statement)
-            if not tree.own_line(stmt) or tree.is_elif(stmt):
-                self._check_inline(stmt, edit.lines)
-            self.touch([stmt])
-            self.before[stmt].append(edit)
-        elif isinstance(edit, InsertAfter):
-            stmt = last_on_line(tree, edit.statement)
-            if not tree.own_line(first_on_line(tree, stmt)) and not tree.is_elif(stmt):
-                self._check_inline(first_on_line(tree, stmt), edit.lines)
-            if not tree.ends_line(stmt):
-                raise EditError(f"line {self.line(stmt)} holds {_MORE}")
-            self.touch([stmt])
-            self.after[stmt].append(edit)
-        elif isinstance(edit, PutUnder):
-            block = tree.block_of(edit.first)[2]
-            inside = block[block.index(edit.first) : block.index(edit.last) + 1]
-            self.touch(inside)
-            if not tree.own_line(edit.first) or not tree.ends_line(edit.last) or tree.is_elif(edit.first):
-                if not edit.header.startswith("if ") or not all(isinstance(s, ast.Expr) for s in inside):
-                    raise EditError(f"line {self.line(edit.first)} holds {_MORE}")
-                for stmt in inside:
-                    self.joined.setdefault(stmt, []).append(edit)
-            else:
-                self.under[id(block)].append(edit)
-
-    def _check_inline(self, stmt: ast.stmt, lines: tuple[str, ...]) -> None:
-        inline = not self.tree.is_elif(stmt) and isinstance(self.tree.parent(stmt), ast.stmt)
-        if not inline or len(lines) != 1 or lines[0].startswith("#"):
-            raise EditError(f"line {self.line(stmt)} holds {_MORE}")
+        block = tree.block_of(edit.first)[2]
+        inside = block[block.index(edit.first) : block.index(edit.last) + 1]
+        self.touch(inside)
+        if tree.own_line(edit.first) and tree.ends_line(edit.last) and not tree.is_elif(edit.first):
+            self.under[id(block)].append(edit)
+        elif edit.header.startswith("if ") and all(isinstance(stmt, ast.Expr) for stmt in inside):
+            for stmt in inside:
+                self.joined[stmt].append(edit)
+        else:
+            raise self.several(edit.first)
 
     def touch(self, nodes: Iterable[ast.AST]) -> None:
         """Have nodes written again, with those around them."""
@@ -159,10 +151,8 @@ class Blocks(ABC):
         return base
 
     def _elif(self, stmt: ast.stmt) -> Any:
-        if stmt in self.emptied.gone or any(
-            isinstance(e, Delete) and e.statement is stmt for e in self.edits
-        ):
-            raise EditError(f"line {self.line(stmt)} is a branch of another statement")
+        if stmt in self.emptied.gone or stmt in self.before or stmt in self.after:
+            raise self.several(stmt)
         if rewrites := self.rewrites.get(stmt):
             rows = self.rewritten(Row(self.original(stmt), (stmt,)), stmt, rewrites[0])
             return cst.Else(block_of_rows(rows, cst.IndentedBlock(())), self.original(stmt).leading_lines)
@@ -179,91 +169,101 @@ class Blocks(ABC):
         places = {stmt: index for index, row in enumerate(rows) for stmt in row.statements}
         before: list[_Inserted] = [[] for _ in rows]
         after: list[_Inserted] = [[] for _ in rows]
-        for stmt in places:
-            self._insert(stmt, places, rows, before, after)
-        removed = self._removed(block, places, rows)
-        made = [
-            [] if index in removed else self._row(row) if row.statements else [row]
-            for index, row in enumerate(rows)
-        ]
+        for stmt, place in places.items():
+            for above in self.before.get(stmt, ()):
+                head, lines = place, above.lines
+                if above.above_comment:
+                    head = heading(rows, place, isinstance(self.tree.parent(stmt), ast.Module))
+                    lines = (*lines, "") if head < place and lines[-1] else lines
+                before[head].append((above.order, self._lines(above, lines)))
+            for below in self.after.get(stmt, ()):
+                after[place].append((below.order, self._lines(below, below.lines)))
+        removed = self._removed(block, rows)
+        made = [[] if index in removed else self._row(row) for index, row in enumerate(rows)]
         # What goes before the first row under a header, or after the last one, is outside of it.
-        for first, last, edit in reversed(self._nested(block, places)):
+        for first, last, edit in reversed(self._nested(block, places, before, after)):
             inside = made[first]
             for index in range(first + 1, last + 1):
                 inside = [*inside, *_in_order(after[index - 1]), *_in_order(before[index]), *made[index]]
                 made[index], before[index], after[index - 1] = [], [], []
             made[first] = self._header(edit, inside)
-            self.done.add(id(edit))
         parts = zip(map(_in_order, before), made, map(_in_order, after), strict=True)
         return with_joined_imports([row for three in parts for part in three for row in part])
 
-    def _nested(self, block: list[ast.stmt], places: dict[ast.stmt, int]) -> list[tuple[int, int, PutUnder]]:
+    def _nested(
+        self,
+        block: list[ast.stmt],
+        places: dict[ast.stmt, int],
+        before: list[_Inserted],
+        after: list[_Inserted],
+    ) -> list[tuple[int, int, PutUnder]]:
         """The headers of a block with their first and last rows, outer ones before those inside.
+
+        Neighbouring statements that get the same header have it in common.
 
         Raises:
             EditError: when one begins inside another and ends after it.
         """
-        headers = [(places[e.first], places[e.last], e) for e in self.under[id(block)] if e.first in places]
-        headers.sort(key=lambda one: (one[0], -one[1]))
-        ends: list[int] = []
-        for first, last, edit in headers:
-            while ends and ends[-1] < first:
-                ends.pop()
-            if ends and last > ends[-1]:
+        headers: list[tuple[int, int, PutUnder]] = []
+        around: list[int] = []
+        here = [(places[e.first], places[e.last], e) for e in self.under[id(block)] if e.first in places]
+        for first, last, edit in sorted(here, key=lambda one: (one[0], -one[1])):
+            self.done.add(id(edit))
+            closed = len(headers)
+            while around and headers[around[-1]][1] < first:
+                closed = around.pop()
+            if around and headers[around[-1]][1] < last:
                 raise EditError(f"two edits meet in line {self.line(edit.first)}", (edit,))
-            ends.append(last)
+            start, end, other = headers[closed] if closed < len(headers) else (first, last, edit)
+            beside = other is not edit and block[block.index(other.last) + 1] is edit.first
+            parted = edit.otherwise or other.otherwise or after[end] or before[first]
+            if (
+                beside
+                and not parted
+                and edit.header == other.header
+                and not self.tree.parted(other.last, edit.first)
+            ):
+                headers[closed] = (start, last, replace(other, last=edit.last))
+            else:
+                closed = len(headers)
+                headers.append((first, last, edit))
+            around.append(closed)
         return headers
 
-    def _insert(
-        self,
-        stmt: ast.stmt,
-        places: dict[ast.stmt, int],
-        rows: list[Row],
-        above: list[_Inserted],
-        below: list[_Inserted],
-    ) -> None:
-        for before in self.before.get(stmt, ()):
-            place, lines = places[stmt], before.lines
-            if before.above_comment:
-                start = self.tree.line_start(self.tree.start(stmt))
-                head = heading(self.tree, start)
-                count = sum(head <= line < start for line in self.tree.line_starts)
-                while count and place and not rows[place - 1].statements:
-                    place, count = place - 1, count - 1
-                if head < start and lines[-1]:
-                    lines = (*lines, "")
-            above[place].append((before.order, self._lines(stmt, lines)))
-            self.done.add(id(before))
-        for after in self.after.get(stmt, ()):
-            below[places[stmt]].append((after.order, self._lines(stmt, after.lines)))
-            self.done.add(id(after))
+    def _lines(self, edit: InsertBefore | InsertAfter | PutUnder, lines: tuple[str, ...]) -> list[Row]:
+        self.done.add(id(edit))
+        return [Row(node, new=True) for node in templates.statements(lines, self.tree.indent(node_of(edit)))]
 
-    def _lines(self, stmt: ast.stmt, lines: tuple[str, ...]) -> list[Row]:
-        rows = templates.statements(lines, self.tree.indent(stmt))
-        return [Row(node, new=True) for node in rows]
-
-    def _removed(self, block: list[ast.stmt], places: dict[ast.stmt, int], rows: list[Row]) -> set[int]:
+    def _removed(self, block: list[ast.stmt], rows: list[Row]) -> set[int]:
         """The rows that go: statements with the comments that are only about them, and blank lines around them."""
         removed: set[int] = set()
-        for run in self.emptied.runs.get(id(block), ()):
-            here = [places[stmt] for stmt in run.statements if stmt in places]
-            if not here:
-                continue  # in another part of a file
-            removed.update(here)
-            above, count = here[0] - 1, run.comments
-            while count and above >= 0 and rows[above].is_comment:
-                removed.add(above)
-                above, count = above - 1, count - 1
-            if run.closes == "all":
-                after = here[-1] + 1
-                while after < len(rows) and rows[after].is_blank:
-                    removed.add(after)
-                    after += 1
-            elif run.closes:
-                blank = [i for i in (here[-1] + 1, above) if 0 <= i < len(rows) and rows[i].is_blank]
-                removed.update(blank[:1])
-            for stmt in run.statements:
-                self._mark_deleted(stmt)
+        gone = self.emptied.gone
+        goes = gone - self.emptied.passes
+        for whole, places in groupby(range(len(rows)), lambda place: _is_in(goes, rows[place])):
+            if not whole:
+                continue
+            first, *others = places
+            last = others[-1] if others else first
+            run = [stmt for row in rows[first : last + 1] for stmt in row.statements]
+            above, below = first, last + 1
+            beside = any(stmt in self.before or stmt in self.after for stmt in run)
+            if not beside and (run[-1] is block[-1] or not rows[below].is_statement):
+                above -= comment_above(rows, first)
+            removed.update(range(above, below))
+            leads = gone.issuperset(block[: block.index(run[0])]) and not (
+                above and rows[above - 1].is_comment
+            )
+            blank_above = above > 0 and rows[above - 1].is_blank
+            if run[-1] in self.widely:
+                while below < len(rows) and rows[below].is_blank:
+                    removed.add(below)
+                    below += 1
+            # Between two blank lines one of them goes too, so that no hole shows where the statements were.
+            elif (leads or blank_above) and run[-1] not in self.after and self.tree.blank_after(run[-1]):
+                if below < len(rows) and rows[below].is_blank:
+                    removed.add(below)
+                elif blank_above:
+                    removed.add(above - 1)
         return removed
 
     def _header(self, edit: PutUnder, rows: list[Row]) -> list[Row]:
@@ -275,92 +275,75 @@ class Blocks(ABC):
         block = block_of_rows(inside, cst.IndentedBlock(body=[]))
         header = header.with_changes(body=block)
         if edit.otherwise:
-            rest = block_of_rows(self._lines(edit.first, edit.otherwise), cst.IndentedBlock(body=[]))
+            rest = block_of_rows(self._lines(edit, edit.otherwise), cst.IndentedBlock(body=[]))
             header = header.with_changes(orelse=cst.Else(body=rest))
         return [Row(header, new=True)]
 
     def _row(self, row: Row) -> list[Row]:
         """What becomes of one statement, or of those that share a line."""
-        if not any(stmt in self.touched for stmt in row.statements):
+        if self.touched.isdisjoint(row.statements):
             return [row]
+        stmt = row.statements[0]
         if isinstance(row.node, cst.SimpleStatementLine):
-            return self.line_of_statements(row)
-        (stmt,) = row.statements
-        if stmt in self.emptied.passes or stmt in self.emptied.gone:
-            self._mark_deleted(stmt)
+            if len(row.statements) == 1 and (rewrites := self.rewrites.get(stmt)):
+                return self.rewritten(row, stmt, rewrites[0])
+            body = self._small(list(row.statements), list(row.node.body))
+            return [row.with_node(row.node.with_changes(body=body))]
+        if stmt in self.emptied.gone:
             return [row.with_node(cst.SimpleStatementLine([cst.Pass()]))]
-        if any(isinstance(e, Unwrap) and e.statement is stmt for e in self.edits):
-            return self._unwrapped(stmt)
-        if stmt in self.emptied.opened:
-            assert isinstance(stmt, ast.If)
-            suite = _suite(self.original(stmt), "orelse")
-            return self.rows(stmt.orelse, rows_of(suite, stmt.orelse))
+        if name := self.opened.get(stmt):
+            suite, block = _suite(self.original(stmt), name), getattr(stmt, name)
+            if isinstance(suite, cst.SimpleStatementSuite):
+                return [Row(cst.SimpleStatementLine(self.inline(block, suite).body), tuple(block))]
+            return self.rows(block, rows_of(suite, block))
         if rewrites := self.rewrites.get(stmt):
             return self.rewritten(row, stmt, rewrites[0])
-        node = self.changed_inside(stmt)
-        return [row.with_node(node.with_changes(leading_lines=()))]
-
-    def _unwrapped(self, stmt: Any) -> list[Row]:
-        """The rows of what was under a header that goes."""
-        self.done.update(id(e) for e in self.edits if isinstance(e, Unwrap) and e.statement is stmt)
-        suite = _suite(self.original(stmt), "body")
-        if isinstance(suite, cst.SimpleStatementSuite):
-            return [Row(cst.SimpleStatementLine(self.inline(stmt.body, suite).body), tuple(stmt.body))]
-        return self.rows(stmt.body, rows_of(suite, stmt.body))
+        return [row.with_node(self.changed_inside(stmt).with_changes(leading_lines=()))]
 
     # -- statements that share a line: `a; b`, `if x: a`
-
-    def line_of_statements(self, row: Row) -> list[Row]:
-        """What becomes of a line of simple statements."""
-        if len(row.statements) == 1 and (rewrites := self.rewrites.get(row.statements[0])):
-            return self.rewritten(row, row.statements[0], rewrites[0])
-        body = self._small(list(row.statements), list(row.node.body))
-        return [row.with_node(row.node.with_changes(body=body))]
 
     def inline(self, block: list[ast.stmt], suite: cst.SimpleStatementSuite) -> cst.SimpleStatementSuite:
         """What becomes of a block on the line of its header."""
         body = self._small(block, list(suite.body))
-        for before in sorted(self.before.get(block[0], ()), key=lambda e: -e.order):
+        for before in sorted(
+            (e for stmt in block for e in self.before.get(stmt, ())), key=lambda e: -e.order
+        ):
             body = [self._one(before).with_changes(semicolon=_NEXT), *body]
-        for after in sorted(self.after.get(block[-1], ()), key=lambda e: e.order):
+        for after in sorted((e for stmt in block for e in self.after.get(stmt, ())), key=lambda e: e.order):
             new = self._one(after).with_changes(semicolon=body[-1].semicolon)
             body = [*body[:-1], body[-1].with_changes(semicolon=_NEXT), new]
         return suite.with_changes(body=body)
 
     def _one(self, edit: InsertBefore | InsertAfter) -> Any:
-        self.done.add(id(edit))
-        (line,) = templates.statements(edit.lines)
-        if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
-            raise EditError(f"line {self.line(edit.statement)} holds {_MORE}")
-        return line.body[0]
+        (row, *more) = self._lines(edit, edit.lines)
+        if more or len(edit.lines) > 1:
+            raise self.several(edit.statement)
+        return self._alone(edit.statement, [row.node])
+
+    def _alone(self, stmt: ast.stmt, rows: list[Any]) -> Any:
+        """The one simple statement of some rows."""
+        if len(rows) != 1 or not isinstance(rows[0], cst.SimpleStatementLine) or len(rows[0].body) != 1:
+            raise self.several(stmt)
+        return rows[0].body[0]
 
     def _small(self, stmts: list[ast.stmt], body: list[Any]) -> list[Any]:
         found: list[Any] = []
         for index, (stmt, node) in enumerate(zip(stmts, body, strict=True)):
             if stmt in self.emptied.gone:
-                self._mark_deleted(stmt)
                 if stmt in self.emptied.passes or index == len(stmts) - 1:
                     found.append(cst.Pass(semicolon=node.semicolon))
                 continue
-            if stmt not in self.touched:
-                found.append(node)
-                continue
             if rewrites := self.rewrites.get(stmt):
-                found.append(self._replaced(stmt, rewrites[0]).with_changes(semicolon=node.semicolon))
+                new = self._alone(stmt, self.statements_of(stmt, rewrites[0]))
+                found.append(new.with_changes(semicolon=node.semicolon))
                 continue
-            new = self.changed_inside(stmt)
+            new = self.changed_inside(stmt) if stmt in self.touched else node
             for edit in self.joined.get(stmt, ()):
                 self.done.add(id(edit))
                 test = edit.header[3:-1] + " and "
                 new = new.with_changes(value=templates.expression((test, stmt), partial(_same, new.value)))
             found.append(new)
         return found
-
-    def _replaced(self, stmt: ast.stmt, edit: Replace) -> Any:
-        rows = self.statements_of(stmt, edit)
-        if len(rows) != 1 or not isinstance(rows[0], cst.SimpleStatementLine) or len(rows[0].body) != 1:
-            raise EditError(f"line {self.line(stmt)} holds {_MORE}")
-        return rows[0].body[0]
 
     def rewritten(self, row: Row, stmt: ast.stmt, edit: Replace) -> list[Row]:
         """The rows that some code makes in the place of a statement."""
@@ -378,22 +361,13 @@ class Blocks(ABC):
             if isinstance(node, cst.BaseSmallStatement):
                 node = cst.SimpleStatementLine([node.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
             return [node.with_changes(leading_lines=())]
-        holes: list[ast.AST] = [piece for piece in edit.pieces if not isinstance(piece, str)]
-        names = iter(range(len(holes)))
-        text = "".join(
-            piece if isinstance(piece, str) else templates.hole(next(names)) for piece in edit.pieces
-        )
-        parts = [
-            self.resolved(hole) if self.tree.is_within(hole, {stmt}) else self.original(hole)
-            for hole in holes
-        ]
-        rows = templates.statements((text,), self.tree.indent(stmt))
-        return [templates.fill(row, parts) for row in rows] if holes else rows
+        return templates.statements_of(edit.pieces, self.tree.indent(stmt), partial(self.part, stmt, None))
 
     # -- helpers
 
-    def _mark_deleted(self, stmt: ast.stmt) -> None:
-        self.done.update(id(e) for e in self.edits if isinstance(e, Delete) and e.statement is stmt)
+    def several(self, stmt: ast.stmt) -> EditError:
+        """The complaint that a statement has no line for itself."""
+        return EditError(f"line {self.line(stmt)} holds more than one statement")
 
     def line(self, node: Any) -> int:
         """The line of a node in its file, of several that are converted together."""
@@ -412,6 +386,10 @@ class Blocks(ABC):
                 parts = [known] if isinstance(known, cst.FormattedString) else _strings(known)
                 found |= {part.start[-1] for part in parts}
         return frozenset(found)
+
+
+def _is_in(goes: set[ast.stmt], row: Row) -> bool:
+    return bool(row.statements) and goes.issuperset(row.statements)
 
 
 def _in_order(inserted: _Inserted) -> list[Row]:

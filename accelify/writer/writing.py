@@ -10,7 +10,7 @@ import libcst as cst
 from accelify.analysis.syntax import Tree
 from accelify.obsolete_keywords import OBSOLETE, masked
 from accelify.writer.application import Application
-from accelify.writer.edits import Delete, DropElse, Edit, Replace, node_of
+from accelify.writer.edits import Delete, Edit, Replace, node_of
 from accelify.writer.errors import EditError
 from accelify.writer.folded import Folded, untouched
 from accelify.writer.footers import with_footers_outside
@@ -141,11 +141,8 @@ class Written:
         for edit in work.edits:
             if id(edit) in work.done:
                 continue
-            if (
-                isinstance(edit, DropElse)
-                or getattr(edit, "yielding", False)
-                or (isinstance(edit, Delete) and _goes(work, edit))
-            ):
+            # A statement that is taken out goes by itself or with one around it.
+            if isinstance(edit, Delete) or getattr(edit, "yielding", False):
                 continue
             around = {node_of(edit), *self.tree.ancestors(node_of(edit))}
             other = next(
@@ -163,14 +160,6 @@ def _nodes_of(edit: Edit) -> list[ast.AST]:
     """The nodes that are put in the place of another one."""
     pieces = edit.pieces if isinstance(edit, Replace) else ()
     return [piece for piece in pieces if not isinstance(piece, str)]
-
-
-def _goes(work: Application, edit: Delete) -> bool:
-    """Whether a statement goes with a branch or a test around it."""
-    around = {edit.statement, *work.tree.ancestors(edit.statement)}
-    return bool(
-        around & (work.emptied.gone | work.emptied.without_else | work.emptied.negated | work.emptied.opened)
-    )
 
 
 def _last(tree: Tree, start: int, end: int) -> int:
