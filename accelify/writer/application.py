@@ -46,8 +46,7 @@ class Application(Blocks):
                 self.rewrites[edit.node].append(edit)
             elif isinstance(edit, _INSIDE):
                 self.inside[node_of(edit)].append(edit)
-        self._made: dict[ast.AST, Any] = {}
-        self._inner: dict[ast.AST, Any] = {}
+        self.made: dict[ast.AST, Any] = {}
         for node, rewrites in self.rewrites.items():
             self._settle(node, rewrites)
 
@@ -71,59 +70,43 @@ class Application(Blocks):
         """What represents an expression, or a part of a statement, once it is changed."""
         if node not in self.touched:
             return self.original(node)
-        found = self._made.get(node)
-        if found is None:
-            found = self._made[node] = self._resolved(node)
-        return found
-
-    def made_of(self, node: ast.AST) -> cst.CSTNode | None:
-        """What an expression that was changed has become."""
-        found: cst.CSTNode | None = self._made.get(node)
-        return found
+        if node not in self.made:
+            self.made[node] = self._resolved(node)
+        return self.made[node]
 
     def _resolved(self, node: ast.AST) -> Any:
-        rewrites = self.rewrites.get(node, [])
-        if not rewrites:
-            inner = self.changed_inside(node)
-            if node in self.inside and self.tree.in_fstring(node):
-                inner = requoted(inner, self.quotes_around(node))
-            return inner
-        base = self.original(node)
-        if isinstance(node, ast.keyword):
-            return self._keyword(node, base, rewrites)
-        if not isinstance(base, cst.BaseExpression):
+        rewrites, base = self.rewrites.get(node, []), self.original(node)
+        whole = next((edit for edit in rewrites if not edit.is_around), None)
+        if isinstance(node, ast.keyword) and whole is not None:
+            self.done.add(id(whole))
+            new = templates.argument(whole.pieces, partial(self.part, node, None))
+            return new.with_changes(comma=base.comma, whitespace_after_arg=base.whitespace_after_arg)
+        if rewrites and not isinstance(base, cst.BaseExpression):
             raise EditError(f"what stands in line {self.line(node)} cannot be replaced")
+        now = self._written(node, whole, None) if whole is not None else self.changed_inside(node)
+        items = self.inside.get(node, ())
+        if whole is not None and isinstance(now, cst.Call) and all(isinstance(e, AddArgument) for e in items):
+            now = self._with_items(node, now, items)
+        if self.tree.in_fstring(node) and (rewrites or items):
+            now = requoted(now, self.quotes_around(node))
+        if not rewrites:
+            return now
         # What is in parentheses stays in them, but for those that make a tuple or a generator.
         inner = 1 if isinstance(node, (ast.Tuple, ast.GeneratorExp)) and base.lpar else 0
         outer = len(base.lpar) - inner
         left, right = base.lpar[:outer], base.rpar[inner:]
-        now: cst.BaseExpression | None = None
-        whole = [edit for edit in rewrites if not edit.is_around]
-        for edit in whole:
-            now = self._written(node, edit, None)
-            if isinstance(now, cst.Call) and all(
-                isinstance(e, AddArgument) for e in self.inside.get(node, ())
-            ):
-                now = self._with_items(node, now, self.inside.get(node, ()))
-        if now is None:
-            now = self.changed_inside(node)
+        if whole is None:
             now = now.with_changes(lpar=now.lpar[outer:], rpar=now.rpar[:inner])
         for edit in sorted((e for e in rewrites if e.is_around), key=lambda e: -e.order):
             new = self._written(node, edit, now)
             if left and templates.is_atom(new):
                 # `(a + b)` becomes `(a + b).cpu()`, and no more than that.
-                new = self._written(
-                    node, edit, now.with_changes(lpar=[*left, *now.lpar], rpar=[*now.rpar, *right])
-                )
-                left, right = [], []
-            now = new
-        if self.tree.in_fstring(node):
-            now = requoted(now, self.quotes_around(node))
-        if left:
-            now = now.with_changes(lpar=[*left, *now.lpar], rpar=[*now.rpar, *right])
-        elif not now.lpar and self._breaks(node, now):
-            now = in_parens(now)
-        return now
+                new = self._written(node, edit, _within(left, now, right))
+                left = []
+            now = requoted(new, self.quotes_around(node)) if self.tree.in_fstring(node) else new
+        if not left and not now.lpar and self._breaks(node, now):
+            return in_parens(now)
+        return _within(left, now, right) if left else now
 
     def _written(self, node: ast.AST, edit: Replace, inner: cst.BaseExpression | None) -> cst.BaseExpression:
         self.done.add(id(edit))
@@ -138,13 +121,6 @@ class Application(Blocks):
         found = self.resolved(piece)
         assert isinstance(found, cst.BaseExpression)
         return found
-
-    def _keyword(self, node: ast.keyword, base: cst.Arg, rewrites: list[Replace]) -> cst.Arg:
-        for edit in rewrites:
-            self.done.add(id(edit))
-            new = templates.argument(edit.pieces, partial(self.part, node, None))
-            base = new.with_changes(comma=base.comma, whitespace_after_arg=base.whitespace_after_arg)
-        return base
 
     def _breaks(self, node: ast.AST, now: cst.BaseExpression) -> bool:
         """Whether an expression goes on in another line where nothing says that it does."""
@@ -206,21 +182,18 @@ class Application(Blocks):
     def _without(self, node: ast.AST, base: Any, gone: list[ast.AST]) -> Any:
         fields: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
         for item in gone:
-            parent = self.tree.parent(item)
-            assert parent is not None
-            steps = [*places.steps_to(parent, item, self.original(parent))]
-            if parent is not node:  # a parameter, below the signature of its function
-                steps = [*places.steps_to(node, parent, self.original(node)), *steps]
+            parent, steps = item, list[places.Step]()
+            while parent is not node:  # a parameter is below the signature of its function
+                item, parent = parent, self.tree.parent(parent) or node
+                steps = [*places.steps_to(parent, item, self.original(parent)), *steps]
             last = max(i for i, (_, index) in enumerate(steps) if index is not None)
             index = steps[last][1]
             assert index is not None
             fields[tuple(name for name, _ in steps[: last + 1])].add(index)
         for path, indices in fields.items():
-            way = [(name, None) for name in path[:-1]]
-            owner = places.follow(base, way) if way else base
-            items = arguments.without(getattr(owner, path[-1]), indices)
-            owner = owner.with_changes(**{path[-1]: items})
-            base = _put(base, way, owner) if way else owner
+            way: list[places.Step] = [(name, None) for name in path]
+            owner = places.follow(base, way[:-1])
+            base = _put(base, way, arguments.without(getattr(owner, path[-1]), indices))
         return base
 
     # -- edits of one node
@@ -240,6 +213,10 @@ class Application(Blocks):
                 if edit is not firm[0]:
                     rewrites.remove(edit)
                     self.done.add(id(edit))
+
+
+def _within(left: Sequence[Any], node: Any, right: Sequence[Any]) -> Any:
+    return node.with_changes(lpar=[*left, *node.lpar], rpar=[*node.rpar, *right])
 
 
 def _put(node: Any, steps: Sequence[places.Step], new: Any) -> Any:
