@@ -79,11 +79,11 @@ class Application(Blocks):
         whole = next((edit for edit in rewrites if not edit.is_around), None)
         if isinstance(node, ast.keyword) and whole is not None:
             self.done.add(id(whole))
-            new = templates.argument(whole.pieces, partial(self.part, node, None))
-            return new.with_changes(comma=base.comma, whitespace_after_arg=base.whitespace_after_arg)
+            made = templates.argument(whole.pieces, partial(self.part, node, None))
+            return made.with_changes(comma=base.comma, whitespace_after_arg=base.whitespace_after_arg)
         if rewrites and not isinstance(base, cst.BaseExpression):
             raise EditError(f"what stands in line {self.line(node)} cannot be replaced")
-        now = self._written(node, whole, None) if whole is not None else self.changed_inside(node)
+        now: Any = self._written(node, whole, None) if whole is not None else self.changed_inside(node)
         items = self.inside.get(node, ())
         if whole is not None and isinstance(now, cst.Call) and all(isinstance(e, AddArgument) for e in items):
             now = self._with_items(node, now, items)

@@ -36,7 +36,7 @@ def with_argument(call: cst.Call, place: int | None, text: str) -> cst.Call:
     return call.with_changes(args=[*args[:place], new.with_changes(comma=comma), *args[place:]])
 
 
-def _with_last(args: list[cst.Arg], new: cst.Arg, before: cst.BaseParenthesizableWhitespace) -> list[cst.Arg]:
+def _with_last(args: list[cst.Arg], new: cst.Arg, before: Any) -> list[cst.Arg]:
     """Arguments with one more at the end, after a comment that is with the last one."""
     if not args:
         return [new]

@@ -27,7 +27,8 @@ def expression(pieces: Sequence[Any], part: Callable[[ast.AST], cst.BaseExpressi
     if len(pieces) == 1 and not isinstance(pieces[0], str):
         return part(pieces[0])
     text, nodes = _woven(pieces)
-    return fill(parsed(text), [part(node) for node in nodes])
+    made: cst.BaseExpression = fill(parsed(text), [part(node) for node in nodes])
+    return made
 
 
 def argument(pieces: Sequence[Any], part: Callable[[ast.AST], cst.BaseExpression] | None = None) -> cst.Arg:
@@ -180,7 +181,7 @@ _WANTED: dict[type[cst.CSTNode], int] = {
 }  # fmt: skip
 
 
-def _level(node: cst.CSTNode) -> int:
+def _level(node: Any) -> int:
     return _LEVELS.get(type(getattr(node, "operator", node)), _ATOM)
 
 
