@@ -103,18 +103,19 @@ class Blocks(ABC):
         """Find what represents the statements (or handlers, or cases) that an owner has in the list of one of them."""
         around = self.original(owner)
         if isinstance(stmt, (ast.ExceptHandler, ast.match_case)):
-            nodes = owner.handlers if isinstance(stmt, ast.ExceptHandler) else owner.cases  # type: ignore[attr-defined]
-            found = around.handlers if isinstance(stmt, ast.ExceptHandler) else around.cases
-            self._match(nodes, found)
+            name = "handlers" if isinstance(stmt, ast.ExceptHandler) else "cases"
+            self.match(getattr(owner, name), getattr(around, name))
             return
         _, name, block = self.tree.block_of(stmt)
         suite = _suite(around, name)
-        if isinstance(suite, cst.If):
-            self._match(block, [suite])
-        else:
-            self._match(block, _flat(suite))
+        self.match(block, [suite] if isinstance(suite, cst.If) else flat(suite))
 
-    def _match(self, nodes: Sequence[ast.AST], found: Sequence[Any]) -> None:
+    def match(self, nodes: Sequence[ast.AST], found: Sequence[Any]) -> None:
+        """Note what represents some statements, handlers or cases.
+
+        Raises:
+            EditError: when there are not as many.
+        """
         if len(nodes) != len(found):
             raise EditError("libcst reads these statements otherwise than Python does")
         self.known.update(zip(nodes, found, strict=True))
@@ -403,7 +404,8 @@ def _suite(around: Any, name: str) -> Any:
     return part if isinstance(part, cst.If) else part.body
 
 
-def _flat(suite: Any) -> list[Any]:
+def flat(suite: Any) -> list[Any]:
+    """The statements of a block of libcst's, also those that share a line."""
     if isinstance(suite, cst.SimpleStatementSuite):
         return [*suite.body]
     return [
