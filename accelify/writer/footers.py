@@ -18,7 +18,8 @@ _WITHOUT_BLOCKS = (cst.SimpleStatementLine, cst.SimpleStatementSuite, cst.Match)
 def with_footers_outside(module: cst.Module) -> cst.Module:
     """A module in which no block ends in lines that are further out, or in empty ones."""
     new, after = _trimmed(module, "", module.default_indent, True)
-    return new.with_changes(footer=[*after, *module.footer]) if after else new
+    found: cst.Module = new.with_changes(footer=[*after, *module.footer]) if after else new
+    return found
 
 
 def _trimmed(node: Any, indent: str, unit: str, ends: bool) -> tuple[Any, list[cst.EmptyLine]]:

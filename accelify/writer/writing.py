@@ -9,8 +9,7 @@ import libcst as cst
 
 from accelify.analysis.syntax import Tree
 from accelify.obsolete_keywords import OBSOLETE, masked
-from accelify.writer.application import Application
-from accelify.writer.blocks import flat
+from accelify.writer.application import Application, flat
 from accelify.writer.edits import Delete, Edit, Replace, node_of
 from accelify.writer.errors import EditError
 from accelify.writer.folded import Folded, untouched
