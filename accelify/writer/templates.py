@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import libcst as cst
 
 from accelify.writer.errors import EditError
+from accelify.writer.rows import rows_of
 
 _HOLE = "_accelify_hole_"
 
@@ -137,17 +138,8 @@ def _rows(text: str, indent: str) -> tuple[Any, ...]:
         module = cst.parse_module(text)
     except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
         raise EditError(f"`{text.strip()}` is no statement") from error
-    rows: list[Any] = list(module.header)
-    for stmt in module.body:
-        rows += stmt.leading_lines
-        row = cast(Any, stmt).with_changes(leading_lines=())
-        rows.append(row.visit(_Continued(indent)) if indent else row)
-    rows += module.footer
-    # An empty line gets no indentation.
-    return tuple(
-        row.with_changes(indent=False) if isinstance(row, cst.EmptyLine) and row.comment is None else row
-        for row in rows
-    )
+    rows = (row.node.with_changes(indent=False) if row.is_blank else row.node for row in rows_of(module, ()))
+    return tuple(row.visit(_Continued(indent)) if indent else row for row in rows)
 
 
 class _Continued(cst.CSTTransformer):
