@@ -198,7 +198,8 @@ def _whole_models(context: Context, call: ast.Call, accelerator: str) -> list[Ed
         if isinstance(value, (ast.Name, ast.Attribute)) and context.plan.is_prepared(value, v.MODEL):
             if isinstance(value, ast.Attribute) and value.attr == "module":
                 continue  # unwrapping rewrites `.module`
-            edits.append(verbs.replace(value, f"{accelerator}.unwrap_model(", value, ")", order=20))
+            tree = context.tree
+            edits.append(verbs.replace(value, f"{accelerator}.unwrap_model({tree.segment(value)})"))
             context.claim(value)
     return edits
 

@@ -110,7 +110,7 @@ def transform(context: Context) -> Iterator[Change]:
                 yield _out_of_reach(context, node)
             continue
         whole = node if node.attr == "module" and not own else node.value
-        edit = verbs.replace(whole, f"{accelerator}.unwrap_model(", base, ")")
+        edit = verbs.replace(whole, f"{accelerator}.unwrap_model({tree.segment(base)})")
         yield context.change(
             UNWRAP,
             node,
@@ -184,7 +184,7 @@ def _after_a_move(context: Context) -> Iterator[Change]:
         if accelerator is None:
             yield _out_of_reach(context, node)
             continue
-        bare = verbs.replace(model, f"{accelerator}.unwrap_model(", model, ")", order=20)
+        bare = verbs.replace(model, f"{accelerator}.unwrap_model({tree.segment(model)})")
         yield context.change(UNWRAP, node, _LOWER.format(tree.segment(node)), [bare, gone], core=True)
 
 
@@ -351,7 +351,7 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(name)
         if accelerator is None:
             continue
-        edit = verbs.replace(name, f"{accelerator}.unwrap_model(", name, ")", order=20)
+        edit = verbs.replace(name, f"{accelerator}.unwrap_model({tree.segment(name)})")
         message = "a wrapped model has no parts to count or to take"
         if asked:
             message = "a wrapped model is of the wrapper's class"
