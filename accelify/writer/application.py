@@ -35,7 +35,7 @@ class Application(Expressions):
     """The edits of one tree being made."""
 
     def __init__(self, tree: Tree, edits: Iterable[Edit]) -> None:
-        super().__init__(tree, edits)
+        super().__init__(tree, _merged(tree, list(dict.fromkeys(edits))))
         self.unit = tree.indent_unit()
         self.emptied = emptied(tree, self.edits)
         self.touch(self.emptied.all)
@@ -153,7 +153,7 @@ class Application(Expressions):
         removed = self._removed(block, rows)
         made = [[] if index in removed else self._row(row) for index, row in enumerate(rows)]
         # What goes before the first row under a header, or after the last one, is outside of it.
-        for first, last, edit in reversed(self._nested(block, places, before, after)):
+        for first, last, edit in reversed(self._nested(block, places)):
             inside = made[first]
             for index in range(first + 1, last + 1):
                 inside = [*inside, *_in_order(after[index - 1]), *_in_order(before[index]), *made[index]]
@@ -162,44 +162,22 @@ class Application(Expressions):
         parts = zip(map(_in_order, before), made, map(_in_order, after), strict=True)
         return with_joined_imports([row for three in parts for part in three for row in part])
 
-    def _nested(
-        self,
-        block: list[ast.stmt],
-        places: dict[ast.stmt, int],
-        before: list[_Inserted],
-        after: list[_Inserted],
-    ) -> list[tuple[int, int, PutUnder]]:
+    def _nested(self, block: list[ast.stmt], places: dict[ast.stmt, int]) -> list[tuple[int, int, PutUnder]]:
         """The headers of a block with their first and last rows, outer ones before those inside.
-
-        Neighbouring statements that get the same header have it in common.
 
         Raises:
             EditError: when one begins inside another and ends after it.
         """
-        headers: list[tuple[int, int, PutUnder]] = []
-        around: list[int] = []
-        here = [(places[e.first], places[e.last], e) for e in self.under[id(block)] if e.first in places]
-        for first, last, edit in sorted(here, key=lambda one: (one[0], -one[1])):
+        headers = [(places[e.first], places[e.last], e) for e in self.under[id(block)] if e.first in places]
+        headers.sort(key=lambda one: (one[0], -one[1]))
+        ends: list[int] = []
+        for first, last, edit in headers:
             self.done.add(id(edit))
-            closed = len(headers)
-            while around and headers[around[-1]][1] < first:
-                closed = around.pop()
-            if around and headers[around[-1]][1] < last:
+            while ends and ends[-1] < first:
+                ends.pop()
+            if ends and last > ends[-1]:
                 raise EditError(f"two edits meet in line {self.line(edit.first)}", (edit,))
-            start, end, other = headers[closed] if closed < len(headers) else (first, last, edit)
-            beside = other is not edit and block[block.index(other.last) + 1] is edit.first
-            parted = edit.otherwise or other.otherwise or after[end] or before[first]
-            if (
-                beside
-                and not parted
-                and edit.header == other.header
-                and not self.tree.parted(other.last, edit.first)
-            ):
-                headers[closed] = (start, last, replace(other, last=edit.last))
-            else:
-                closed = len(headers)
-                headers.append((first, last, edit))
-            around.append(closed)
+            ends.append(last)
         return headers
 
     def _lines(self, edit: InsertBefore | InsertAfter | PutUnder, lines: tuple[str, ...]) -> list[Row]:
@@ -340,6 +318,25 @@ class Application(Expressions):
     def several(self, stmt: ast.stmt) -> EditError:
         """The complaint that a statement has no line for itself."""
         return EditError(f"line {self.line(stmt)} holds more than one statement")
+
+
+def _merged(tree: Tree, edits: list[Edit]) -> list[Edit]:
+    """The edits, with neighbouring statements that get the same header under one of them."""
+    beside = {edit.statement for edit in edits if isinstance(edit, (InsertBefore, InsertAfter))}
+    headers = {edit for edit in edits if isinstance(edit, PutUnder) and not edit.otherwise}
+    starting = {edit.first: edit for edit in headers}
+    wider: dict[PutUnder, PutUnder] = {}
+    gone: set[PutUnder] = set()
+    for edit in sorted(headers, key=lambda edit: tree.start(edit.first), reverse=True):
+        block = tree.block_of(edit.last)[2]
+        other = next((starting.get(stmt) for stmt in block[block.index(edit.last) + 1 :]), None)
+        if other is not None and other.header == edit.header and beside.isdisjoint((edit.last, other.first)):
+            if not tree.parted(edit.last, other.first):
+                gone.add(other)
+                wider[edit] = replace(edit, last=wider.pop(other, other).last)
+    return [
+        wider.get(edit, edit) if isinstance(edit, PutUnder) else edit for edit in edits if edit not in gone
+    ]
 
 
 def _is_in(goes: set[ast.stmt], row: Row) -> bool:

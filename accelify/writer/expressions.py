@@ -26,8 +26,8 @@ _BRACKETS = (ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictCom
 class Expressions(ABC):
     """The expressions of one tree being changed."""
 
-    def __init__(self, tree: Tree, edits: Iterable[Edit]) -> None:
-        self.tree, self.edits = tree, list(dict.fromkeys(edits))
+    def __init__(self, tree: Tree, edits: list[Edit]) -> None:
+        self.tree, self.edits = tree, edits
         self.known: dict[ast.AST, Any] = {}
         self.made: dict[ast.AST, Any] = {}
         self.done: set[int] = set()
