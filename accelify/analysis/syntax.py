@@ -302,6 +302,11 @@ class Tree(Ordered):
         rest = self.data[end : self.line_end(end)].strip().removeprefix(b";").lstrip()
         return not rest or rest.startswith(b"#")
 
+    def blank_after(self, stmt: Node) -> bool:
+        """Whether an empty line follows a statement."""
+        end = self.line_end(self.end(stmt))
+        return end < self.size and not self.data[end : self.line_end(end)].strip()
+
     def parted(self, one: Node, other: Node) -> bool:
         """Whether the border of a notebook's cells (`# %%`) is between two statements."""
         return re.search(rb"^# %%", self.data[self.end(one) : self.start(other)], re.M) is not None

@@ -13,7 +13,7 @@ from accelify.analysis.syntax import walk
 from accelify.findings import Finding
 from accelify.transforms.base import Rule
 from accelify.writer import edits as verbs
-from accelify.writer.edits import Delete, DropArgument, DropElse, Edit, Replace, Unwrap
+from accelify.writer.edits import Delete, DropArgument, Edit, Replace, Unwrap
 
 if TYPE_CHECKING:
     from accelify.writer.moved import Moved
@@ -71,7 +71,6 @@ class Work:
         self.sharded: list[ast.Call] = []
         self.unwrapped: set[ast.With] = set()
         self._dropped: set[ast.AST] = set()
-        self._elses: set[ast.stmt] = set()
         self._taken: set[ast.AST] = set()
         self._replaced: dict[ast.AST, list[ast.AST]] = {}
         self._rule: Rule | None = None
@@ -279,12 +278,11 @@ class Work:
             return Plain(self.known, problems=self.problems)
         self.close_up()
         outer = [s for s in self.deleted if not any(a in self.deleted for a in self.tree.ancestors(s))]
-        edits = self._open_elses()
         for stmt in [*outer, *self.tree.nodes(ast.Import), *self.tree.nodes(ast.ImportFrom)]:
             taken = stmt in self.deleted or any(a in self._dropped for a in stmt.names)
             if taken and self._rule is not None:
                 self.found(self._rule, stmt, "nothing needs it any more")
-        edits += [self._taken_out(s) for s in outer if s not in self._elses]
+        edits: list[Edit] = [self._taken_out(stmt) for stmt in outer]
         for stmt in [*self.tree.nodes(ast.Import), *self.tree.nodes(ast.ImportFrom)]:
             if stmt not in self.deleted:
                 edits += [DropArgument(stmt, alias) for alias in stmt.names if alias in self._dropped]
@@ -320,20 +318,6 @@ class Work:
         """A helper function goes with the blank lines after it."""
         helper = isinstance(stmt, ast.FunctionDef) and isinstance(self.tree.parent(stmt), ast.Module)
         return Delete(stmt, blank_lines=helper)
-
-    def _open_elses(self) -> list[Edit]:
-        """An `else` of which nothing is left goes with its word."""
-        edits: list[Edit] = []
-        for stmt in self.tree.nodes(ast.If):
-            lasts = stmt.orelse
-            if stmt in self.deleted or not lasts or not all(s in self.deleted for s in lasts):
-                continue
-            if (len(lasts) == 1 and self.tree.is_elif(lasts[0])) or not self.tree.ends_line(stmt.body[-1]):
-                continue
-            if any(self.tree.own_line(s) and self.tree.ends_line(s) for s in lasts):
-                self._elses.update(lasts)
-                edits.append(DropElse(stmt))
-        return edits
 
 
 def _written(node: ast.Attribute, depth: int) -> str:

@@ -28,7 +28,7 @@ from accelify.analysis.values import Entity, Mapping
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
-from accelify.writer.edits import Edit, InsertAfter, InsertBefore
+from accelify.writer.edits import Edit, InsertAfter
 
 IMPORT = Rule(
     "ACC101", "import-accelerator", "The script does not import the runtime.", Severity.ERROR, effort=1
@@ -194,10 +194,7 @@ def _creation(context: Context) -> Change:
         lines += (
             f"{stated.text} = {device_for(context.script, stated.text, name, stated.others, stated.option)}",
         )
-    if anchor.before is not None:
-        edit: Edit = InsertBefore(place, lines, order=-50, above_comment=True)
-    else:
-        edit = InsertAfter(place, lines, order=-50)
+    edit = context.beside_accelerator(lines, order=-50)
     evidence = tuple(f"{key}={value}" for key, value in context.plan.arguments.items())
     return context.change(
         CREATE,

@@ -166,6 +166,15 @@ class Context(Agreement):
         order = -100 if first else -101
         return InsertBefore(place, (line, "") if first else (line,), order, above_comment=True), place
 
+    def beside_accelerator(self, lines: tuple[str, ...], order: int) -> Edit:
+        """The edit that puts lines where the Accelerator is made."""
+        anchor = self.plan.anchor
+        assert anchor is not None
+        if anchor.before is not None:
+            return InsertBefore(anchor.before, lines, order, above_comment=True)
+        assert anchor.after is not None
+        return InsertAfter(anchor.after, lines, order)
+
     def is_bound(self, name: str, node: ast.AST) -> bool:
         """Whether a name that a module imports is available at a node: in a notebook the import may come below it."""
         scope = self.script.scope_of(node)

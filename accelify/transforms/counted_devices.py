@@ -168,7 +168,7 @@ def _without_factor(context: Context, counts: DeviceCounts, node: ast.BinOp | as
     if isinstance(node, ast.BinOp):
         rest = node.right if counts.factor(node) is node.left else node.left
         context.claim(node)
-        return [verbs.replace(node, tree.segment(rest))]
+        return [verbs.replace(node, rest)]
     branch = tree.parent(node)
     alone = isinstance(branch, ast.If) and branch.body == [node] and not branch.orelse
     gone = branch if alone and isinstance(branch, ast.stmt) else node
@@ -265,9 +265,9 @@ def _follows(context: Context, product: Product) -> bool:
 
 def _multiplied(context: Context, node: ast.expr, number: str) -> list[Edit]:
     """The edits that multiply the value of an expression."""
-    tree, around = context.tree, context.tree.parent(node)
+    around = context.tree.parent(node)
     if isinstance(around, ast.BinOp) and isinstance(around.op, (ast.Pow, ast.Mod)):
-        return [verbs.replace(node, f"({tree.segment(node)} * {number})")]
+        return [verbs.replace(node, "(", node, f" * {number})")]
     if isinstance(around, ast.BinOp) and isinstance(around.op, ast.Mult) and around.right is node:
         node = around  # `rate * size * number`, in the order of the script
     return [verbs.replace(node, node, f" * {number}")]

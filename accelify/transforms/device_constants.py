@@ -38,7 +38,7 @@ from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.unnumbered import is_first_gpu, unnumbered
 from accelify.writer import edits as verbs
-from accelify.writer.edits import Edit, InsertAfter, InsertBefore
+from accelify.writer.edits import InsertAfter
 
 CONSTANT = Rule(
     "ACC118",
@@ -212,9 +212,7 @@ def _read(
     if anchor is not None and place is not None and _can_be_bound(context, text, reads):
         name = context.accelerator(reads[0]) or "accelerator"
         line = (f"{text} = {name}.device",)
-        edit: Edit = (
-            InsertBefore(place, line, order=-49) if anchor.before else InsertAfter(place, line, order=-49)
-        )
+        edit = context.beside_accelerator(line, order=-49)
         yield context.change(CONSTANT, reads[0], message, [edit], core=True)
         return
     for read in reads:

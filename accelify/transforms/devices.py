@@ -87,7 +87,7 @@ def transform(context: Context) -> Iterator[Change]:
         if _repeats(context, assignment):
             edit: Edit = Delete(assignment.statement)
         elif assignment.whole is not None:
-            edit = verbs.replace(node, f"{tree.segment(target)} = {device}")
+            edit = verbs.replace(node, target, f" = {device}")
         else:
             edit = verbs.replace(value, device)
         evidence = (f"`{tree.segment(target)}` is assigned a device",)
@@ -263,10 +263,7 @@ def _chosen_before(context: Context) -> Iterator[Change]:
             chosen.append((text, place, value))
     for text, where, value in chosen:
         lines = (f"{text} = {device_for(script, text, accelerator, original=value)}",)
-        if anchor.before is not None:
-            edit: Edit = InsertBefore(place, lines, order=-49, above_comment=True)
-        else:
-            edit = InsertAfter(place, lines, order=-49)
+        edit = context.beside_accelerator(lines, order=-49)
         message = f"every process would use `{short(context.tree.segment(value))}`"
         yield context.change(CHOICE, where, message, [edit], core=True)
 

@@ -127,10 +127,6 @@ def _arguments(context: Context) -> Iterator[Change]:
             if typed and not is_collated_by_torch(context.script, argument):
                 continue  # it may be a list, which such a type takes as well
             edits: list[Edit] = [verbs.replace(argument, argument, ".cpu()", order=5)]
-            if not isinstance(argument, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
-                edits = [
-                    verbs.replace(argument, "(", argument, ").cpu()", order=5),
-                ]
             after.settle(argument, HOST)
             reader = f"`{name}` takes no" if typed else "NumPy cannot read a"
             message = f"{reader} tensor that lies on the device"
@@ -158,9 +154,7 @@ def _lengths(context: Context) -> Iterator[Change]:
             edits: list[Edit] = [verbs.replace(lengths, lengths, ".cpu()", order=5)]
         else:
             # A batch can hold a list of them, which has no cpu().
-            edits = [
-                verbs.replace(lengths, "torch.as_tensor(", lengths, ', device="cpu")', order=5),
-            ]
+            edits = [verbs.replace(lengths, "torch.as_tensor(", lengths, ', device="cpu")', order=5)]
             if "torch" not in context.script.module_of(call).scopes.module.locals:
                 continue
         after.settle(lengths, HOST)

@@ -481,11 +481,7 @@ def _fetched(context: Context, node: ast.expr) -> list[Edit]:
 
 
 def _with_method(context: Context, node: ast.expr, call: str) -> list[Edit]:
-    if isinstance(node, _ALONE):
-        return [verbs.replace(node, node, call, order=5)]
-    return [
-        verbs.replace(node, "(", node, f"){call}", order=5),
-    ]
+    return [verbs.replace(node, node, call, order=5)]
 
 
 def _short(text: str) -> str:

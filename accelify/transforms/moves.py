@@ -327,7 +327,7 @@ class _Moves:
             calls = [n for n in calls_in(inner) if n in self.fate]
             handled.update(calls)
             self.context.claim(value)
-            edit = verbs.replace(value, self.tree.segment(inner.generators[0].iter))
+            edit = verbs.replace(value, inner.generators[0].iter)
             yield self.context.change(
                 MOVE, value, "a prepared loader is on the right device already", [edit], core=True
             )

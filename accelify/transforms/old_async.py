@@ -12,7 +12,7 @@ from accelify.analysis.syntax import Tree
 from accelify.findings import Severity
 from accelify.obsolete_keywords import MODERN, OBSOLETE, obsolete_keywords
 from accelify.transforms.base import Change, Context, Rule
-from accelify.writer.edits import Edit, NameArgument
+from accelify.writer.edits import Edit, replace
 
 OLD_ASYNC = Rule(
     "ACC123",
@@ -36,4 +36,4 @@ def renamed(tree: Tree) -> Iterator[tuple[ast.Call, Edit]]:
         return
     for call in tree.nodes(ast.Call):
         for keyword in obsolete_keywords(call):
-            yield call, NameArgument(call, keyword, MODERN, yielding=True)
+            yield call, replace(keyword, f"{MODERN}=", keyword.value, yielding=True)

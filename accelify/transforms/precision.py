@@ -96,15 +96,12 @@ def _scalers(context: Context) -> Iterator[Change]:
         edits: list[Edit] = []
         if func.attr == "step" and call.args:
             stepped = True
-            accelerator_step = (
-                f"{tree.segment(call.args[0])}.step({', '.join(tree.segment(a) for a in call.args[1:])})"
-            )
-            edits = [verbs.replace(call, accelerator_step)]
+            rest = [piece for argument in call.args[1:] for piece in (", ", argument)][1:]
+            edits = [verbs.replace(call, call.args[0], ".step(", *rest, ")")]
         elif func.attr == "unscale_" and call.args and _read_unscaled(context, stmt):
             accelerator = context.accelerator(call)
             if accelerator is not None:
-                optimizer = tree.segment(call.args[0])
-                edits = [verbs.replace(call, f"{accelerator}.unscale_gradients({optimizer})")]
+                edits = [verbs.replace(call, f"{accelerator}.unscale_gradients(", call.args[0], ")")]
         elif func.attr in ("update", "unscale_") and isinstance(stmt, ast.Expr):
             edits = [Delete(stmt)]
         elif func.attr == "scale":

@@ -32,7 +32,7 @@ from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.early import lines_at, runs_first, scopes_above
 from accelify.transforms.nearby import is_called_within_reach, is_run_by_all
 from accelify.writer import edits as verbs
-from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
+from accelify.writer.edits import Edit, InsertAfter, PutUnder
 
 LOGGING = Rule("ACC209", "logging", "Every process would log the same lines.", effort=2)
 # Other libraries log through Python's logging.
@@ -222,13 +222,12 @@ def _logging(context: Context) -> Iterator[Change]:
         f"if not {name}.is_main_process:",
         f"{context.tree.indent_unit()}{logging}.disable({logging}.INFO)",
     )
-    made: Edit = InsertAfter(place, lines, order=-40)
-    if anchor.before is not None:
-        made = InsertBefore(place, lines, order=-40, above_comment=True)
     again = _loaded_again(context, place)
-    if again is not None:
-        made = InsertAfter(again, lines, order=-40)
-    edits = [made]
+    edits = [
+        context.beside_accelerator(lines, order=-40)
+        if again is None
+        else InsertAfter(again, lines, order=-40)
+    ]
     if line is not None:
         edits.append(context.import_for(place, line))
     yield context.change(LOGGING, calls[0], "every process would log the same lines", edits)

@@ -1,7 +1,6 @@
 """Edits made: one copy of the paths from the nodes that they change up to the top of a file.
 
-Only the statements at the top of a file in which something changes are read by libcst; all other text is copied
-unchanged.
+Here are blocks of statements: taken out, put in, put under a header.
 """
 
 from __future__ import annotations
@@ -9,262 +8,362 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import Any, TypeAlias
 
 import libcst as cst
 
-from accelify.analysis.syntax import Tree, children
-from accelify.writer import arguments, places, templates
-from accelify.writer.blocks import Blocks
-from accelify.writer.edits import (
-    AddArgument,
-    AddParameter,
-    DropArgument,
-    Edit,
-    NameArgument,
-    Replace,
-    node_of,
-)
+from accelify.analysis.statements.negation import negated
+from accelify.analysis.syntax import Tree
+from accelify.writer import templates
+from accelify.writer.edits import Delete, Edit, InsertAfter, InsertBefore, PutUnder, Replace, Unwrap, node_of
+from accelify.writer.emptied import emptied
 from accelify.writer.errors import EditError
-from accelify.writer.quotes import requoted
-from accelify.writer.templates import fitting, in_parens
+from accelify.writer.expressions import Expressions
+from accelify.writer.imports import with_joined_imports
+from accelify.writer.rows import Row, block_of_rows, comment_above, header_of, heading, reindented, rows_of
 
-_IN_BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
-_INSIDE = (AddArgument, AddParameter, DropArgument, NameArgument)
-_BRACKETS = (ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FIELDS = ("body", "orelse", "finalbody")
+_NEXT = cst.Semicolon(whitespace_after=cst.SimpleWhitespace(" "))
+# Rows that go in beside one of a block, with their order among those of the same place.
+_Inserted: TypeAlias = list[tuple[int, list[Row]]]
 
 
-class Application(Blocks):
+class Application(Expressions):
     """The edits of one tree being made."""
 
     def __init__(self, tree: Tree, edits: Iterable[Edit]) -> None:
-        self.rewrites: defaultdict[ast.AST, list[Replace]] = defaultdict(list)
-        self.inside: defaultdict[ast.AST, list[Any]] = defaultdict(list)
-        super().__init__(tree, list(dict.fromkeys(edits)))
+        super().__init__(tree, _merged(tree, list(dict.fromkeys(edits))))
+        self.unit = tree.indent_unit()
+        self.emptied = emptied(tree, self.edits)
+        self.touch(self.emptied.all)
+        # Of these one block comes in the place of all.
+        self.opened: dict[ast.stmt, str] = dict.fromkeys(self.emptied.opened, "orelse")
+        self.before: defaultdict[ast.stmt, list[InsertBefore]] = defaultdict(list)
+        self.after: defaultdict[ast.stmt, list[InsertAfter]] = defaultdict(list)
+        self.under: defaultdict[int, list[PutUnder]] = defaultdict(list)
+        self.joined: defaultdict[ast.stmt, list[PutUnder]] = defaultdict(list)
+        self.widely = {edit.statement for edit in self.edits if isinstance(edit, Delete) and edit.blank_lines}
         for edit in self.edits:
-            if isinstance(edit, Replace):
-                self.rewrites[edit.node].append(edit)
-            elif isinstance(edit, _INSIDE):
-                self.inside[node_of(edit)].append(edit)
-        self._made: dict[ast.AST, Any] = {}
-        self._inner: dict[ast.AST, Any] = {}
-        for node, rewrites in self.rewrites.items():
-            self._settle(node, rewrites)
+            if isinstance(edit, InsertBefore):
+                self.before[edit.statement].append(edit)
+            elif isinstance(edit, InsertAfter):
+                self.after[edit.statement].append(edit)
+            elif isinstance(edit, Unwrap):
+                self.opened[edit.statement] = "body"
+                self.done.add(id(edit))
+            elif isinstance(edit, PutUnder):
+                self._put_under(edit)
 
-    # -- what represents a node
+    def _put_under(self, edit: PutUnder) -> None:
+        tree = self.tree
+        block = tree.block_of(edit.first)[2]
+        inside = block[block.index(edit.first) : block.index(edit.last) + 1]
+        self.touch(inside)
+        if tree.own_line(edit.first) and tree.ends_line(edit.last) and not tree.is_elif(edit.first):
+            self.under[id(block)].append(edit)
+        elif edit.header.startswith("if ") and all(isinstance(stmt, ast.Expr) for stmt in inside):
+            for stmt in inside:
+                self.joined[stmt].append(edit)
+        else:
+            raise self.several(edit.first)
 
-    def original(self, node: ast.AST) -> Any:
-        """What represents a node before it is changed."""
-        found = self.known.get(node)
-        if found is None:
-            parent = self.tree.parent(node)
-            assert parent is not None
-            if isinstance(node, _IN_BLOCKS):
-                self.read_block(parent, node)
-                found = self.known[node]
-            else:
-                around = self.original(parent)
-                found = self.known[node] = places.follow(around, places.steps_to(parent, node, around))
-        return found
+    # -- where statements are
 
-    def resolved(self, node: ast.AST) -> Any:
-        """What represents an expression, or a part of a statement, once it is changed."""
-        if node not in self.touched:
-            return self.original(node)
-        found = self._made.get(node)
-        if found is None:
-            found = self._made[node] = self._resolved(node)
-        return found
+    def read_block(self, owner: ast.AST, stmt: ast.AST) -> None:
+        around = self.original(owner)
+        if isinstance(stmt, (ast.ExceptHandler, ast.match_case)):
+            name = "handlers" if isinstance(stmt, ast.ExceptHandler) else "cases"
+            self.match(getattr(owner, name), getattr(around, name))
+            return
+        _, name, block = self.tree.block_of(stmt)
+        suite = _suite(around, name)
+        self.match(block, [suite] if isinstance(suite, cst.If) else flat(suite))
 
-    def made_of(self, node: ast.AST) -> cst.CSTNode | None:
-        """What an expression that was changed has become."""
-        found: cst.CSTNode | None = self._made.get(node)
-        return found
-
-    def _resolved(self, node: ast.AST) -> Any:
-        rewrites = self.rewrites.get(node, [])
-        if not rewrites:
-            inner = self.changed_inside(node)
-            if node in self.inside and self.tree.in_fstring(node):
-                inner = requoted(inner, self.quotes_around(node))
-            return inner
-        base = self.original(node)
-        if isinstance(node, ast.keyword):
-            return self._keyword(node, base, rewrites)
-        if not isinstance(base, cst.BaseExpression):
-            raise EditError(f"what stands in line {self.line(node)} cannot be replaced")
-        # What is in parentheses stays in them, but for those that make a tuple or a generator.
-        inner = 1 if isinstance(node, (ast.Tuple, ast.GeneratorExp)) and base.lpar else 0
-        outer = len(base.lpar) - inner
-        left, right = base.lpar[:outer], base.rpar[inner:]
-        now: cst.BaseExpression | None = None
-        whole = [edit for edit in rewrites if not edit.is_around]
-        for edit in whole:
-            now = self._written(node, edit, None)
-            if isinstance(now, cst.Call) and all(
-                isinstance(e, AddArgument) for e in self.inside.get(node, ())
-            ):
-                now = self._with_items(node, now, self.inside.get(node, ()))
-        if now is None:
-            now = self.changed_inside(node)
-            now = now.with_changes(lpar=now.lpar[outer:], rpar=now.rpar[:inner])
-        for edit in sorted((e for e in rewrites if e.is_around), key=lambda e: -e.order):
-            new = self._written(node, edit, now)
-            if left and templates.is_atom(new):
-                # `(a + b)` becomes `(a + b).cpu()`, and no more than that.
-                new = self._written(
-                    node, edit, now.with_changes(lpar=[*left, *now.lpar], rpar=[*now.rpar, *right])
-                )
-                left, right = [], []
-            now = new
-        if self.tree.in_fstring(node):
-            now = requoted(now, self.quotes_around(node))
-        if left:
-            now = now.with_changes(lpar=[*left, *now.lpar], rpar=[*now.rpar, *right])
-        elif not now.lpar and self._breaks(node, now):
-            now = in_parens(now)
-        return now
-
-    def _written(self, node: ast.AST, edit: Replace, inner: cst.BaseExpression | None) -> cst.BaseExpression:
-        self.done.add(id(edit))
-
-        def part(piece: ast.AST) -> cst.BaseExpression:
-            if piece is node and inner is not None:
-                return inner
-            found = self.resolved(piece) if self.tree.is_within(piece, {node}) else self._copied(piece)
-            assert isinstance(found, cst.BaseExpression)
-            return found
-
-        return templates.expression(edit.pieces, part)
-
-    def _copied(self, piece: ast.AST) -> Any:
-        return templates.expression((self.tree.segment(piece),), self.original)
-
-    def _keyword(self, node: ast.keyword, base: cst.Arg, rewrites: list[Replace]) -> cst.Arg:
-        for edit in rewrites:
-            self.done.add(id(edit))
-            new = arguments.argument("".join(str(piece) for piece in edit.pieces))
-            base = new.with_changes(comma=base.comma, whitespace_after_arg=base.whitespace_after_arg)
-        return base
-
-    def _breaks(self, node: ast.AST, now: cst.BaseExpression) -> bool:
-        """Whether an expression goes on in another line where nothing says that it does."""
-        code = cst.Module([]).code_for_node(now)
-        if "\n" not in code or isinstance(now, (cst.SimpleString, cst.FormattedString)):
-            return False
-        below: ast.AST = node
-        for around in self.tree.ancestors(node):
-            if isinstance(around, ast.stmt):
-                break
-            if isinstance(around, _BRACKETS) or (isinstance(around, ast.Call) and below is not around.func):
-                return False
-            if isinstance(around, ast.Subscript) and below is around.slice:
-                return False
-            if getattr(self.original(around), "lpar", ()):
-                return False
-            below = around
-        try:
-            compile(code, "<expression>", "eval", ast.PyCF_ONLY_AST)
-        except SyntaxError:
-            return True
-        return False
-
-    def changed_inside(self, node: ast.AST, base: Any = None) -> Any:
-        """What represents a node with what changes below it."""
-        base = self.original(node) if base is None else base
-        for child in children(node):
-            if child not in self.touched or isinstance(child, _IN_BLOCKS):
-                continue
-            steps = places.steps_to(node, child, self.original(node))
-            if steps:
-                base = _put(base, steps, self.resolved(child))
-            elif child in self.rewrites:
-                raise EditError(f"what stands in line {self.line(child)} cannot be replaced by itself")
-            else:
-                base = self.changed_inside(child, base)
-        if node in self.inside:
-            base = self._with_items(node, base, self.inside[node])
-        return self.with_blocks(node, base)
-
-    # -- arguments, elements and parameters
-
-    def _with_items(self, node: ast.AST, base: Any, edits: Sequence[Any]) -> Any:
-        self.done.update(map(id, edits))
-        for edit in edits:
-            if isinstance(edit, NameArgument):
-                base = _put(base, *self._argument(node, edit.argument, base, edit.name))
-        for edit in edits:
-            if isinstance(edit, AddArgument) and edit.after is not None:
-                index = places.arguments_of(edit.call).index(edit.after)  # type: ignore[arg-type]
-                base = arguments.with_after(base, index, edit.text)
-        gone = [edit.item for edit in edits if isinstance(edit, DropArgument)]
-        if gone:
-            base = self._without(node, base, gone)
-        for edit in edits:
-            if isinstance(edit, AddArgument) and edit.after is None:
-                base = (arguments.with_first if edit.first else arguments.with_last)(base, edit.text)
-            elif isinstance(edit, AddParameter):
-                if edit.default:
-                    base = arguments.with_option(base, edit.function, edit.name, edit.default)
-                else:
-                    base = arguments.with_parameter(base, edit.function, edit.name, edit.after)
-        return base
-
-    def _argument(self, node: ast.AST, argument: ast.AST, base: Any, name: str) -> Any:
-        assert isinstance(node, ast.Call)
-        steps = places.steps_to(node, argument, self.original(node))[:1]
-        return steps, arguments.named(places.follow(base, steps), name)
-
-    def _without(self, node: ast.AST, base: Any, gone: list[ast.AST]) -> Any:
-        fields: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
-        for item in gone:
-            parent = self.tree.parent(item)
-            assert parent is not None
-            steps = [*places.steps_to(parent, item, self.original(parent))]
-            if parent is not node:  # a parameter, below the signature of its function
-                steps = [*places.steps_to(node, parent, self.original(node)), *steps]
-            last = max(i for i, (_, index) in enumerate(steps) if index is not None)
-            index = steps[last][1]
-            assert index is not None
-            fields[tuple(name for name, _ in steps[: last + 1])].add(index)
-        for path, indices in fields.items():
-            way = [(name, None) for name in path[:-1]]
-            owner = places.follow(base, way) if way else base
-            items = arguments.without(getattr(owner, path[-1]), indices)
-            owner = owner.with_changes(**{path[-1]: items})
-            base = _put(base, way, owner) if way else owner
-        return base
-
-    # -- edits of one node
-
-    def _settle(self, node: ast.AST, rewrites: list[Replace]) -> None:
-        """Leave out what yields to another replacement.
+    def match(self, nodes: Sequence[ast.AST], found: Sequence[Any]) -> None:
+        """Note what represents some statements, handlers or cases.
 
         Raises:
-            EditError: when two edits replace the node.
+            EditError: when there are not as many.
         """
-        whole = [edit for edit in rewrites if not edit.is_around]
-        if len(whole) > 1:
-            firm = [edit for edit in whole if not edit.yielding] or whole[:1]
-            if len(firm) > 1:
-                raise self.collision(node, firm[0], firm[1])
-            for edit in whole:
-                if edit is not firm[0]:
-                    rewrites.remove(edit)
-                    self.done.add(id(edit))
+        if len(nodes) != len(found):
+            raise EditError("libcst reads these statements otherwise than Python does")
+        self.known.update(zip(nodes, found, strict=True))
+
+    # -- what becomes of them
+
+    def with_blocks(self, node: ast.AST, base: Any) -> Any:
+        for name in ("handlers", "cases"):
+            parts = getattr(node, name, None)
+            if parts and any(part in self.touched for part in parts):
+                new = [self.changed_inside(p) if p in self.touched else self.original(p) for p in parts]
+                base = base.with_changes(**{name: new})
+        for name in _FIELDS:
+            block = getattr(node, name, None)
+            if not isinstance(block, list) or not any(stmt in self.touched for stmt in block):
+                continue
+            suite = _suite(self.original(node), name)
+            if name == "body":
+                base = base.with_changes(body=self.block(block, suite))
+            elif node in self.emptied.without_else:
+                base = base.with_changes(orelse=None)
+            elif isinstance(suite, cst.If):
+                base = base.with_changes(orelse=self._elif(block[0]))
+            else:
+                inner = getattr(base, name)
+                base = base.with_changes(**{name: inner.with_changes(body=self.block(block, suite))})
+        if node in self.emptied.negated:
+            test = templates.expression((negated(self.tree.segment(node.test)),), self.original)
+            header = self.original(node).body.header
+            body = base.orelse.body if base.orelse is not None else None
+            assert isinstance(body, cst.IndentedBlock)
+            base = base.with_changes(test=test, body=body.with_changes(header=header), orelse=None)
+        return base
+
+    def _elif(self, stmt: ast.stmt) -> Any:
+        if stmt in self.emptied.gone or stmt in self.before or stmt in self.after:
+            raise self.several(stmt)
+        if rewrites := self.rewrites.get(stmt):
+            rows = self.rewritten(Row(self.original(stmt), (stmt,)), stmt, rewrites[0])
+            return cst.Else(block_of_rows(rows, cst.IndentedBlock(())), self.original(stmt).leading_lines)
+        return self.changed_inside(stmt)
+
+    def block(self, block: list[ast.stmt], suite: Any) -> Any:
+        """A block with everything that happens in it."""
+        if isinstance(suite, cst.SimpleStatementSuite):
+            return self.inline(block, suite)
+        return block_of_rows(self.rows(block, rows_of(suite, block)), suite)
+
+    def rows(self, block: list[ast.stmt], rows: list[Row]) -> list[Row]:
+        """The rows of a block, or of a part of it, with everything that happens in them."""
+        places = {stmt: index for index, row in enumerate(rows) for stmt in row.statements}
+        before: list[_Inserted] = [[] for _ in rows]
+        after: list[_Inserted] = [[] for _ in rows]
+        for stmt, place in places.items():
+            for above in self.before.get(stmt, ()):
+                head, lines = place, above.lines
+                if above.above_comment:
+                    head = heading(rows, place, isinstance(self.tree.parent(stmt), ast.Module))
+                    lines = (*lines, "") if head < place and lines[-1] else lines
+                before[head].append((above.order, self._lines(above, lines)))
+            for below in self.after.get(stmt, ()):
+                after[place].append((below.order, self._lines(below, below.lines)))
+        removed = self._removed(block, rows)
+        made = [[] if index in removed else self._row(row) for index, row in enumerate(rows)]
+        # What goes before the first row under a header, or after the last one, is outside of it.
+        for first, last, edit in reversed(self._nested(block, places)):
+            inside = made[first]
+            for index in range(first + 1, last + 1):
+                inside = [*inside, *_in_order(after[index - 1]), *_in_order(before[index]), *made[index]]
+                made[index], before[index], after[index - 1] = [], [], []
+            made[first] = self._header(edit, inside)
+        parts = zip(map(_in_order, before), made, map(_in_order, after), strict=True)
+        return with_joined_imports([row for three in parts for part in three for row in part])
+
+    def _nested(self, block: list[ast.stmt], places: dict[ast.stmt, int]) -> list[tuple[int, int, PutUnder]]:
+        """The headers of a block with their first and last rows, outer ones before those inside.
+
+        Raises:
+            EditError: when one begins inside another and ends after it.
+        """
+        headers = [(places[e.first], places[e.last], e) for e in self.under[id(block)] if e.first in places]
+        headers.sort(key=lambda one: (one[0], -one[1]))
+        ends: list[int] = []
+        for first, last, edit in headers:
+            self.done.add(id(edit))
+            while ends and ends[-1] < first:
+                ends.pop()
+            if ends and last > ends[-1]:
+                raise EditError(f"two edits meet in line {self.line(edit.first)}", (edit,))
+            ends.append(last)
+        return headers
+
+    def _lines(self, edit: InsertBefore | InsertAfter | PutUnder, lines: tuple[str, ...]) -> list[Row]:
+        self.done.add(id(edit))
+        return [Row(node, new=True) for node in templates.statements(lines, self.tree.indent(node_of(edit)))]
+
+    def _removed(self, block: list[ast.stmt], rows: list[Row]) -> set[int]:
+        """The rows that go: statements with the comments that are only about them, and blank lines around them."""
+        removed: set[int] = set()
+        gone = self.emptied.gone
+        goes = gone - self.emptied.passes
+        for whole, places in groupby(range(len(rows)), lambda place: _is_in(goes, rows[place])):
+            if not whole:
+                continue
+            first, *others = places
+            last = others[-1] if others else first
+            run = [stmt for row in rows[first : last + 1] for stmt in row.statements]
+            above, below = first, last + 1
+            beside = any(stmt in self.before or stmt in self.after for stmt in run)
+            if not beside and (run[-1] is block[-1] or not rows[below].is_statement):
+                above -= comment_above(rows, first)
+            removed.update(range(above, below))
+            leads = gone.issuperset(block[: block.index(run[0])]) and not (
+                above and rows[above - 1].is_comment
+            )
+            blank_above = above > 0 and rows[above - 1].is_blank
+            if run[-1] in self.widely:
+                while below < len(rows) and rows[below].is_blank:
+                    removed.add(below)
+                    below += 1
+            # Between two blank lines one of them goes too, so that no hole shows where the statements were.
+            elif (leads or blank_above) and run[-1] not in self.after and self.tree.blank_after(run[-1]):
+                if below < len(rows) and rows[below].is_blank:
+                    removed.add(below)
+                elif blank_above:
+                    removed.add(above - 1)
+        return removed
+
+    def _header(self, edit: PutUnder, rows: list[Row]) -> list[Row]:
+        if not any(row.is_statement for row in rows):
+            return rows
+        header = header_of(edit.header, self.unit)
+        indent = self.tree.indent(edit.first)
+        inside = [row.with_node(reindented(row.node, indent, self.unit)) for row in rows]
+        block = block_of_rows(inside, cst.IndentedBlock(body=[]))
+        header = header.with_changes(body=block)
+        if edit.otherwise:
+            rest = block_of_rows(self._lines(edit, edit.otherwise), cst.IndentedBlock(body=[]))
+            header = header.with_changes(orelse=cst.Else(body=rest))
+        return [Row(header, new=True)]
+
+    def _row(self, row: Row) -> list[Row]:
+        """What becomes of one statement, or of those that share a line."""
+        if self.touched.isdisjoint(row.statements):
+            return [row]
+        stmt = row.statements[0]
+        if isinstance(row.node, cst.SimpleStatementLine):
+            if len(row.statements) == 1 and (rewrites := self.rewrites.get(stmt)):
+                return self.rewritten(row, stmt, rewrites[0])
+            body = self._small(list(row.statements), list(row.node.body))
+            return [row.with_node(row.node.with_changes(body=body))]
+        if stmt in self.emptied.gone:
+            return [row.with_node(cst.SimpleStatementLine([cst.Pass()]))]
+        if name := self.opened.get(stmt):
+            suite, block = _suite(self.original(stmt), name), getattr(stmt, name)
+            if isinstance(suite, cst.SimpleStatementSuite):
+                return [Row(cst.SimpleStatementLine(self.inline(block, suite).body), tuple(block))]
+            return self.rows(block, rows_of(suite, block))
+        if rewrites := self.rewrites.get(stmt):
+            return self.rewritten(row, stmt, rewrites[0])
+        return [row.with_node(self.changed_inside(stmt).with_changes(leading_lines=()))]
+
+    # -- statements that share a line: `a; b`, `if x: a`
+
+    def inline(self, block: list[ast.stmt], suite: cst.SimpleStatementSuite) -> cst.SimpleStatementSuite:
+        """What becomes of a block on the line of its header."""
+        body = self._small(block, list(suite.body))
+        for before in sorted(
+            (e for stmt in block for e in self.before.get(stmt, ())), key=lambda e: -e.order
+        ):
+            body = [self._one(before).with_changes(semicolon=_NEXT), *body]
+        for after in sorted((e for stmt in block for e in self.after.get(stmt, ())), key=lambda e: e.order):
+            new = self._one(after).with_changes(semicolon=body[-1].semicolon)
+            body = [*body[:-1], body[-1].with_changes(semicolon=_NEXT), new]
+        return suite.with_changes(body=body)
+
+    def _one(self, edit: InsertBefore | InsertAfter) -> Any:
+        (row, *more) = self._lines(edit, edit.lines)
+        if more or len(edit.lines) > 1:
+            raise self.several(edit.statement)
+        return self._alone(edit.statement, [row.node])
+
+    def _alone(self, stmt: ast.stmt, rows: list[Any]) -> Any:
+        """The one simple statement of some rows."""
+        if len(rows) != 1 or not isinstance(rows[0], cst.SimpleStatementLine) or len(rows[0].body) != 1:
+            raise self.several(stmt)
+        return rows[0].body[0]
+
+    def _small(self, stmts: list[ast.stmt], body: list[Any]) -> list[Any]:
+        found: list[Any] = []
+        for index, (stmt, node) in enumerate(zip(stmts, body, strict=True)):
+            if stmt in self.emptied.gone:
+                if stmt in self.emptied.passes or index == len(stmts) - 1:
+                    found.append(cst.Pass(semicolon=node.semicolon))
+                continue
+            if rewrites := self.rewrites.get(stmt):
+                new = self._alone(stmt, self.statements_of(stmt, rewrites[0]))
+                found.append(new.with_changes(semicolon=node.semicolon))
+                continue
+            new = self.changed_inside(stmt) if stmt in self.touched else node
+            for edit in self.joined.get(stmt, ()):
+                self.done.add(id(edit))
+                test = edit.header[3:-1] + " and "
+                new = new.with_changes(value=templates.expression((test, stmt), partial(_same, new.value)))
+            found.append(new)
+        return found
+
+    def rewritten(self, row: Row, stmt: ast.stmt, edit: Replace) -> list[Row]:
+        """The rows that some code makes in the place of a statement."""
+        rows = self.statements_of(stmt, edit)
+        if isinstance(row.node, cst.SimpleStatementLine) and isinstance(rows[-1], cst.SimpleStatementLine):
+            rows[-1] = rows[-1].with_changes(trailing_whitespace=row.node.trailing_whitespace)
+        return [Row(node, row.statements if node is rows[-1] else (), new=True) for node in rows]
+
+    def statements_of(self, stmt: ast.stmt, edit: Replace) -> list[Any]:
+        """The statements that the pieces of an edit make."""
+        self.done.add(id(edit))
+        if len(edit.pieces) == 1 and isinstance(edit.pieces[0], ast.stmt):
+            piece = edit.pieces[0]
+            node = self.changed_inside(piece) if piece in self.touched else self.original(piece)
+            if isinstance(node, cst.BaseSmallStatement):
+                node = cst.SimpleStatementLine([node.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+            return [node.with_changes(leading_lines=())]
+        return templates.statements_of(edit.pieces, self.tree.indent(stmt), partial(self.part, stmt, None))
+
+    # -- helpers
+
+    def several(self, stmt: ast.stmt) -> EditError:
+        """The complaint that a statement has no line for itself."""
+        return EditError(f"line {self.line(stmt)} holds more than one statement")
 
 
-def _put(node: Any, steps: Sequence[places.Step], new: Any) -> Any:
-    """A node with another one at the end of some steps."""
-    (name, index), *rest = steps
-    old = getattr(node, name) if index is None else getattr(node, name)[index]
-    if rest:
-        new = _put(old, rest, new)
-    elif isinstance(new, cst.BaseExpression) and isinstance(old, cst.BaseExpression):
-        if templates.is_looser(new, old):
-            new = fitting(new, node, name)
-    if index is not None:
-        items = [*getattr(node, name)]
-        items[index] = new
-        new = items
-    return node.with_changes(**{name: new})
+def _merged(tree: Tree, edits: list[Edit]) -> list[Edit]:
+    """The edits, with neighbouring statements that get the same header under one of them."""
+    beside = {edit.statement for edit in edits if isinstance(edit, (InsertBefore, InsertAfter))}
+    headers = {edit for edit in edits if isinstance(edit, PutUnder) and not edit.otherwise}
+    starting = {edit.first: edit for edit in headers}
+    wider: dict[PutUnder, PutUnder] = {}
+    gone: set[PutUnder] = set()
+    for edit in sorted(headers, key=lambda edit: tree.start(edit.first), reverse=True):
+        block = tree.block_of(edit.last)[2]
+        other = next((starting.get(stmt) for stmt in block[block.index(edit.last) + 1 :]), None)
+        if other is not None and other.header == edit.header and beside.isdisjoint((edit.last, other.first)):
+            if not tree.parted(edit.last, other.first):
+                gone.add(other)
+                wider[edit] = replace(edit, last=wider.pop(other, other).last)
+    return [
+        wider.get(edit, edit) if isinstance(edit, PutUnder) else edit for edit in edits if edit not in gone
+    ]
+
+
+def _is_in(goes: set[ast.stmt], row: Row) -> bool:
+    return bool(row.statements) and goes.issuperset(row.statements)
+
+
+def _in_order(inserted: _Inserted) -> list[Row]:
+    return [row for _, rows in sorted(inserted, key=lambda one: one[0]) for row in rows]
+
+
+def _suite(around: Any, name: str) -> Any:
+    if name == "body":
+        return around if isinstance(around, cst.Module) else around.body
+    part = getattr(around, name)
+    return part if isinstance(part, cst.If) else part.body
+
+
+def flat(suite: Any) -> list[Any]:
+    """The statements of a block of libcst's, also those that share a line."""
+    if isinstance(suite, cst.SimpleStatementSuite):
+        return [*suite.body]
+    return [
+        one
+        for stmt in suite.body
+        for one in (stmt.body if isinstance(stmt, cst.SimpleStatementLine) else [stmt])
+    ]
+
+
+def _same(value: Any, _: ast.AST) -> Any:
+    return value

@@ -64,16 +64,6 @@ class DropArgument:
 
 
 @dataclass(frozen=True)
-class NameArgument:
-    """Set or replace the name of an argument of a call."""
-
-    call: ast.Call
-    argument: ast.AST
-    name: str
-    yielding: bool = False
-
-
-@dataclass(frozen=True)
 class AddParameter:
     """Add a parameter to a function: the first, or the second one of a method, or with a `default` the last."""
 
@@ -92,13 +82,6 @@ class Delete:
 
     statement: ast.stmt
     blank_lines: bool = False
-
-
-@dataclass(frozen=True)
-class DropElse:
-    """Take the `else` of an `if` out, with all that is in it."""
-
-    statement: ast.If
 
 
 @dataclass(frozen=True)
@@ -148,10 +131,8 @@ Edit: TypeAlias = (
     Replace
     | AddArgument
     | DropArgument
-    | NameArgument
     | AddParameter
     | Delete
-    | DropElse
     | Unwrap
     | InsertBefore
     | InsertAfter
@@ -206,7 +187,7 @@ def place_of(tree: Tree, edit: Edit) -> int:
             return tree.line_end(tree.end(stmt))
         case AddParameter(function=function):
             return tree.line_starts[function.lineno - 1] + function.col_offset
-        case AddArgument(call=call) | NameArgument(call=call):
+        case AddArgument(call=call):
             return tree.end(call.func)
         case DropArgument(item=item):
             return tree.start(item)

@@ -50,11 +50,8 @@ class Moved:
 
     def _found(self, node: ast.AST) -> cst.CSTNode | None:
         work = self.written.work
-        made = work.made_of(node)
-        if made is not None:
-            return made
         try:
-            found: cst.CSTNode = work.original(node)
+            found: cst.CSTNode = work.made.get(node) or work.original(node)
         except EditError:
             return None
         return found

@@ -36,14 +36,10 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "targets": ("targets", "target"),
     "decorator_list": ("decorators", "decorator"),
     "bases": ("bases", "value"),
-    "keywords": ("keywords",),
-    "items": ("items",),
-    "names": ("names",),
 }
-_UNREAD = (ast.pattern, ast.Global, ast.Nonlocal)
 
 
-def steps_to(parent: ast.AST, child: ast.AST, found: cst.CSTNode) -> list[Step]:
+def steps_to(parent: ast.AST, child: ast.AST, found: Any) -> list[Step]:
     """The way from the node that represents `parent` to the one that represents `child`, which is right below it.
 
     Args:
@@ -55,20 +51,52 @@ def steps_to(parent: ast.AST, child: ast.AST, found: cst.CSTNode) -> list[Step]:
         EditError: where there is no node that represents it alone.
     """
     name, index = _field(parent, child)
-    special = _SPECIAL.get(type(parent))
-    if special is not None:
-        steps: list[Step] = special(parent, child, name, index, found)
-        return steps
-    return _renamed(parent, child, name, index, found)
-
-
-def _renamed(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    if name not in _FIELDS:
-        if isinstance(parent, _UNREAD) or index is not None:
+    # Arguments and elements are meant with their stars and names.
+    value: list[Step] = [] if isinstance(child, (ast.Starred, ast.keyword)) else [("value", None)]
+    match parent:
+        case ast.BoolOp(values=values):  # `a and b and c` is `(a and b) and c`
+            way: list[Step] = [("left", None)] * (len(values) - 1 - (index or 0))
+            return [*way, ("right", None)] if index else way
+        case ast.Tuple() if isinstance(found, cst.Subscript):  # between brackets, without parentheses
+            return _index(child, index or 0)
+        case ast.List() | ast.Tuple() | ast.Set():
+            return [("elements", index), *value]
+        case ast.Dict():
+            return [("elements", index), ("key" if name == "keys" else "value", None)]
+        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp() if name == "generators":
+            return [("for_in", None), *[("inner_for_in", None)] * (index or 0)]
+        case ast.Call() if name != "func":
+            return [("args", next(i for i, one in enumerate(arguments_of(parent)) if one is child)), *value]
+        case ast.Subscript(slice=ast.Tuple()) if name == "slice" and (
+            len(found.slice) > 1 or isinstance(found.slice[0].comma, cst.Comma)
+        ):
+            return []
+        case ast.Subscript() if name == "slice":
+            return _index(child, 0)
+        case ast.JoinedStr(values=values):
+            order = [one for one in values if isinstance(one, ast.FormattedValue)]
+            ways = list(_braces(found))
+            if child not in order or len(ways) != len(order):
+                raise EditError("a part of an f-string that cannot be edited by itself")
+            return ways[order.index(child)]
+        case ast.FormattedValue():  # its format is the same node
+            return [("expression", None)] if name == "value" else []
+        case ast.Delete(targets=targets):
+            return [("target", None), *([("elements", index), *value] if len(targets) > 1 else [])]
+        case ast.Await():
+            return [("expression", None)]
+        case ast.YieldFrom():
+            return [("value", None), ("item", None)]
+        case ast.arguments() if name == "kw_defaults":
+            return [("kwonly_params", index), ("default", None)]
+        case ast.arguments() if name == "defaults":
+            place = len(parent.posonlyargs) + len(parent.args) - len(parent.defaults) + (index or 0)
+            late = place - len(parent.posonlyargs)
+            return [("params", late) if late >= 0 else ("posonly_params", place), ("default", None)]
+        case ast.pattern() | ast.Global() | ast.Nonlocal():
             raise EditError(f"what stands in line {getattr(child, 'lineno', 0)} cannot be edited by itself")
-        return [(name, None)]
-    field, *inner = _FIELDS[name]
-    if isinstance(child, ast.Starred) and index is not None:  # as an argument, with its star
+    field, *inner = _FIELDS.get(name, (name,))
+    if isinstance(child, ast.Starred) and index is not None:
         inner = []
     return [(field, index), *[(step, None) for step in inner]]
 
@@ -107,61 +135,9 @@ def _field(parent: ast.AST, child: ast.AST) -> tuple[str, int | None]:
     raise EditError("a node that is no part of the one around it")
 
 
-def _bool_op(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    """`a and b and c` is `(a and b) and c` in libcst."""
-    last = len(parent.values) - 1
-    if index == 0:
-        return [("left", None)] * last
-    return [*[("left", None)] * (last - index), ("right", None)]
-
-
-def _elements(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    if isinstance(found, cst.Subscript):  # the tuple between brackets that has no parentheses
-        return _index(found, index, child)
-    if isinstance(child, ast.Starred):
-        return [("elements", index)]
-    return [("elements", index), ("value", None)]
-
-
-def _dict(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    return [("elements", index), ("key" if name == "keys" else "value", None)]
-
-
-def _comprehension(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    if name != "generators":
-        return [(name, None)]
-    return [("for_in", None), *[("inner_for_in", None)] * index]
-
-
-def _call(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    if name == "func":
-        return [("func", None)]
-    place = next(i for i, one in enumerate(arguments_of(parent)) if one is child)
-    whole = isinstance(child, (ast.Starred, ast.keyword))
-    return [("args", place)] if whole else [("args", place), ("value", None)]
-
-
-def _subscript(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    if name == "value":
-        return [("value", None)]
-    if isinstance(child, ast.Tuple) and (len(found.slice) > 1 or isinstance(found.slice[0].comma, cst.Comma)):
-        return []
-    return _index(found, 0, child)
-
-
-def _index(found: cst.Subscript, index: int, child: ast.AST) -> list[Step]:
+def _index(child: ast.AST, index: int) -> list[Step]:
     steps: list[Step] = [("slice", index), ("slice", None)]
     return steps if isinstance(child, ast.Slice) else [*steps, ("value", None)]
-
-
-def _joined(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    """The expression in braces that comes at the same place among those of the string, or of a format."""
-    order = [one for one in parent.values if isinstance(one, ast.FormattedValue)]
-    place = next((i for i, one in enumerate(order) if one is child), None)
-    ways = list(_braces(found))
-    if place is None or len(ways) != len(order):
-        raise EditError("a part of an f-string that cannot be edited by itself")
-    return ways[place]
 
 
 def _braces(found: Any) -> list[list[Step]]:
@@ -171,42 +147,3 @@ def _braces(found: Any) -> list[list[Step]]:
     name = "format_spec" if isinstance(found, cst.FormattedStringExpression) else "parts"
     parts = getattr(found, name, None) or ()
     return [[(name, i)] for i, part in enumerate(parts) if isinstance(part, cst.FormattedStringExpression)]
-
-
-def _delete(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    if len(parent.targets) == 1:
-        return [("target", None)]
-    return [("target", None), ("elements", index), ("value", None)]
-
-
-def _arguments(parent: Any, child: Any, name: str, index: Any, found: Any) -> list[Step]:
-    if name in _FIELDS:
-        return _renamed(parent, child, name, index, found)
-    if name == "kw_defaults":
-        return [("kwonly_params", index), ("default", None)]
-    first = len(parent.posonlyargs)
-    place = first + len(parent.args) - len(parent.defaults) + index
-    field = ("posonly_params", place) if place < first else ("params", place - first)
-    return [field, ("default", None)]
-
-
-_SPECIAL: dict[type[ast.AST], Any] = {
-    ast.BoolOp: _bool_op,
-    ast.List: _elements,
-    ast.Tuple: _elements,
-    ast.Set: _elements,
-    ast.Dict: _dict,
-    ast.ListComp: _comprehension,
-    ast.SetComp: _comprehension,
-    ast.GeneratorExp: _comprehension,
-    ast.DictComp: _comprehension,
-    ast.Call: _call,
-    ast.Subscript: _subscript,
-    ast.JoinedStr: _joined,
-    # Its format is the same node in libcst.
-    ast.FormattedValue: lambda parent, child, name, *_: [("expression", None)] if name == "value" else [],
-    ast.Delete: _delete,
-    ast.Await: lambda *_: [("expression", None)],
-    ast.YieldFrom: lambda *_: [("value", None), ("item", None)],
-    ast.arguments: _arguments,
-}

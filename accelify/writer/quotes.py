@@ -13,9 +13,7 @@ def requoted(node: Any, taken: frozenset[str]) -> Any:
     A string that could only be written with such a quote stays as it is; what is written is compiled before it is used.
     """
     free = [quote for quote in ("'", '"') if quote not in taken]
-    if not free or not taken:
-        return node
-    return node.visit(_Requoting(free[0], taken))
+    return node.visit(_Requoting(free[0], taken)) if free and taken else node
 
 
 class _Requoting(cst.CSTTransformer):
@@ -25,9 +23,7 @@ class _Requoting(cst.CSTTransformer):
         self.taken = taken
 
     def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> Any:
-        if updated_node.quote not in self.taken or self.quote in updated_node.raw_value:
+        text = updated_node.raw_value
+        if updated_node.quote not in self.taken or self.quote in text or "\\" in text:
             return updated_node
-        if "\\" in updated_node.raw_value:
-            return updated_node
-        value = f"{updated_node.prefix}{self.quote}{updated_node.raw_value}{self.quote}"
-        return updated_node.with_changes(value=value)
+        return updated_node.with_changes(value=f"{updated_node.prefix}{self.quote}{text}{self.quote}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -72,6 +73,42 @@ def block_of_rows(rows: Sequence[Row], suite: Any) -> Any:
     if isinstance(suite, cst.Module):
         return suite.with_changes(header=(), body=body, footer=above)
     return suite.with_changes(body=body, footer=above)
+
+
+# Comments that tell where something is put, and those that are code, or more than a word about the next line.
+_MOVE_COMMENT = re.compile(r"\b(gpus?|cuda|cpu|devices?|variables?|(data)?parallel)\b", re.IGNORECASE)
+_STORED_COMMENT = re.compile(r"[=(]|# ?%%|TODO|FIXME|noqa|type:|pragma|----|####|\*\*\*\*")
+
+
+def heading(rows: Sequence[Row], place: int, top: bool) -> int:
+    """The first row of the comment that heads a paragraph, a cell or a block from a row on; `place` where none does."""
+    begin = place
+    while begin and rows[begin - 1].is_comment and not _comment(rows[begin - 1]).startswith("# %%"):
+        begin -= 1
+    begins = not rows[begin - 1].is_statement if begin else not top
+    return begin if begins and not _MOVE_COMMENT.search(_comments(rows[begin:place])) else place
+
+
+def comment_above(rows: Sequence[Row], place: int) -> int:
+    """How many rows a comment has that is only about the move below it: `# to the GPU`."""
+    above = place
+    while above and place - above < 2 and rows[above - 1].is_comment and _is_flush(rows[above - 1]):
+        above -= 1
+    text = _comments(rows[above:place])
+    about = _MOVE_COMMENT.search(text) and not _STORED_COMMENT.search(text)
+    return place - above if about and not (above and rows[above - 1].is_comment) else 0
+
+
+def _comment(row: Row) -> str:
+    return str(row.node.comment.value)
+
+
+def _comments(rows: Sequence[Row]) -> str:
+    return "\n".join(map(_comment, rows))
+
+
+def _is_flush(row: Row) -> bool:
+    return bool(row.node.indent) and not row.node.whitespace.value
 
 
 @cache

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import libcst as cst
 
 from accelify.writer.errors import EditError
+from accelify.writer.rows import rows_of
 
 _HOLE = "_accelify_hole_"
 
@@ -26,20 +27,41 @@ def expression(pieces: Sequence[Any], part: Callable[[ast.AST], cst.BaseExpressi
     """
     if len(pieces) == 1 and not isinstance(pieces[0], str):
         return part(pieces[0])
-    holes = [piece for piece in pieces if not isinstance(piece, str)]
-    names = iter(range(len(holes)))
-    text = "".join(piece if isinstance(piece, str) else hole(next(names)) for piece in pieces)
-    made = _parsed(text)
-    return fill(made, [part(hole) for hole in holes]) if holes else made
+    text, nodes = _woven(pieces)
+    made: cst.BaseExpression = fill(parsed(text), [part(node) for node in nodes])
+    return made
 
 
-def hole(number: int) -> str:
-    """The name that represents a part until it is filled in."""
-    return f"{_HOLE}{number}_"
+def argument(pieces: Sequence[Any], part: Callable[[ast.AST], cst.BaseExpression] | None = None) -> cst.Arg:
+    """The argument that some pieces make: `disable=True`, `*rest`."""
+    text, nodes = _woven(pieces)
+    call = parsed(f"f({text})")
+    if not isinstance(call, cst.Call) or len(call.args) != 1:
+        raise EditError(f"`{text}` is no argument")
+    found: cst.Arg = fill(call.args[0], [part(node) for node in nodes] if part else ())
+    return found
+
+
+def statements_of(
+    pieces: Sequence[Any], indent: str, part: Callable[[ast.AST], cst.BaseExpression]
+) -> list[Any]:
+    """The rows of statements that some pieces make, see `statements`."""
+    text, nodes = _woven(pieces)
+    parts = [part(node) for node in nodes]
+    return [fill(row, parts) for row in statements((text,), indent)]
+
+
+def _woven(pieces: Sequence[Any]) -> tuple[str, list[Any]]:
+    """The text of some pieces, with names in the places of the nodes among them."""
+    nodes = [piece for piece in pieces if not isinstance(piece, str)]
+    names = iter(range(len(nodes)))
+    return "".join(p if isinstance(p, str) else f"{_HOLE}{next(names)}_" for p in pieces), nodes
 
 
 def fill(made: Any, parts: Sequence[cst.BaseExpression]) -> Any:
     """Code with parts in the places of its holes, in parentheses where they would be read otherwise."""
+    if not parts:
+        return made
     if isinstance(made, cst.Name):
         return _filled(made, parts)
     value: Any
@@ -82,7 +104,12 @@ def _filled(node: Any, parts: Sequence[cst.BaseExpression]) -> Any:
 
 
 @cache
-def _parsed(text: str) -> cst.BaseExpression:
+def parsed(text: str) -> cst.BaseExpression:
+    """The expression of some text.
+
+    Raises:
+        EditError: when it is none.
+    """
     try:
         made = cst.parse_expression(f"({text})")
     except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
@@ -111,17 +138,8 @@ def _rows(text: str, indent: str) -> tuple[Any, ...]:
         module = cst.parse_module(text)
     except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
         raise EditError(f"`{text.strip()}` is no statement") from error
-    rows: list[Any] = list(module.header)
-    for stmt in module.body:
-        rows += stmt.leading_lines
-        row = cast(Any, stmt).with_changes(leading_lines=())
-        rows.append(row.visit(_Continued(indent)) if indent else row)
-    rows += module.footer
-    # An empty line gets no indentation.
-    return tuple(
-        row.with_changes(indent=False) if isinstance(row, cst.EmptyLine) and row.comment is None else row
-        for row in rows
-    )
+    rows = (row.node.with_changes(indent=False) if row.is_blank else row.node for row in rows_of(module, ()))
+    return tuple(row.visit(_Continued(indent)) if indent else row for row in rows)
 
 
 class _Continued(cst.CSTTransformer):
@@ -138,72 +156,48 @@ class _Continued(cst.CSTTransformer):
 
 # -- what binds more tightly than what
 
-_BINARY: dict[type[cst.CSTNode], int] = {
-    cst.BitOr: 7, cst.BitXor: 8, cst.BitAnd: 9, cst.LeftShift: 10, cst.RightShift: 10, cst.Add: 11, cst.Subtract: 11,
-    cst.Power: 14,
-}  # fmt: skip
 _ATOM = 16
+# By the kind of the operator where there is one.
+_LEVELS: dict[type[cst.CSTNode], int] = {
+    cst.GeneratorExp: -1, cst.NamedExpr: 0, cst.Yield: 0, cst.Tuple: 0, cst.Lambda: 1, cst.IfExp: 2, cst.Or: 3,
+    cst.And: 4, cst.Not: 5, cst.Comparison: 6, cst.BitOr: 7, cst.BitXor: 8, cst.BitAnd: 9, cst.LeftShift: 10,
+    cst.RightShift: 10, cst.Add: 11, cst.Subtract: 11, cst.Multiply: 12, cst.MatrixMultiply: 12, cst.Divide: 12,
+    cst.FloorDivide: 12, cst.Modulo: 12, cst.Plus: 13, cst.Minus: 13, cst.BitInvert: 13, cst.Power: 14, cst.Await: 15,
+}  # fmt: skip
+# What is in a field has to be bound as tightly as this, so that it is read as one there; 0 where it may be anything.
+_WANTED: dict[type[cst.CSTNode], int] = {
+    cst.Subscript: 15, cst.Attribute: 15, cst.Await: 15, cst.Call: 15, cst.Comparison: 7, cst.ComparisonTarget: 7,
+    cst.StarredElement: 7, cst.StarredDictElement: 7, cst.CompFor: 3, cst.CompIf: 3, cst.IfExp: 3,
+    cst.FormattedStringExpression: 2, cst.Arg: 1, cst.Element: 1, cst.DictElement: 1, cst.Lambda: 1, cst.Param: 1,
+    cst.WithItem: 1, cst.ListComp: 1, cst.SetComp: 1, cst.GeneratorExp: 1, cst.DictComp: 1,
+}  # fmt: skip
+
+
+def _level(node: Any) -> int:
+    return _LEVELS.get(type(getattr(node, "operator", node)), _ATOM)
 
 
 def _binds(node: cst.BaseExpression) -> int:
     """How tightly the parts of an expression are bound to each other."""
-    if node.lpar:
-        return _ATOM
-    match node:
-        case cst.GeneratorExp():
-            return -1
-        case cst.NamedExpr() | cst.Yield() | cst.Tuple():
-            return 0
-        case cst.Lambda():
-            return 1
-        case cst.IfExp():
-            return 2
-        case cst.BooleanOperation():
-            return 3 if isinstance(node.operator, cst.Or) else 4
-        case cst.UnaryOperation():
-            return 5 if isinstance(node.operator, cst.Not) else 13
-        case cst.Comparison():
-            return 6
-        case cst.BinaryOperation():
-            return _BINARY.get(type(node.operator), 12)
-        case cst.Await():
-            return 15
-    return _ATOM
+    return _ATOM if node.lpar else _level(node)
 
 
 def _wanted(owner: cst.CSTNode, field: str) -> int:
-    """How tightly what is in a field of a node has to be bound, so that it is read as one there."""
+    """How tightly what is in a field of a node has to be bound."""
     match owner:
-        case cst.Attribute() | cst.Subscript() | cst.Await():
-            return 15 if field == "value" else _ATOM
-        case cst.Call():
-            return 15
-        case cst.UnaryOperation(operator=operator):
-            return 5 if isinstance(operator, cst.Not) else 13
-        case cst.BinaryOperation(operator=operator):
-            level = _BINARY.get(type(operator), 12)
-            if isinstance(operator, cst.Power):
-                return 15 if field == "left" else 13
-            return level if field == "left" else level + 1
-        case cst.Comparison() | cst.ComparisonTarget():
-            return 7
-        case cst.BooleanOperation(operator=operator):
-            return 3 if isinstance(operator, cst.Or) else 4
-        case cst.IfExp():
-            return 1 if field == "orelse" else 3
-        case cst.CompFor() | cst.CompIf():
-            return 3 if field != "target" else 0
-        case cst.Arg(star=star):
-            return 7 if star == "*" else 1
-        case cst.StarredElement() | cst.StarredDictElement():
-            return 7
-        case cst.Element() | cst.DictElement() | cst.Lambda() | cst.Param() | cst.WithItem():
+        case cst.BinaryOperation(operator=cst.Power()):
+            return 15 if field == "left" else 13
+        case cst.BinaryOperation():
+            return _level(owner) + (field != "left")
+        case cst.UnaryOperation() | cst.BooleanOperation():
+            return _level(owner)
+        case cst.IfExp() if field == "orelse":
             return 1
-        case cst.ListComp() | cst.SetComp() | cst.GeneratorExp() | cst.DictComp():
-            return 1
-        case cst.FormattedStringExpression():
-            return 2
-    return 0
+        case cst.CompFor() if field == "target":
+            return 0
+        case cst.Arg(star="*"):
+            return 7
+    return _WANTED.get(type(owner), 0)
 
 
 def fitting(node: cst.BaseExpression, owner: cst.CSTNode, field: str) -> cst.BaseExpression:

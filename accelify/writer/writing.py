@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import libcst as cst
 
 from accelify.analysis.syntax import Tree
 from accelify.obsolete_keywords import OBSOLETE, masked
-from accelify.writer.application import Application
-from accelify.writer.edits import Delete, DropElse, Edit, Replace, node_of
+from accelify.writer.application import Application, flat
+from accelify.writer.edits import Delete, Edit, Replace, node_of
 from accelify.writer.errors import EditError
 from accelify.writer.folded import Folded, untouched
 from accelify.writer.footers import with_footers_outside
@@ -56,8 +56,10 @@ class Written:
         self.work.touch(copied)
         # What libcst has to read by itself: what is put in the place of something, or joined with it.
         self._read: set[ast.AST] = {*self.work.rewrites, *self.work.joined}
-        for piece in (piece for edit in self.work.edits for piece in _nodes_of(edit)):
-            self._read |= {piece, *tree.ancestors(piece)}
+        for edit in self.work.edits:
+            for piece in edit.pieces if isinstance(edit, Replace) else ():
+                if not isinstance(piece, str):
+                    self._read |= {piece, *tree.ancestors(piece)}
         self._folds = folds
         parts: list[bytes] = []
         cursor = size = 0
@@ -66,12 +68,8 @@ class Written:
         for module, begin, end in tree.parts():
             for first, last in _regions(tree, module.body, self.work.touched, self.work.emptied.gone):
                 start = tree.line_end(tree.end(module.body[first - 1])) if first else begin
-                stop = (
-                    _after(tree, module.body[last])
-                    if last + 1 < len(module.body)
-                    else _last(tree, start, end)
-                )
-                block = module.body[first : last + 1]
+                block, ends = module.body[first : last + 1], last + 1 == len(module.body)
+                stop = _last(tree, start, end) if ends else _after(tree, block[-1])
                 new, data = self._region(module.body, block, start, stop)
                 size += start - cursor
                 self.regions.append((new, block, (start, stop), (size, size + len(data))))
@@ -110,19 +108,9 @@ class Written:
             raise EditError("libcst does not read it") from error
         if not same:
             raise EditError("libcst does not give it back as it was")
-        rows = rows_of(module, block)
-        for row in rows:
-            small = row.node.body if isinstance(row.node, cst.SimpleStatementLine) else [row.node]
-            if row.statements:
-                if len(small) != len(row.statements):
-                    raise EditError("libcst reads these statements otherwise than Python does")
-                self.work.known.update(zip(row.statements, small, strict=True))
-        new = block_of_rows(self.work.rows(body, rows), module)
-        if (
-            new.body
-            and not module.has_trailing_newline
-            and block[-1] in self.work.emptied.gone - self.work.emptied.passes
-        ):
+        self.work.match(block, flat(module))
+        new = block_of_rows(self.work.rows(body, rows_of(module, block)), module)
+        if new.body and block[-1] in self.work.emptied.gone - self.work.emptied.passes:
             new = new.with_changes(has_trailing_newline=True)
         code: str = new.code if new.body or new.footer else ""
         if hidden is not None:
@@ -139,38 +127,16 @@ class Written:
         """Report edits that could not be made together with the others."""
         work = self.work
         for edit in work.edits:
-            if id(edit) in work.done:
-                continue
+            # A statement that is taken out goes by itself or with one around it.
             if (
-                isinstance(edit, DropElse)
-                or getattr(edit, "yielding", False)
-                or (isinstance(edit, Delete) and _goes(work, edit))
+                id(edit) not in work.done
+                and not isinstance(edit, Delete)
+                and not getattr(edit, "yielding", False)
             ):
-                continue
-            around = {node_of(edit), *self.tree.ancestors(node_of(edit))}
-            other = next(
-                (
-                    e
-                    for e in work.edits
-                    if e is not edit and isinstance(e, (Replace, Delete)) and node_of(e) in around
-                ),
-                edit,
-            )
-            raise work.collision(node_of(edit), other, edit)
-
-
-def _nodes_of(edit: Edit) -> list[ast.AST]:
-    """The nodes that are put in the place of another one."""
-    pieces = edit.pieces if isinstance(edit, Replace) else ()
-    return [piece for piece in pieces if not isinstance(piece, str)]
-
-
-def _goes(work: Application, edit: Delete) -> bool:
-    """Whether a statement goes with a branch or a test around it."""
-    around = {edit.statement, *work.tree.ancestors(edit.statement)}
-    return bool(
-        around & (work.emptied.gone | work.emptied.without_else | work.emptied.negated | work.emptied.opened)
-    )
+                node = node_of(edit)
+                takes = (e for e in work.edits if e is not edit and isinstance(e, (Replace, Delete)))
+                other = next((e for e in takes if self.tree.is_within(node, {node_of(e)})), edit)
+                raise work.collision(node, other, edit)
 
 
 def _last(tree: Tree, start: int, end: int) -> int:
@@ -195,11 +161,9 @@ def _after(tree: Tree, stmt: ast.stmt) -> int:
     return end
 
 
-def _regions(
-    tree: Tree, body: list[ast.stmt], touched: set[ast.AST], gone: set[ast.stmt]
-) -> Iterator[tuple[int, int]]:
-    """Runs of statements at the top of a file in which something changes."""
-    first = last = -1
+def _regions(tree: Tree, body: list[ast.stmt], touched: set[ast.AST], gone: set[ast.stmt]) -> list[list[int]]:
+    """Runs of statements at the top of a file in which something changes: the first and the last of each."""
+    found: list[list[int]] = []
     for index, stmt in enumerate(body):
         if stmt not in touched:
             continue
@@ -209,11 +173,8 @@ def _regions(
             start -= 1
         while stop + 1 < len(body) and not tree.ends_line(body[stop]):
             stop += 1
-        if first >= 0 and start <= last + 1:
-            last = max(last, stop)
-            continue
-        if first >= 0:
-            yield first, last
-        first, last = start, stop
-    if first >= 0:
-        yield first, last
+        if found and start <= found[-1][1] + 1:
+            found[-1][1] = max(found[-1][1], stop)
+        else:
+            found.append([start, stop])
+    return found

@@ -38,7 +38,7 @@ def hides_devices(script: ScriptModel, stmt: ast.stmt) -> bool:
 def hiding(script: ScriptModel, call: ast.Call) -> Scope | None:
     """The function that a call runs and that chooses the GPUs that are seen, if one does."""
     for callee in in_order(script.callees(call)):
-        if not callee.is_method and b"VISIBLE_DEVICES" in script.interpreter.module_of(callee).tree.data:
+        if not callee.is_method and script.interpreter.module_of(callee).tree.mentions("VISIBLE_DEVICES"):
             if any(isinstance(n, ast.Assign) and _is_choice(n) and not hides_all(n) for n in callee.nodes):
                 return callee
     return None
@@ -74,10 +74,10 @@ def _choosing(script: ScriptModel, module: Module | None, seen: set[Module]) -> 
         if one in seen or one in script.modules:
             continue
         seen.add(one)
-        data = one.tree.data
-        if b"VISIBLE_DEVICES" in data and any(map(_is_chosen_at_once(one), one.scopes.module.nodes)):
+        mentions = one.tree.mentions
+        if mentions("VISIBLE_DEVICES") and any(map(_is_chosen_at_once(one), one.scopes.module.nodes)):
             return one.path.name if one.path is not None else one.name
-        if data and any(word.encode() in data for word in _CHOOSING):
+        if any(map(mentions, _CHOOSING)):
             named = {a.name for n in one.tree.nodes(ast.Import) for a in n.names}
             if found := named & _CHOOSING:
                 return str(min(found))

@@ -220,9 +220,9 @@ class ClockTexts:
     def _tells_time(self, module: Module) -> bool:
         stated = self._telling.get(module)
         if stated is None:
-            data = module.tree.data  # of modules that are converted together: that of all
-            times = b"time" in data and any(w.encode() in data for w in _TEXTS | _TIMES)
-            stated = self._telling[module] = times or any(w.encode() in data for w in _IDS)
+            mentions = module.tree.mentions  # of modules that are converted together: those of all
+            times = mentions("time") and any(map(mentions, _TEXTS | _TIMES))
+            stated = self._telling[module] = times or any(map(mentions, _IDS))
         return stated
 
 

@@ -22,8 +22,8 @@ def only_reduces(module: Module) -> bool:
 
     Such helpers ask by themselves whether there is a process group, and work as they are.
     """
-    data = module.tree.data
-    if b"distributed" not in data or b".backward(" in data or b".eval()" in data:
+    mentions = module.tree.mentions
+    if not mentions("distributed") or mentions(".backward(") or mentions(".eval()"):
         return False
     return all(
         _reduces(module.scopes.of(node))

@@ -121,7 +121,7 @@ class RecordedSums:
             if self.tree.start(stmt) > end
             if any(id(s) in around for s in self.tree.block_of(stmt)[2])
         ]
-        limit = min(limits, default=len(self.tree.data))
+        limit = min(limits, default=self.tree.size)
         # What is before the loop reads what its last run has left, where no other loop fills the name.
         made = [self.tree.start(stmt) for stmt in anew if self.tree.start(stmt) < end]
         begin = max(made, default=-1) if len(anew) > 1 else -1

@@ -35,9 +35,9 @@ def is_run_only(script: ScriptModel, scope: Scope, call: ast.Call) -> bool:
 
 def copied_parameters(script: ScriptModel, function: Scope) -> set[str]:
     """The parameters of which a function only takes such a copy, to go on with that."""
-    if function.kind != "function" or b"deepcopy" not in script.interpreter.module_of(function).tree.data:
-        return set()
     tree = script.interpreter.module_of(function).tree
+    if function.kind != "function" or not tree.mentions("deepcopy"):
+        return set()
     found = set()
     for call in function.nodes:
         given = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None

@@ -17,8 +17,8 @@ from accelify.analysis.syntax import dotted
 
 def made_anew(script: ScriptModel, function: Scope) -> set[str]:
     """The parameters of whose class a function makes an object, and that it does not run itself."""
-    data = script.interpreter.module_of(function).tree.data
-    if function.kind != "function" or not (b"type(" in data or b"__class__(" in data):
+    mentions = script.interpreter.module_of(function).tree.mentions
+    if function.kind != "function" or not (mentions("type(") or mentions("__class__(")):
         return set()
     stated = {a.arg for a in function.parameters()} - {function.self_name()}
     made: set[str] = set()

@@ -54,8 +54,7 @@ def _bases(script: ScriptModel, wanted: Callable[[Class], bool]) -> list[Module]
 
 def _places(cls: Class) -> bool:
     """Whether a method of a class moves something, or chooses a device other than by assigning it to `self`."""
-    data = cls.module.tree.data
-    if b"cuda" not in data and b".to(" not in data:
+    if not cls.module.tree.mentions("cuda") and not cls.module.tree.mentions(".to("):
         return False
     named = {value for _, value in own_devices(cls.scope.node)}
     for method in cls.scope.children.values():
