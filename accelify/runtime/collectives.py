@@ -49,12 +49,13 @@ def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> torch.Tensor
     mine = _to_group(tensor)
     process = PartialState()
     # On a device, asking for the tensor's bytes would wait for it.
-    if process.data_ranks == process.num_processes and process.device.type == "cpu":
-        small = guard.gather_small(operation, mine)
-        if small is not None:
-            return small
+    within = process.data_ranks == process.num_processes and process.device.type == "cpu"
+    if within:
+        whole = guard.gather_within(operation, mine)
+        if whole is not None:
+            return whole
     whole = mine.new_empty(process.data_ranks * mine.numel())
-    with guard.collective(operation, tensor):
+    with guard.collective(operation, tensor, gathered=mine.nbytes if within else 0):
         # Backends differ in what they make of nothing.
         if mine.numel():
             dist.all_gather_into_tensor(whole, mine.view(-1), group=process.data_group)
@@ -81,10 +82,11 @@ def gather(tensor: Any) -> Any:
 def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
     """Gather where rank r has `sizes[r]` real samples; a rank with none has one sample that is left out.
 
-    Tensors whose first dimension does not follow `sizes` on every rank are gathered as they are. With `whole`, a rank
-    with none has a whole batch again: all that is computed from it is left out, whatever its size. A rank with one
-    sample whose dimension is gone, unlike the others' (`labels.squeeze()`), has it put back; of single numbers those of
-    the ranks with none are left out where none has more than one sample.
+    A tensor may have several rows a sample, as many for each (`logits.view(-1, classes)` of tokens); one whose first
+    dimension does not follow `sizes` on every rank is gathered as it is. With `whole`, a rank with none has a whole
+    batch again: all that is computed from it is left out, whatever its size. A rank with one sample whose dimension is
+    gone, unlike the others' (`labels.squeeze()`), has it put back; of single numbers those of the ranks with none are
+    left out where none has more than one sample.
     """
     if _no_other_batches():
         return tensor
@@ -106,8 +108,11 @@ def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
         parts = _all_gather_uneven(t, lengths)
         if whole:
             parts = [p for p, n in zip(parts, sizes, strict=True) if n]
-        elif lengths == contained:
-            parts = [p[:n] for p, n in zip(parts, sizes, strict=True)]
+        else:
+            # Several rows a sample, such as one for each of its tokens, are left out with it.
+            rows = {length / n for length, n in zip(lengths, contained, strict=True)}
+            if len(rows) == 1 and (each := rows.pop()).is_integer():
+                parts = [p[: n * int(each)] for p, n in zip(parts, sizes, strict=True)]
         return torch.cat(parts)
 
     one.__name__ = "gather_for_metrics"

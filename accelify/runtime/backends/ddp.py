@@ -66,10 +66,9 @@ class DDPBackend(AveragingBackend):
             if any(True for _ in model.buffers()):
                 self._frozen = [r for r in self._frozen if r() not in (None, model)] + [weakref.ref(model)]
             return model
-        kwargs = self._ddp_arguments()
-        if self.device.type == "cuda":
-            kwargs |= {"device_ids": [self.device.index], "output_device": self.device.index}
-        wrapped = DistributedModel(model, self.precision, kwargs)
+        # Without `device_ids`: with them the model would get copies of containers in place of those that the script
+        # gives it and may read again, and inputs would be moved that one process leaves where they are.
+        wrapped = DistributedModel(model, self.precision, self._ddp_arguments())
         wrapped.share_buffers()
         self._register_hook(wrapped)
         self._models.append(weakref.ref(wrapped))
