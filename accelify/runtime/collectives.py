@@ -49,12 +49,13 @@ def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> torch.Tensor
     mine = _to_group(tensor)
     process = PartialState()
     # On a device, asking for the tensor's bytes would wait for it.
-    if process.data_ranks == process.num_processes and process.device.type == "cpu":
-        small = guard.gather_small(operation, mine)
-        if small is not None:
-            return small
+    within = process.data_ranks == process.num_processes and process.device.type == "cpu"
+    if within:
+        whole = guard.gather_within(operation, mine)
+        if whole is not None:
+            return whole
     whole = mine.new_empty(process.data_ranks * mine.numel())
-    with guard.collective(operation, tensor):
+    with guard.collective(operation, tensor, gathered=mine.nbytes if within else 0):
         # Backends differ in what they make of nothing.
         if mine.numel():
             dist.all_gather_into_tensor(whole, mine.view(-1), group=process.data_group)

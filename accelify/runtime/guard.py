@@ -2,8 +2,8 @@
 
 Before every collective of the runtime, ranks exchange a few bytes: how many collectives there were, and a digest of
 this one's operation, shapes and types. Where they differ, every rank raises an error with what each was about to do,
-and where in the script. A small tensor that is gathered travels in the same message. A training step of DDP has no
-such collective, so it costs nothing there; but it is counted.
+and where in the script. A tensor that is gathered travels in the same message if it is small or was expected. A
+training step of DDP has no such collective, so it costs nothing there; but it is counted.
 
 A rank that waits looks now and then what became of the others, and raises where it is proved that one will not come:
 it ended or raised, or it is in a pass that is averaged over ranks and that this rank has not reached. That another
@@ -30,7 +30,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .messages import Message, describe, digest, signature_within
+from .messages import Rooms, describe, digest, signature_within
 from .script_lines import line_of, script_line
 
 # A wait is looked into after this many seconds, again and again; with many ranks less often, for the store's sake.
@@ -87,7 +87,8 @@ class Guard:
             store = dist.distributed_c10d._get_default_store()
             self.store = dist.PrefixStore("accelify", store)  # type: ignore[attr-defined]
         # With warnings alone ranks may go on with tensors of different sizes.
-        self.message = Message(ranks, with_room=not warns)
+        self._rooms = Rooms(ranks, with_room=not warns)
+        self.message = self._rooms.next()
         self._interval = _PATIENCE * max(1.0, ranks / _RANKS_A_SECOND)
         # The state in which a rank was seen last.
         self._seen: dict[int, dict[str, Any]] = {}
@@ -106,26 +107,29 @@ class Guard:
 
     # Agreement
 
-    def enter(self, operation: str, *what: Any) -> None:
+    def enter(self, operation: str, *what: Any, gathered: int = 0) -> None:
         """All ranks are about to run the same collective on the same shapes; raises on every rank if not.
 
         Args:
             operation: its name.
             what: tensors, of which type and shape must agree, and other values that must.
+            gathered: bytes of a tensor that is gathered in it and could travel in the message the next time.
 
         Raises:
             RanksDisagreeError: they do not agree, or a rank is gone.
         """
         stated = f"{operation} of {', '.join(map(describe, what))}" if what else operation
-        self._agree(stated, digest(stated))
+        self._agree(stated, digest(stated), gathered)
 
-    def _agree(self, stated: str, digest: int) -> None:
+    def _agree(self, stated: str, digest: int, gathered: int) -> None:
         self.count += 1
         self.message.begin(self.count, digest)
         self._exchange(self.message.all, self.message.mine, stated)
         self.passes = 0
         if not self.message.agrees():
             self._raise_disagreement(stated)
+        self._rooms.note(stated, gathered)
+        self.message = self._rooms.next()
 
     def gather(self, operation: str, tensor: torch.Tensor) -> torch.Tensor:
         """`enter`, and every rank's tensor, in a first dimension of all ranks.
@@ -134,9 +138,10 @@ class Guard:
             operation: its name.
             tensor: one that the message `takes`.
         """
-        self.message.put(tensor)
-        self._agree(*signature_within(operation, tensor.dtype, tensor.shape))
-        return self.message.parts(tensor)
+        message = self.message
+        message.put(tensor)
+        self._agree(*signature_within(operation, tensor.dtype, tensor.shape), tensor.nbytes)
+        return message.parts(tensor)
 
     def _raise_disagreement(self, stated: str) -> None:
         here = f"{stated} at {script_line()}, its collective number {self.count}".encode()
@@ -456,23 +461,23 @@ def rejoin() -> None:
         guard.passes = 0
 
 
-def enter(operation: str, *what: Any) -> None:
+def enter(operation: str, *what: Any, gathered: int = 0) -> None:
     """See `Guard.enter`; with one process nothing happens."""
     if _guards:
-        _guards[0].enter(operation, *what)
+        _guards[0].enter(operation, *what, gathered=gathered)
 
 
-def gather_small(operation: str, tensor: torch.Tensor) -> torch.Tensor | None:
-    """Every rank's tensor in one, where it is small and on the host; None: it needs a separate collective."""
+def gather_within(operation: str, tensor: torch.Tensor) -> torch.Tensor | None:
+    """Every rank's tensor in one, where it fits into the message; None: it needs a separate collective."""
     if not _guards or not _guards[0].message.takes(tensor):
         return None
     return _guards[0].gather(operation, tensor)
 
 
 @contextlib.contextmanager
-def collective(operation: str, *what: Any) -> Iterator[None]:
+def collective(operation: str, *what: Any, gathered: int = 0) -> Iterator[None]:
     """Around a collective: `enter`, and an error of the transport in it is described in terms of ranks."""
-    enter(operation, *what)
+    enter(operation, *what, gathered=gathered)
     try:
         yield
     except RuntimeError as error:

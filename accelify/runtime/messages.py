@@ -1,4 +1,4 @@
-"""The few bytes that ranks exchange before a collective, and small tensors that travel in them."""
+"""The few bytes that ranks exchange before a collective, and tensors that travel in them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-# Bytes of a small tensor in the message, and of all ranks' together.
+# Bytes of a tensor in the message, and of all ranks' together: where it is not known what comes, and at most.
 _ROOM = 16384
 _ROOM_OF_ALL = 65536
+_MOST_OF_ALL = 1 << 22
 # Whole numbers of a message's head: how many collectives there were, and a digest of this one.
 _HEAD = 2
 
@@ -38,18 +39,53 @@ def signature_within(operation: str, kind: torch.dtype, shape: torch.Size) -> tu
     return stated, digest(f"{stated} in this message")
 
 
-class Message:
-    """One that all ranks send at once, always of the same size: of another, no rank could read it.
+class Rooms:
+    """How much room the next message has: what was gathered the last time that the same came before it.
+
+    All ranks have agreed on each collective before, with its shapes, so all find the same here. Where something else
+    comes than the last time, a large tensor takes a collective of its own, as the first time.
 
     Args:
         ranks: how many there are.
-        with_room: for a small tensor.
+        with_room: whether tensors travel in messages at all.
     """
 
     def __init__(self, ranks: int, with_room: bool) -> None:
+        self._unknown = min(_ROOM, _ROOM_OF_ALL // ranks) if with_room else 0
+        self._most = _MOST_OF_ALL // ranks if with_room else 0
+        self._before = ""
+        # Bytes gathered, by what came before.
+        self._after: dict[str, int] = {}
+        self._message = functools.lru_cache(maxsize=8)(functools.partial(Message, ranks))
+
+    def next(self) -> Message:
+        """The message of the next collective."""
+        expected = self._after.get(self._before, 0)
+        return self._message(max(self._unknown, expected if expected <= self._most else 0) // 16 * 16)
+
+    def note(self, stated: str, gathered: int) -> None:
+        """All ranks agreed on a collective.
+
+        Args:
+            stated: its description.
+            gathered: bytes of the tensor that each rank gathers in it; 0: nothing.
+        """
+        if len(self._after) > 1024:
+            self._after.clear()
+        self._after[self._before], self._before = -(-gathered // 16) * 16, stated
+
+
+class Message:
+    """One that all ranks send at once, all of the same size: of another, no rank could read it.
+
+    Args:
+        ranks: how many there are.
+        room: bytes for a tensor, a multiple of 16, as which elements of any type fit.
+    """
+
+    def __init__(self, ranks: int, room: int) -> None:
         self.ranks = ranks
-        # A multiple of what an element of any type takes.
-        self._room = min(_ROOM, _ROOM_OF_ALL // ranks) // 16 * 16 if with_room else 0
+        self._room = room
         self.mine = torch.zeros(_HEAD + self._room // 8, dtype=torch.int64)
         self.all = self.mine.repeat(ranks)
         by_rank = self._by_rank = self.all.view(ranks, -1)

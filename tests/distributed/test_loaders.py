@@ -141,6 +141,45 @@ def test_a_share_of_one_sample_that_lost_its_dimension_beside_longer_ones():
         assert [shape for _, _, shape in found] == [(2,)] * 2
 
 
+def _rows_of_tokens(samples):
+    accelerator = fresh_accelerator()
+    loader = accelerator.prepare(DataLoader(torch.arange(3 * samples).view(-1, 3), batch_size=4))
+    tokens, whole = [], []
+    for batch in loader:
+        flat, rows = accelerator.gather_for_metrics((batch.view(-1), batch))
+        tokens += flat.tolist()
+        whole += rows.view(-1).tolist()
+    return tokens, whole
+
+
+@pytest.mark.parametrize("samples", [9, 11, 17])
+def test_a_rank_without_samples_adds_no_rows_of_tokens(samples):
+    # In the last round one rank has a sample again that is another's.
+    for tokens, whole in run_ranks(2, _rows_of_tokens, samples):
+        assert sorted(tokens) == list(range(3 * samples))
+        assert tokens == whole
+
+
+def _gathers_in_a_row(sizes):
+    accelerator = fresh_accelerator()
+    rank = accelerator.process_index
+    found = []
+    for _ in range(3):
+        for number, size in enumerate(sizes):
+            value = torch.full((size,), float(rank + 10 * number))
+            found.append(accelerator.gather(value).view(2, size)[:, 0].tolist())
+        accelerator.wait_for_everyone()
+        found.append(accelerator.reduce(torch.ones(3)).tolist())
+    return found
+
+
+def test_what_was_gathered_before_travels_in_the_message():
+    # Small, large, larger than a message ever is, empty: once as something unknown, then as what came the last time.
+    for found in run_ranks(2, _gathers_in_a_row, (3, 40_000, 1_000_000, 7, 40_000)):
+        round_ = [[10.0 * n, 10.0 * n + 1] for n in range(5)] + [[2.0] * 3]
+        assert found == round_ * 3
+
+
 def _single_labels(samples):
     accelerator = fresh_accelerator()
     labels = DataLoader(torch.arange(samples).view(-1, 1), batch_size=4)

@@ -67,7 +67,8 @@ class DDPBackend(AveragingBackend):
                 self._frozen = [r for r in self._frozen if r() not in (None, model)] + [weakref.ref(model)]
             return model
         # Without `device_ids` a forward gets what it is given, as with one process: prepared loaders have moved
-        # batches, a model that was sent to the host gets inputs there, and lengths for packing stay there.
+        # batches, a model that was sent to the host gets inputs there, lengths for packing stay there, and a container
+        # that the model writes into is the script's own.
         wrapped = DistributedModel(model, self.precision, self._ddp_arguments())
         wrapped.share_buffers()
         self._register_hook(wrapped)
