@@ -179,14 +179,14 @@ def test_every_demand_has_its_rule() -> None:
     folder = Path(__file__).parents[2] / "accelify" / "obligations"
     made = [
         node
-        for name in ("sinks.py", "ordering.py")
+        for name in ("sinks.py", "ordering.py", "checked.py")
         for node in ast.walk(ast.parse((folder / name).read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     demands = {
         node.args[1].value
         for node in made
-        if node.func.id in ("_made", "Obligation") and isinstance(node.args[1], ast.Constant)
+        if node.func.id in ("made", "Obligation") and isinstance(node.args[1], ast.Constant)
     }
     assert "content" in demands
     assert "order" in demands
