@@ -293,7 +293,8 @@ def reduced_value(value: Value, operation: str, over_rows: bool = True) -> Place
         if not fill or inner is None:
             continue
         place = array_of(inner)
-        of_rows = place.rows and value.type.startswith(("torch", "numpy"))  # `torch.cat` of the rounds' rows
+        # `torch.cat` of the rounds' rows, or its shape.
+        of_rows = place.rows and value.type.startswith(("torch", "numpy", "#shape"))
         if operation == "count" and fill == "rounds" and not of_rows:
             return same(1)
         if fill == "rounds" and operation in ("sum", "mean"):

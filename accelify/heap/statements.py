@@ -168,7 +168,9 @@ class Statements:
         for ref in base.of(Container):
             if key.const is UNSET and not isinstance(target.slice, ast.Slice):
                 overwrite(self.run, ref, value, key)
-            put(self.run, ref, value, key.const, filling="" if key.const is not UNSET else "rounds")
+            part = isinstance(target.slice, ast.Slice) and value.of(Container)
+            inner = element(self.run, value, target) if part else value
+            put(self.run, ref, inner, key.const, filling="" if key.const is not UNSET else "rounds")
         for ref in base.refs:
             if self.engine.calls.special(ref, "__setitem__", [key, value], target) is not None:
                 return
