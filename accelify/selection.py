@@ -23,7 +23,7 @@ from accelify.source import Source, SourceError, split_lines
 
 _COMMENT = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[^\]]*)\])?")
 _CODE = re.compile(r"ACC\d{0,3}|ALL")
-_KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "models")
+_KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "exclude", "models")
 
 
 @dataclass(frozen=True)

@@ -122,9 +122,12 @@ def _is_no_entry(path: Path) -> bool:
     return path.name in ("__init__.py", "conftest.py", "setup.py") or path.name.startswith("test_")
 
 
-def read_script(path: Path) -> Source:
-    """The script at `path`, or from standard input for `-`. Raises SourceError where it is not Python text."""
-    source = Source.from_bytes(sys.stdin.buffer.read()) if path == STDIN else Source.read(path)
+def read_script(path: Path, name: Path | None = None) -> Source:
+    """The script at `path`, or from standard input for `-`, as that of a file where it has a `name`.
+
+    Raises SourceError where it is not Python text.
+    """
+    source = Source.from_bytes(sys.stdin.buffer.read(), name) if path == STDIN else Source.read(path)
     # Parsed here, so that what does not parse gets the sentence that names the line and the remedy.
     _ = source.tree
     return source

@@ -74,7 +74,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:
         text = f"some ranks leave the loop of line {one.line}, in which all meet"
         here = one.reason.path == one.path
-        yield replace(one, found=text, line=one.reason.line if here else one.line)
+        yield replace(one, found=text, line=one.reason.line, column=1) if here else replace(one, found=text)
     elif one.demand == "prepared":
         # One that puts gradients together by hand has no need of it.
         if not any(other.kind == "collective" and other.loops == event.loops for other in events):
@@ -141,9 +141,9 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
     chain = one.reason.chain() if one.reason is not None else []
     if one.status is Status.NAMED and any(step.text.startswith(_APART) for step in chain):
         # It stands where the data part.
-        line = chain[-1].line if chain[-1].path == one.path else one.line
-        yield replace(one, found="the processes train on data that differ between them", line=line)
-        return
+        text = "the processes train on data that differ between them"
+        here = chain[-1].path == one.path
+        yield replace(one, found=text, line=chain[-1].line, column=1) if here else replace(one, found=text)
     if event.detail == "plain" and any(other.kind == "accelerator" for other in events):
         text = "`backward` works beside the Accelerator: accelerator.backward(loss) scales and accumulates"
         yield made(event, "beside", Status.NAMED, text)

@@ -34,12 +34,17 @@ def findings_list(findings: Sequence[Finding], *, colour: bool = False) -> str:
     """One line for each finding, as compilers print them, and a last line with the counts; empty for no finding."""
     if not findings:
         return ""
-    lines = [_finding_line(finding, colour) for finding in findings]
+    lines = [finding_line(finding, colour) for finding in findings]
+    return "\n".join([*lines, findings_total(findings, colour)]) + "\n"
+
+
+def findings_total(findings: Sequence[Finding], colour: bool) -> str:
+    """The last line of a list of findings: how many there are, and how many of them `convert` fixes."""
     fixable = sum(finding.fixable for finding in findings)
     total = f"{counted(len(findings), 'finding')}"
     if fixable:
         total += f", {fixable} of them marked [*]: `accelify convert` fixes those"
-    return "\n".join([*lines, styled(total + ".", "bold", colour)]) + "\n"
+    return styled(total + ".", "bold", colour)
 
 
 def _one_script(conversion: Conversion, colour: bool) -> list[str]:
@@ -60,7 +65,7 @@ def _one_script(conversion: Conversion, colour: bool) -> list[str]:
         effort = duration(sum(finding.effort for finding in conversion.remaining))
         lines.append(f"  left for a person (about {effort}):")
         left = map(conversion.source.place, conversion.remaining)
-        lines += [f"    {_finding_line(finding, colour, effort=True)}" for finding in left]
+        lines += [f"    {finding_line(finding, colour, effort=True)}" for finding in left]
     return lines + [f"  {note}" for note in conversion.notes]
 
 
@@ -83,7 +88,8 @@ def _places(places: list[tuple[int, int]]) -> str:
     return f"{noun} {shown}{more}"
 
 
-def _finding_line(finding: Finding, colour: bool, *, effort: bool = False) -> str:
+def finding_line(finding: Finding, colour: bool, *, effort: bool = False) -> str:
+    """Place, code and message of a finding; with what it costs a person where `effort` says so."""
     place = styled(finding.path, "bold", colour) + finding.place.removeprefix(finding.path) + ":"
     code = styled(finding.code, _SEVERITY_STYLE[finding.severity], colour)
     mark = " [*]" if finding.fixable and not effort else ""

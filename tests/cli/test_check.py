@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
+from accelify.configuration import nearest_section
 from tests.cli.conftest import PLAIN, Run
 
 
 def test_findings_have_place_code_and_message(run: Run, plain: Path) -> None:
-    outcome = run("check", plain)
+    outcome = run("check", "--output-format", "concise", plain)
     assert outcome.code == 1
     assert plain.read_text() == PLAIN
     lines = outcome.out.splitlines()
@@ -102,3 +105,81 @@ def test_a_script_of_several_processes_is_gone_through_as_it_is(run: Run, tmp_pa
     script.write_text(script.read_text().replace("if accelerator.is_main_process:\n    ", ""))
     result = run("check", script)
     assert (result.code, result.out) == (0, "")
+
+
+def test_text_shows_the_line_with_a_mark(run: Run, plain: Path) -> None:
+    lines = run("check", plain).out.splitlines()
+    number = PLAIN.splitlines().index("        loss.backward()") + 1
+    first = next(i for i, line in enumerate(lines) if line.startswith(f"{plain}:{number}:"))
+    assert lines[first + 1] == f"  {number} |         loss.backward()"
+    assert lines[first + 2].lstrip(" |").startswith("^")
+    assert lines[first + 2].index("^") == lines[first + 1].index("loss")
+
+
+def test_a_baseline_shows_what_came_later(run: Run, plain: Path, tmp_path: Path) -> None:
+    accepted = tmp_path / "accepted.json"
+    assert run("check", plain, "--baseline", accepted).code == 2
+    assert run("check", plain, "--baseline", accepted, "--update-baseline").code == 0
+    assert run("check", plain, "--baseline", accepted).code == 0
+    # Lines above do not matter, a new place does.
+    plain.write_text("# one line more\n" + PLAIN + "print(loss)\n")
+    outcome = run("check", plain, "--baseline", accepted, "--output-format", "concise")
+    assert outcome.code == 1
+    assert [line.split(":")[1] for line in outcome.out.splitlines()[:-1]] == [str(PLAIN.count("\n") + 2)]
+    accepted.write_text("[]")
+    assert run("check", plain, "--baseline", accepted).code == 2
+    assert run("check", plain, "--update-baseline").code == 2
+
+
+def test_excluded_files_and_those_that_git_ignores(run: Run, tmp_path: Path) -> None:
+    for name in ("train.py", "old/train.py", "made/train.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(PLAIN)
+
+    def found(*words: str | Path) -> set[str]:
+        rows = json.loads(run("check", "--output-format", "json", *words).out)
+        return {Path(row["file"]).relative_to(tmp_path).as_posix() for row in rows}
+
+    assert found(tmp_path) == {"train.py", "old/train.py", "made/train.py"}
+    assert found(tmp_path, "--exclude", "old") == {"train.py", "made/train.py"}
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("made/\n")
+    (tmp_path / "pyproject.toml").write_text('[tool.accelify]\nexclude = ["old/*"]\n')
+    nearest_section.cache_clear()
+    assert found(tmp_path) == {"train.py"}
+    # What is named is looked at, unless that is to be left out, too.
+    assert found(tmp_path / "old/train.py", tmp_path / "made/train.py") == {"old/train.py", "made/train.py"}
+    assert found(tmp_path / "old/train.py", "--force-exclude") == set()
+
+
+def test_counts_files_and_exit_code(run: Run, plain: Path, tmp_path: Path) -> None:
+    counts = run("check", plain, "--statistics").out.split()
+    findings = json.loads(run("check", plain, "--output-format", "json").out)
+    assert sum(map(int, counts[::3])) == len(findings)
+    assert run("check", plain, "--exit-zero").code == 0
+    file = tmp_path / "findings.txt"
+    outcome = run("check", plain, "-o", file)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert file.read_text() == run("check", plain).out
+    assert run("check", plain, "-o", tmp_path / "missing" / "file").code == 2
+
+
+def test_standard_input_has_the_name_of_a_file(run: Run, plain: Path) -> None:
+    outcome = run("check", "-", "--stdin-filename", plain, "--output-format", "json", stdin=PLAIN.encode())
+    assert {row["file"] for row in json.loads(outcome.out)} == {str(plain)}
+
+
+def test_reports_of_ci_services(run: Run, plain: Path) -> None:
+    findings = json.loads(run("check", plain, "--output-format", "json").out)
+    rows = json.loads(run("check", plain, "--output-format", "gitlab").out)
+    assert [row["location"]["lines"]["begin"] for row in rows] == [one["line"] for one in findings]
+    assert len({row["fingerprint"] for row in rows}) == len(rows)
+    suites = ElementTree.fromstring(run("check", plain, "--output-format", "junit").out)
+    failing = [one for one in findings if one["severity"] != "info"]
+    assert len(suites.findall("testsuite/testcase/failure")) == len(failing)
+    assert int(suites[0].attrib["failures"]) == len(failing)
+    plain.write_text("x = 1\n")
+    assert (
+        ElementTree.fromstring(run("check", plain, "--output-format", "junit").out)[0].attrib["failures"]
+        == "0"
+    )

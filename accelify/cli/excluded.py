@@ -1,0 +1,62 @@
+"""Which files of a folder `check` leaves out: those that patterns name, and those that Git ignores."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+from accelify.configuration import nearest_section
+from accelify.source import SourceError
+
+
+def excluded_patterns(folder: Path) -> tuple[str, ...]:
+    """`exclude` of the nearest [tool.accelify].
+
+    Raises:
+        SourceError: it is no list of patterns.
+    """
+    found = nearest_section(folder)
+    patterns = found[0].get("exclude", []) if found is not None and isinstance(found[0], dict) else []
+    if not isinstance(patterns, list) or not all(isinstance(one, str) for one in patterns):
+        raise SourceError(
+            f'{found[1] if found else folder}: exclude of [tool.accelify] is a list of patterns, as in ["old/*"].'
+        )
+    return tuple(patterns)
+
+
+def is_excluded(path: Path, patterns: Sequence[str]) -> bool:
+    """Whether a pattern names a file, or a folder that it is in, by its name or by the end of its path."""
+    places = [path, *path.parents]
+    return any(
+        fnmatch(place.name, pattern)
+        or fnmatch(place.as_posix(), f"*/{pattern}")
+        or fnmatch(place.as_posix(), pattern)
+        for pattern in (one.rstrip("/") for one in patterns)
+        for place in places
+    )
+
+
+def ignored_by_git(paths: Sequence[Path]) -> set[Path]:
+    """Those of some files that Git ignores; none where there is no Git, or no repository around them."""
+    places = {str(path.resolve()): path for path in paths}
+    ignored: set[Path] = set()
+    while places:
+        # One question answers for all files of a repository: those below the folder of the topmost one.
+        top = min((Path(place).parent for place in places), key=lambda folder: len(folder.parts))
+        inside = [place for place in places if Path(place).is_relative_to(top)]
+        try:
+            asked = subprocess.run(
+                ["git", "-C", str(top), "check-ignore", "--stdin", "-z"],
+                input="\0".join(inside),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except OSError:
+            return set()
+        ignored |= {places[place] for place in asked.stdout.split("\0") if place in places}
+        for place in inside:
+            del places[place]
+    return ignored
