@@ -106,11 +106,12 @@ def check(
         bool, typer.Option("--exit-zero", help="End with 0 also where findings are.")
     ] = False,
 ) -> None:
-    """Lint training scripts: what goes wrong in them, or keeps them from running, on several devices.
+    r"""Lint training scripts: what goes wrong in them, or keeps them from running, on several devices.
 
-    Quiet where nothing is found. Findings marked [*] are fixed by `accelify convert`. Scripts that use an
-    Accelerator or torch.distributed are gone through as each process would run them.
-    A comment `# accelify: ignore[ACC101]` in the script and [tool.accelify] in pyproject.toml leave findings out.
+    Quiet where nothing is found. Findings marked [*] are fixed by `accelify convert`. Scripts that use an Accelerator or
+    torch.distributed are gone through as each process would run them.
+
+    A comment `# accelify: ignore[ACC101]` in the script and \[tool.accelify] in pyproject.toml leave findings out.
     """
     if update_baseline and baseline is None:
         fail("--update-baseline needs the name of the file: --baseline FILE.")

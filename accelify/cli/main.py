@@ -17,7 +17,7 @@ import accelify
 # imported only when the command runs, so that the help page costs what typer costs.
 COMMANDS = {
     "convert": "Rewrite training scripts so that they run on any number of devices.",
-    "check": "Lint training scripts: what keeps them from running on several devices.",
+    "check": "Lint training scripts: what goes wrong in them on several devices.",
     "verify": "Run a script before and after conversion and compare the losses.",
     "launch": "Run a script on the devices that are there.",
     "config": "Make, change or show the configuration file of launches.",
@@ -31,6 +31,7 @@ SHORT = (
     "check",
     "rule",
 )  # convert and check turn the garbage collector on after their first script
+_HELP = {"help_option_names": ["-h", "--help"]}
 EPILOG = "Exit codes: 0 done or nothing to do, 1 something needs a person, 2 bad usage or unreadable input."
 
 
@@ -41,6 +42,7 @@ def build_app(argv: Sequence[str]) -> typer.Typer:
         help="Make a training script written for one device run on any number of them, with the same losses.",
         epilog=EPILOG,
         no_args_is_help=True,
+        context_settings=_HELP,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
@@ -52,7 +54,7 @@ def build_app(argv: Sequence[str]) -> typer.Typer:
             module = importlib.import_module(f"accelify.cli.{function}")
             if name not in SHORT:
                 gc.enable()
-            settings = getattr(module, "CONTEXT_SETTINGS", None)
+            settings = {**_HELP, **getattr(module, "CONTEXT_SETTINGS", {})}
             app.command(name, short_help=summary, context_settings=settings)(getattr(module, function))
         else:
             app.command(name, help=summary)(_known_by_name)
@@ -106,7 +108,7 @@ def _print_version(asked: bool) -> None:
 def _top(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+        typer.Option("--version", "-V", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     pass

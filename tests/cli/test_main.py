@@ -89,3 +89,11 @@ def test_module_runs_as_the_command() -> None:
         [sys.executable, "-m", "accelify", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"accelify {accelify.__version__}\n"
+
+
+def test_short_options(run: Run) -> None:
+    assert run("-V").out == run("--version").out
+    assert run("-h").out == run("--help").out
+    assert run("check", "-h").out == run("check", "--help").out
+    # What stands in brackets is no markup.
+    assert "[tool.accelify]" in " ".join(run("check", "-h").out.split())
