@@ -18,8 +18,6 @@ from accelify.findings import Finding, Severity
 from accelify.project import Imports
 from accelify.source import Source, SourceError
 
-ALREADY_DISTRIBUTED = "ACC001"
-
 
 class OutputFormat(StrEnum):
     """How findings are printed."""
@@ -49,23 +47,17 @@ class _Lines:
         self._of: dict[tuple[str, int, int], str] = {}
 
     def note(self, source: Source, finding: Finding) -> Finding:
-        """Remember the line of a finding of a source, and give the finding with its place in the file."""
-        lines = source.text.split("\n")
+        """Remember the line of a finding of a script, and give the finding with its place in the file."""
+        from accelify.linting import script_line
+
         placed = source.place(finding)
-        if str(source.path or "<stdin>") == finding.path and finding.line <= len(lines):
-            self._of[placed.path, placed.cell, placed.line] = lines[finding.line - 1]
+        own = str(source.path or "<stdin>") == finding.path
+        self._of[placed.path, placed.cell, placed.line] = script_line(finding, source if own else None)
         return placed
 
     def of(self, finding: Finding) -> str:
         """The line that a finding begins in; empty where it is not known."""
-        key = finding.path, finding.cell, finding.line
-        if key not in self._of:
-            try:
-                lines = Source.read(Path(finding.path)).text.split("\n") if not finding.cell else []
-            except SourceError:
-                lines = []
-            self._of[key] = lines[finding.line - 1] if finding.line <= len(lines) else ""
-        return self._of[key]
+        return self._of.get((finding.path, finding.cell, finding.line), "")
 
 
 def check(
@@ -108,8 +100,8 @@ def check(
 ) -> None:
     r"""Lint training scripts: what goes wrong in them, or keeps them from running, on several devices.
 
-    Quiet where nothing is found. Findings marked [*] are fixed by `accelify convert`. Scripts that use an Accelerator or
-    torch.distributed are gone through as each process would run them.
+    Quiet where nothing is found. Findings marked [*] are fixed by `accelify convert`. Scripts that use an
+    Accelerator or torch.distributed are gone through as each process would run them.
 
     A comment `# accelify: ignore[ACC101]` in the script and \[tool.accelify] in pyproject.toml leave findings out.
     """
@@ -153,29 +145,12 @@ def _inputs(paths: list[Path], exclude: list[str], forced: bool) -> Inputs:
 
 
 def _findings(path: Path, options: _Options, imports: Imports, lines: _Lines) -> list[Finding]:
-    from accelify.conversion import REFUSED, UNCHANGED, ConvertOptions
-    from accelify.convert import convert_project
-    from accelify.proving import checked, entries_of, may_be_distributed, prove
-    from accelify.selection import selection_for, shown
+    from accelify.linting import lint
 
-    named = options.name if path == STDIN else path
-    selection = selection_for(named, options.select, options.ignore)
+    source = read_script(path, options.name)
     with garbage_left():
-        source = read_script(path, options.name)
-        conversions = convert_project(source, ConvertOptions(), imports)
-        as_it_is = None
-        if conversions[0].status in (UNCHANGED, REFUSED) and may_be_distributed(conversions[0]):
-            as_it_is = checked(conversions[0])
-        for entry in entries_of(conversions, [path]):
-            prove(conversions, entry)
-    findings = as_it_is
-    if findings is None:
-        findings = [f for c in conversions for f in [*c.applied, *c.remaining]]
-    # Convert leaves a script alone that is distributed already; nothing is wrong with it.
-    findings = shown(
-        (finding for finding in findings if finding.code != ALREADY_DISTRIBUTED), source, selection
-    )
-    return [lines.note(source, finding) for finding in findings]
+        found = lint(source, imports, options.select, options.ignore).findings
+    return [lines.note(source, finding) for finding in found]
 
 
 def _against(baseline: Path, update: bool, findings: list[Finding], lines: _Lines) -> list[Finding]:

@@ -25,6 +25,7 @@ COMMANDS = {
     "env": "Print what an issue report needs.",
     "merge-weights": "Make one safetensors file of a sharded checkpoint.",
     "rule": "Explain a rule.",
+    "server": "Serve an editor: findings as one types.",
 }
 SHORT = (
     "convert",
@@ -108,7 +109,9 @@ def _print_version(asked: bool) -> None:
 def _top(
     version: Annotated[
         bool,
-        typer.Option("--version", "-V", help="Print the version and exit.", callback=_print_version, is_eager=True),
+        typer.Option(
+            "--version", "-V", help="Print the version and exit.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     pass

@@ -1,0 +1,66 @@
+"""What `check` and the language server find in one script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelify.conversion import REFUSED, UNCHANGED, Conversion, ConvertOptions
+from accelify.convert import convert_project
+from accelify.findings import Finding
+from accelify.project import Imports
+from accelify.proving import checked, entries_of, may_be_distributed, prove
+from accelify.selection import selection_for, shown
+from accelify.source import Source, SourceError
+
+ALREADY_DISTRIBUTED = "ACC001"
+
+
+@dataclass(frozen=True)
+class Linted:
+    """The findings of a script, with lines of its text, and what `convert` would make of it."""
+
+    source: Source
+    findings: list[Finding]
+    conversions: list[Conversion]
+
+
+def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> Linted:
+    """Look for what goes wrong in a script on several devices.
+
+    Args:
+        source: the script; modules that it imports are read from the disk.
+        imports: what the files of its project import.
+        select, ignore: codes, beside those of [tool.accelify].
+
+    Raises:
+        SourceError: for a configuration that makes no sense, and for files that cannot be read.
+    """
+    selection = selection_for(source.path, select, ignore)
+    conversions = convert_project(source, ConvertOptions(), imports)
+    findings: list[Finding] | None = None
+    if conversions[0].status in (UNCHANGED, REFUSED) and may_be_distributed(conversions[0]):
+        findings = checked(conversions[0])
+    for entry in entries_of(conversions, [source.path] if source.path is not None else []):
+        prove(conversions, entry)
+    if findings is None:
+        findings = [f for c in conversions for f in [*c.applied, *c.remaining]]
+    # Convert leaves a script alone that is distributed already; nothing is wrong with it.
+    findings = shown((one for one in findings if one.code != ALREADY_DISTRIBUTED), source, selection)
+    return Linted(source, findings, conversions)
+
+
+def script_line(finding: Finding, source: Source | None) -> str:
+    """The line of code that a finding begins in; empty where it cannot be read.
+
+    Args:
+        finding: with the lines of its file.
+        source: the file, None where it is to be read.
+    """
+    try:
+        known = source or Source.read(Path(finding.path))
+    except SourceError:
+        return ""
+    lines = known.text.split("\n")
+    return lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""

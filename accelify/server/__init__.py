@@ -1,0 +1,1 @@
+"""The language server: findings in an editor as one types, with the rules' pages and ways out."""

@@ -1,0 +1,144 @@
+"""`accelify server` answers a real client over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pygls")
+
+from lsprotocol import types as lsp
+from pygls.lsp.client import LanguageClient
+
+from tests.cli.conftest import PLAIN
+
+# Against hangs alone.
+PATIENCE = 120
+SEVERAL = """\
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+text = "\U0001f600"; accelerator.wait_for_everyone()
+if accelerator.is_main_process:
+    text = "\U0001f600"; accelerator.wait_for_everyone()
+"""
+
+
+class Editor:
+    """What an editor does with one script."""
+
+    def __init__(self, client: LanguageClient, path: Path) -> None:
+        self.client = client
+        self.uri = path.as_uri()
+        self.shown: asyncio.Queue[lsp.PublishDiagnosticsParams] = asyncio.Queue()
+
+        @client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        def show(params: lsp.PublishDiagnosticsParams) -> None:
+            self.shown.put_nowait(params)
+
+    async def open(self, text: str) -> list[lsp.Diagnostic]:
+        document = lsp.TextDocumentItem(self.uri, "python", 1, text)
+        self.client.text_document_did_open(lsp.DidOpenTextDocumentParams(document))
+        return await self.next()
+
+    async def change(self, text: str, version: int) -> list[lsp.Diagnostic]:
+        document = lsp.VersionedTextDocumentIdentifier(version, self.uri)
+        changes = [lsp.TextDocumentContentChangeWholeDocument(text)]
+        self.client.text_document_did_change(lsp.DidChangeTextDocumentParams(document, changes))
+        return await self.next()
+
+    async def next(self) -> list[lsp.Diagnostic]:
+        return list((await asyncio.wait_for(self.shown.get(), PATIENCE)).diagnostics)
+
+    async def actions(self, line: int) -> list[lsp.CodeAction]:
+        place = lsp.Position(line, 0)
+        params = lsp.CodeActionParams(
+            lsp.TextDocumentIdentifier(self.uri), lsp.Range(place, place), lsp.CodeActionContext([])
+        )
+        found = await self.client.text_document_code_action_async(params)
+        return [one for one in found or [] if isinstance(one, lsp.CodeAction)]
+
+    async def hover(self, line: int) -> str:
+        params = lsp.HoverParams(lsp.TextDocumentIdentifier(self.uri), lsp.Position(line, 6))
+        found = await self.client.text_document_hover_async(params)
+        return (
+            found.contents.value
+            if found is not None and isinstance(found.contents, lsp.MarkupContent)
+            else ""
+        )
+
+
+def in_editor(path: Path, work: Callable[[Editor], Awaitable[None]]) -> None:
+    async def session() -> None:
+        client = LanguageClient("test", "1")
+        editor = Editor(client, path)
+        await client.start_io(sys.executable, "-m", "accelify", "server")
+        try:
+            await asyncio.wait_for(
+                client.initialize_async(lsp.InitializeParams(capabilities=lsp.ClientCapabilities())), PATIENCE
+            )
+            client.initialized(lsp.InitializedParams())
+            await work(editor)
+            await asyncio.wait_for(client.shutdown_async(None), PATIENCE)
+            client.exit(None)
+        finally:
+            await client.stop()
+
+    asyncio.run(session())
+
+
+def applied(text: str, edits: list[lsp.TextEdit]) -> str:
+    assert len(edits) == 1
+    lines = text.split("\n")
+    start, end = edits[0].range.start, edits[0].range.end
+
+    def cut(line: str, units: int) -> int:
+        return len(line.encode("utf-16-le")[: 2 * units].decode("utf-16-le"))
+
+    before = "\n".join([*lines[: start.line], lines[start.line][: cut(lines[start.line], start.character)]])
+    after = "\n".join([lines[end.line][cut(lines[end.line], end.character) :], *lines[end.line + 1 :]])
+    return before + edits[0].new_text + after
+
+
+def test_findings_pages_and_ways_out(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(SEVERAL)
+
+    async def work(editor: Editor) -> None:
+        (found,) = await editor.open(SEVERAL)
+        assert (found.code, found.source, found.range.start.line) == ("ACC704", "accelify", 5)
+        # Characters of two units of UTF-16 count twice.
+        assert found.range.start.character == SEVERAL.split("\n")[5].index("accelerator") + 1
+        assert "ACC704" in await editor.hover(5)
+        assert await editor.hover(0) == ""
+        (silence,) = await editor.actions(5)
+        assert silence.edit is not None
+        assert silence.edit.changes is not None
+        silent = applied(SEVERAL, list(silence.edit.changes[editor.uri]))
+        assert silent.split("\n")[5].endswith("# accelify: ignore[ACC704]")
+        assert await editor.change(silent, 2) == []
+        assert await editor.change("def half(", 3) == []
+
+    in_editor(path, work)
+
+
+def test_a_plain_script_is_converted_by_an_action(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(PLAIN)
+
+    async def work(editor: Editor) -> None:
+        found = await editor.open(PLAIN)
+        line = PLAIN.split("\n").index("        loss.backward()")
+        assert line in {one.range.start.line for one in found}
+        convert = next(one for one in await editor.actions(line) if one.title.startswith("Convert"))
+        assert convert.edit is not None
+        assert convert.edit.changes is not None
+        converted = applied(PLAIN, list(convert.edit.changes[editor.uri]))
+        assert "accelerator.backward(loss)" in converted
+        assert await editor.change(converted, 2) == []
+
+    in_editor(path, work)
