@@ -186,8 +186,10 @@ def _text(
         return findings_junit(findings)
     if output_format is OutputFormat.SARIF:
         from accelify.report.sarif import findings_sarif
+        from accelify.rules import all_rules, rule_page
 
-        return findings_sarif(findings)
+        pages = {code: (entry.rule.summary, rule_page(entry)) for code, entry in all_rules().items()}
+        return findings_sarif(findings, pages)
     colour = to_terminal and coloured(sys.stdout)
     if output_format is OutputFormat.CONCISE:
         from accelify.report.text import findings_list

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -15,16 +16,21 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
-def findings_sarif(findings: Sequence[Finding]) -> str:
-    """One SARIF log with one run; its rules are those that found something."""
+def findings_sarif(
+    findings: Sequence[Finding], pages: Mapping[str, tuple[str, str]] = MappingProxyType({})
+) -> str:
+    """One SARIF log with one run; its rules are those that found something.
+
+    Args:
+        findings: with their places in the files.
+        pages: by rule, what it says in one sentence, and its page in Markdown.
+    """
     rules = {finding.code: finding.name for finding in sorted(findings)}
     codes = list(rules)
     driver = {
         "name": "accelify",
         "version": accelify.__version__,
-        "rules": [
-            {"id": code, "name": name, "shortDescription": {"text": name}} for code, name in rules.items()
-        ],
+        "rules": [_rule(code, name, pages.get(code)) for code, name in rules.items()],
     }
     run = {
         "tool": {"driver": driver},
@@ -32,6 +38,17 @@ def findings_sarif(findings: Sequence[Finding]) -> str:
         "results": [_result(finding, codes) for finding in findings],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(code: str, name: str, page: tuple[str, str] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "id": code,
+        "name": name,
+        "shortDescription": {"text": page[0] if page else name},
+    }
+    if page:
+        found["help"] = {"text": page[1], "markdown": page[1]}
+    return found
 
 
 def _result(finding: Finding, codes: list[str]) -> dict[str, Any]:

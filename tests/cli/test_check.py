@@ -69,7 +69,10 @@ def test_select_ignore_and_comments(run: Run, plain: Path) -> None:
 
 def test_formats_of_services(run: Run, plain: Path) -> None:
     assert run("check", "--output-format", "github", plain).out.startswith(f"::error file={plain},line=")
-    assert json.loads(run("check", "--output-format", "sarif", plain).out)["version"] == "2.1.0"
+    log = json.loads(run("check", "--output-format", "sarif", plain).out)
+    assert log["version"] == "2.1.0"
+    rules = log["runs"][0]["tool"]["driver"]["rules"]
+    assert all(rule["help"]["markdown"].startswith(f"# {rule['id']}") for rule in rules)
 
 
 def test_standard_input(run: Run) -> None:
