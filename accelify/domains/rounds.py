@@ -38,8 +38,9 @@ def accumulated(
     """
     total = delta
     if delta.needs == APPENDED:
-        # The rows of all ranks, one round's after the other's, or those of this rank's share.
-        total = (SHARD if delta.kind is Kind.ROUND else SAME) if shared and samples.is_same else UNRELATED
+        # The rows of all ranks, or of this rank's share, one round's after the other's; or more rows of one round.
+        total = SHARD if delta.kind is Kind.ROUND else SAME if samples.is_same else UNRELATED
+        total = total if shared else replace(delta, needs="")
     elif samples.kind is Kind.WIDE and delta.kind in (Kind.SAME, Kind.SAMPLE):
         total = wide(1) if delta.kind is Kind.SAMPLE or delta.degree == 0 else wide(None)
     elif samples.kind is Kind.SHARD and delta.kind in (Kind.SAME, Kind.SHARD):

@@ -14,6 +14,7 @@ from accelify.heap.builtin_calls import BUILTINS, container_method
 from accelify.heap.containers import array_of, element, empty
 from accelify.heap.frames import Frame
 from accelify.heap.library_calls import LibraryCalls
+from accelify.heap.locations import moved_within
 from accelify.heap.models import method_of_parts
 from accelify.heap.object_calls import ObjectCalls
 from accelify.heap.parameters import SPREAD, bind_parameters
@@ -89,9 +90,7 @@ class Calls:
                 self.engine.statements.bind_again(node.func.value, value, scope)
                 return value
         result = appended(self.engine, node, args, self.call(called, args, keywords, node), scope)
-        mutated = self.libraries.mutated.pop(node, None)
-        if mutated is not None:
-            self._write_back(node, mutated, scope)
+        self._write_back(node, {**moved_within(called, args), **self.libraries.mutated.pop(node, {})}, scope)
         return result
 
     def _write_back(self, node: ast.Call, mutated: Mapping[int, Value], scope: Ref) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.heap.values import (
@@ -109,6 +110,14 @@ def _moved(operands: Sequence[Value]) -> str:
         return HOST if to.const == "cpu" else DEVICE if to.const.startswith("cuda") else ""
     is_type = any(isinstance(ref, Library) and not ref.name.endswith("device") for ref in to.refs)
     return operands[0].where if is_type else ""
+
+
+def moved_within(called: Value, args: Sequence[Value]) -> dict[int, Value]:
+    """The batches on the host that a function of the project may move in place, by their numbers."""
+    found = {n: value for n, value in enumerate(args) if value.type == BATCH and value.where == HOST}
+    functions = [ref.method if isinstance(ref, Bound) else ref for ref in called.refs if found]
+    moves = any(isinstance(one, Function) and _OF_DEVICES.search(text_of(one)) for one in functions)
+    return {number: replace(value, where="") for number, value in found.items()} if moves else {}
 
 
 def meet_together(run: Run, node: ast.AST, values: Sequence[Value], row: Row | None = None) -> None:

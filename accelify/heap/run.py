@@ -414,11 +414,12 @@ def _with_token(value: Value, token: Key) -> Value:
 
 
 def why_of(value: Value) -> Reason | None:
-    """Why a value is not the same: for a container, why the first of its elements is not that has a reason."""
+    """Why a value is not the same: for a container, why that of its elements is not that is furthest from it."""
     if value.why is not None:
         return None if value.place.is_same else value.why
     parts = [part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")]
-    return next((part.why for part in parts if part.why is not None and not part.place.is_same), None)
+    parts = sorted((part for part in parts if part.why and not part.place.is_same), key=_distance)
+    return parts[0].why if parts else None
 
 
 def _distance(value: Value | Reason | None) -> int:
@@ -427,6 +428,6 @@ def _distance(value: Value | Reason | None) -> int:
     place = value.place
     if place.kind in ("same", "wide") and place.degree is None:
         return 4
-    if place.kind == "round" and (place.needs or place.mixed or place.samples is None):
-        return 4 if place.needs or place.mixed else 5
-    return {"own": 1, "main": 2, "linear": 3, "clock": 4, "round": 6}.get(place.kind, 7)
+    if place.kind == "round" and (place.needs or place.mixed):
+        return 4
+    return {"own": 1, "main": 2, "linear": 3, "clock": 4, "round": 5}.get(place.kind, 6)

@@ -92,10 +92,10 @@ one process's share gives the processes different learning rates. Let all agree 
         """\
 The gradients of all processes are averaged. That gives the original's where the loss is a mean over the rows of each
 process's batch or, with `reduction="sum"`, their sum. It is not so where the loss comes from a product or a ratio of
-sums, from a mean by weights or over padding, from rows of other processes, from a layer that goes along the axis of the
-rows (`batch_first`), from random numbers that are the same for the rows of every process, where all processes train
-with the same batches, where neither the model nor its optimizer is prepared, or where nothing stands under
-`accumulate`. The message names the operation that breaks it.""",
+sums, from a norm or deviation over all rows, from a mean by weights or over padding, from rows of other processes, from
+a layer that goes along the axis of the rows (`batch_first`), from random numbers that are the same for the rows of
+every process, where all processes train with the same batches, where neither the model nor its optimizer is prepared,
+or where nothing stands under `accumulate`. The message names the operation that breaks it.""",
     ),
     _rule(
         "ACC706",
@@ -166,7 +166,8 @@ free, the wait stands after the search.""",
 A prepared loader gives its batches on the device of the process. What the script has fetched to the host, as it was
 when the batches were there, does not go together with them any more: on a GPU the operation raises an error, also in a
 run of one process. The same holds for a batch of a loader that is not prepared, which lies on the host, where it meets
-a prepared model. Fetch the other side as well, or leave both on the device:
+a prepared model, and for a tensor that is made without `device=`. Fetch the other side as well, or leave both on the
+device:
 
     correct += (prediction == labels).sum().item()""",
     ),

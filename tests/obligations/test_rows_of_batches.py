@@ -150,6 +150,13 @@ QUIET = {
     "norms of rows and of weights": in_training(
         "loss = model(x).norm(dim=1).mean() + sum(w.norm() for w in model.parameters()) + x.std(1).mean()"
     ),
+    "a batch that is put together row by row": in_training(
+        "z, i = x[0].unsqueeze(0), 1\n"
+        "while i < len(x):\n"
+        "    z = torch.cat([z, x[i].unsqueeze(0)], dim=0)\n"
+        "    i += 1\n"
+        "loss = F.mse_loss(model(z), y)"
+    ),
     "two means side by side": in_training(
         "a, b = F.mse_loss(model(x), y), F.l1_loss(model(x), y)\nloss = torch.stack([a, b]).sum() + sum([a, 2 * b])"
     ),

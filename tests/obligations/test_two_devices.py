@@ -123,6 +123,11 @@ class MovingNet(Net):
         return self.last(x.to(self.last.weight.device))
 
 
+def to_gpu(parts):
+    for name, part in parts.items():
+        parts[name] = part.cuda()
+
+
 model = accelerator.prepare({net}())
 tensors = TensorDataset(torch.arange(64.0)[:, None], torch.arange(64.0)[:, None] / 64)
 loader = DataLoader({data}, batch_size=8)
@@ -186,6 +191,7 @@ def test_a_batch_that_may_be_on_the_device(data: str) -> None:
         "model(x.cuda())",
         "batch.to(accelerator.device)\nmodel(batch)",
         "batch['x'] = batch['x'].to(accelerator.device)\nmodel(batch)",
+        "to_gpu(batch)\nmodel(batch)",
         "accelerator.unwrap_model(model).cpu()(x)",
         "model(x.cuda(), x)",
         "model(torch.ones(3, device=accelerator.device), torch.tensor([3]))",
