@@ -128,7 +128,11 @@ def with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Valu
 
 
 def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
-    """What a comparison of a rank with a number says: the main process, the others, or nothing."""
+    """What a comparison of a rank with a number says, or of what the main process alone has with None: the main
+    process, the others, or nothing."""
+    if left.optional == MAIN_FLAG and right.const is None:
+        there = isinstance(op, ast.IsNot | ast.NotEq)
+        return MAIN_FLAG if there else OTHERS_FLAG if isinstance(op, ast.Is | ast.Eq) else ""
     rank, other = (left, right) if left.type == RANK else (right, left)
     if rank.type != RANK or isinstance(other.const, bool) or other.const not in (0, 1, -1):
         return ""

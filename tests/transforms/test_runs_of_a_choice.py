@@ -19,7 +19,11 @@ def test_it_is_started_and_written_once(test: str) -> None:
 
 @pytest.mark.parametrize(
     "lines",
-    ["if run is None:\n    print('none')", "if run:\n    run.log({'a': 1})\nelse:\n    total = 0", "print(run.name)"],
+    [
+        "if run is None:\n    print('none')",
+        "if run:\n    run.log({'a': 1})\nelse:\n    total = 0",
+        "print(run.name)",
+    ],
 )
 def test_what_the_others_would_do_otherwise_is_said(lines: str) -> None:
     found = convert(setup=f"{OPTION}{MADE}", epoch=lines)
