@@ -316,7 +316,7 @@ def _uses_of(context: Context, made: ast.Assign) -> list[ast.stmt] | None:
         ).resolve(node.id):
             continue
         stmt = tree.statement(node)
-        if isinstance(stmt, ast.If) and not stmt.orelse and target in needed_for(stmt.test):
+        if isinstance(stmt, ast.If) and not stmt.orelse and target in set(needed_for(stmt.test)):
             if not _meets(context, stmt):
                 continue  # `if run is not None:`, which the other processes skip
         call = stmt.value if isinstance(stmt, ast.Expr) else None
