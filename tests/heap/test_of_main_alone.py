@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from accelify.knowledge import Knowledge
@@ -44,3 +46,16 @@ def test_the_others_leave_early(test: str) -> None:
 def test_one_that_all_have_instead() -> None:
     use = "if os.environ.get('ALL'):\n    writer = SummaryWriter('b')\nif writer:\n    print('a')\n"
     assert by_all(SET + use) == ["terminal.write"]
+
+
+@pytest.mark.parametrize(
+    ("start", "sinks"),
+    [
+        ("if accelerator.is_main_process:\n    wandb.init(project='a')\n", []),
+        ("wandb.init(project='a')\n", ["tracker.log", "tracker.log", "terminal.write"]),
+    ],
+)
+def test_the_run_of_a_library(start: str, sinks: list[str]) -> None:
+    body = "    wandb.log({'a': 1})\n    wandb.run.log({'a': 1})\n    print('logged')\n"
+    use = f"def log():\n    if wandb.run is not None:\n{textwrap.indent(body, '    ')}\n\nlog()\n"
+    assert by_all(f"import wandb\n{start}{use}") == sinks
