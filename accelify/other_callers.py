@@ -82,12 +82,15 @@ class OtherCallers:
             threaded: all that take the Accelerator.
         """
         outside = [path for path in self.of(scope) if path.resolve() not in self._imports.converting]
-        calls = scope.kind == "class" or scope in self.script.dormant or self.script.callers(scope)
-        return (
-            bool(outside)
-            or not calls
-            or any(called is scope for _, called in calls_left(self.script, threaded))
-        )
+        unseen = [
+            one
+            for one in threaded
+            if one.kind == "function" and one not in self.script.dormant and not self.script.callers(one)
+        ]
+        # Who calls such a one by a name made at run time may call its neighbours so.
+        looked_up = scope.kind == "function" and scope.parent in {one.parent for one in unseen}
+        left = any(called is scope for _, called in calls_left(self.script, threaded))
+        return bool(outside) or looked_up or left
 
 
 def other_callers(

@@ -57,7 +57,7 @@ def restored(path):
     [
         ("", set()),
         ("\n\nif __name__ == '__main__':\n    shown(torch.load('net.pt'))\n", {"shown"}),
-        (RESTORED, {"restored"}),
+        (RESTORED, {"restored", "shown"}),
     ],
 )
 def test_they_fit(tmp_path: Path, more: str, fitting: set[str]) -> None:

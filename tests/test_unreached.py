@@ -120,16 +120,16 @@ def test_a_caller_that_is_not_reached_is_not_broken(tmp_path: Path) -> None:
     assert "    return get_maker(model)\n" in found["config"].new_text
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        "makers = [config.get_maker]\nfor make in makers:\n    make(model)",
-        "getattr(config, 'get_' + str(device))(model)",
-    ],
-)
-def test_what_it_may_come_to_is_not_left_out(tmp_path: Path, end: str) -> None:
+def test_what_it_may_come_to_is_not_left_out(tmp_path: Path) -> None:
+    end = "makers = [config.get_maker]\nfor make in makers:\n    make(model)"
     (found, *_) = convert_paths([written(tmp_path, end)])
     assert "`Maker.refine`, where backward is called" in str(found.reason)
+
+
+def test_what_it_may_come_to_by_a_name_takes_no_argument_more(tmp_path: Path) -> None:
+    text = converted(tmp_path, "getattr(config, 'get_' + str(device))(model)")["config"].new_text
+    for head in ("get_trainer(model, optimizer", "get_maker(model", "get_best(model"):
+        assert f"def {head}, accelerator=None):" in text
 
 
 def test_a_model_is_moved_where_its_factory_is_told_to(tmp_path: Path) -> None:

@@ -167,7 +167,8 @@ ALIKE = "#alike"
 
 
 def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
-    """What a comparison of a rank with a number says: the main process, the others, or nothing."""
+    """What a comparison of a rank with a number says, or of what the main process alone has with None: the main
+    process, the others, or nothing."""
     if isinstance(op, ast.In) and left.type == RANK:
         # `rank in [-1, 0]`: -1 stands for a process that is alone.
         inside = [item for ref in right.of(Container) for item in ref.looked_into().items()]
@@ -175,6 +176,9 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
         return MAIN_FLAG if 0 in numbers and numbers <= {-1, 0} else ""
     if isinstance(op, ast.NotIn) and left.type == RANK:
         return OPPOSITES.get(rank_flag(ast.In(), left, right), "")
+    if left.optional == MAIN_FLAG and right.const is None:
+        there = isinstance(op, ast.IsNot | ast.NotEq)
+        return MAIN_FLAG if there else OTHERS_FLAG if isinstance(op, ast.Is | ast.Eq) else ""
     rank, other = (left, right) if left.type == RANK else (right, left)
     if rank.type == RANK and other.const == -1 and isinstance(op, ast.Eq | ast.NotEq):
         return ALIKE

@@ -45,7 +45,7 @@ from accelify.heap.counts import (
     with_token,
     within_pass,
 )
-from accelify.heap.flags import ASKED, OPPOSITES, together
+from accelify.heap.flags import ASKED, OPPOSITES, flagged, together
 from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
@@ -202,6 +202,7 @@ class Expressions:
     def _UnaryOp(self, node: ast.UnaryOp, scope: Ref) -> Value:
         value = self.evaluate(node.operand, scope)
         if isinstance(node.op, ast.Not):
+            value = flagged(self.run, node, value)
             if value.type in OPPOSITES:
                 return replace(value, type=OPPOSITES[value.type], const=UNSET)
             if value.const is not UNSET:

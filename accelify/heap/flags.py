@@ -29,9 +29,18 @@ OPPOSITES = {
 }
 
 
+def flagged(run: Run, node: ast.AST, value: Value) -> Value:
+    """What the main process alone has, as a condition."""
+    if value.optional != MAIN_FLAG or not value.refs:
+        return value
+    text = f"`{run.segment(node)}` is there on the main process alone"
+    return Value(own(), run.reason(node, text), type=MAIN_FLAG)
+
+
 def together(run: Run, node: ast.BoolOp, values: Sequence[Value]) -> Value:
     """`and` or `or` of several values."""
     both = isinstance(node.op, ast.And)
+    values = [flagged(run, node, value) for value in values]
     types = [value.type for value in values]
     rest = [value for value in values if value.type not in (MAIN_FLAG, OTHERS_FLAG)]
     if run.checks and all(value.place.is_uniform for value in rest):

@@ -12,6 +12,7 @@ from accelify.heap.appending import begun, is_first
 from accelify.heap.calls import Calls
 from accelify.heap.choices import Choices
 from accelify.heap.expressions import Expressions
+from accelify.heap.flags import flagged
 from accelify.heap.iteration import Iteration
 from accelify.heap.loops import Loops
 from accelify.heap.memory import Memory
@@ -134,6 +135,7 @@ class Interpreter:
 
     def guard(self, test: Value, node: ast.AST, taken: bool = True) -> Guard | None:
         """What code stands under that a condition leads to, None where all ranks go the same way."""
+        test = flagged(self.run, node, test)
         if test.type in (MAIN_FLAG, OTHERS_FLAG):
             assert test.why is not None
             return Guard("main" if (test.type == MAIN_FLAG) == taken else "others", test.why)

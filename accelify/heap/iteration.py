@@ -90,7 +90,7 @@ class Iteration:
 
     def _one_of(self, parts: Sequence[Iterable], node: ast.AST) -> Iterable:
         """Several of which the script takes one: rounds that are shared out where those of any are."""
-        alike = [part for part in parts if part.shared] or parts
+        alike = [part for part in parts if part.shared] or [part for part in parts if part.whole] or parts
         items = [part.item for part in alike]
         found = Iterable(reduce(lambda left, right: join(left, right) or left, items), alike[0].shared)
         found.rounds = next((part.rounds for part in alike if not part.rounds.is_same), SAME)

@@ -297,6 +297,7 @@ class LibraryCalls:
         if row.effect == "file.read" and row.name.rpartition(".")[2] in _QUESTIONS:
             result = replace(result, type=FOUND_FLAG)
         self.state.note(row, args[0] if receiver else None, args[shift:], keywords, node)
+        self.state.keep(row, result)
         if row.mutates:
             self._mutate(row, result, args, keywords, node, shift)
         if row.overwrites:

@@ -1,6 +1,9 @@
 """State of a library's module, such as the current picture: what is drawn goes into it, and others see it where it is
 saved or shown.
 
+An attribute of a library that returns the type of what a function has started is that: `wandb.run`, None before
+`wandb.init` is called.
+
 A row of a function, of which `self` is no argument, speaks of that state: `plt.plot(x)` writes it (`mutates=self`),
 `plt.figure()` begins it anew (`overwrites=self`), `plt.savefig(path)` shows it (`content=self`). What the library's
 objects do goes into it as well, as `ax.plot(x)` does into what `fig.savefig` writes.
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import function
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import array_of, put
-from accelify.heap.values import Container, Value
+from accelify.heap.values import NONE, Container, Value
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -34,6 +37,21 @@ class LibraryState:
     def __init__(self, engine: Interpreter) -> None:
         self.engine = engine
         self._states: dict[str, Container] = {}
+        # By its type, what was started last.
+        self._started = Container("dict", engine.run.store)
+        self._started.serial = 0
+
+    def current(self, name: str) -> Value | None:
+        """What an attribute of a library is where a function has started it; None where that is not known."""
+        row = self.engine.run.knowledge.row(name)
+        asks = row is not None and row.transfer == "same" and row.returns
+        return self.engine.run.read(self._started, asks) if asks else None
+
+    def keep(self, row: Row, result: Value) -> None:
+        """Note what a call has started."""
+        if row.effect == "tracker.start" and row.returns and result.refs:
+            self._started.fields.setdefault(row.returns, NONE)
+            self.engine.run.store.set(self._started, row.returns, result.plain())
 
     def _of(self, row: Row, receiver: Value | None) -> Container | None:
         root = (row.name if receiver is None else receiver.type).partition(".")[0]

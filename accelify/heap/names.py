@@ -151,7 +151,8 @@ class Attributes:
 
     def _of(self, ref: Ref, base: Value, name: str, node: ast.AST) -> Value | None:
         if isinstance(ref, Library):
-            return Value(refs=(Library(f"{ref.name}.{name}"),))
+            name = f"{ref.name}.{name}"
+            return self.engine.calls.libraries.state.current(name) or Value(refs=(Library(name),))
         if isinstance(ref, ModuleRef):
             self.engine.modules.ready(ref)
             value = self.run.read(ref, name)

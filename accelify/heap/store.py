@@ -22,6 +22,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.paths import joined_text
 from accelify.heap.pieces import Piece, Written, is_alike
 from accelify.heap.values import (
+    MAIN_FLAG,
     RANK,
     UNSET,
     Class,
@@ -373,7 +374,7 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         left.const if same_constant else UNSET,
         token,
         delta,
-        left.optional or right.optional or (left.const is None) != (right.const is None),
+        _optional(left, right, guard),
         left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
         left.where if left.where == right.where else "",
     )
@@ -399,6 +400,15 @@ def _by_count(left: Value, right: Value, place: Placement) -> Placement | None:
     if place.kind is Kind.ROUND and left.place.kind is right.place.kind:
         return replace(place, needs=COUNTED)
     return None
+
+
+def _optional(left: Value, right: Value, guard: Guard | None) -> bool | str:
+    """Whether one of two values is None on some ways, and whether those are the ways of all but the main process."""
+    if (left.const is None) == (right.const is None):
+        return left.optional if left.optional == right.optional else True
+    of_main = guard is not None and guard.kind in ("main", "others")
+    made = right if left.const is None else left
+    return MAIN_FLAG if of_main or made.optional == MAIN_FLAG else True
 
 
 def _is_by_clock(place: Placement) -> bool:

@@ -306,8 +306,8 @@ class Value:
     const: Any = UNSET
     token: Key | None = None
     delta: Placement | None = None
-    # Whether it is None on some ways.
-    optional: bool = False
+    # Whether it is None on some ways; MAIN_FLAG where it is None on all ranks but the main one.
+    optional: bool | str = False
     # Of a text or a path: what is known of it, with `*` for what is not.
     text: str = ""
     # Of a tensor: HOST or DEVICE, where that is known; of a device, DEVICE where it is that of the process.

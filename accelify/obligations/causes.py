@@ -12,6 +12,8 @@ def by_cause(obligations: Sequence[Obligation]) -> list[list[Obligation]]:
     groups: dict[tuple[object, ...], list[Obligation]] = {}
     for one in obligations:
         chain = one.reason.chain() if one.reason is not None else []
-        cause = (chain[-1].path, chain[-1].line, chain[-1].text) if chain else (one.sink,)
+        # `next(batches)`, and again where it begins anew.
+        line = chain[-1].line if chain and one.sink != "draw" else 0
+        cause = (chain[-1].path, line, chain[-1].text) if chain else (one.sink,)
         groups.setdefault((one.demand, *cause), []).append(one)
     return list(groups.values())

@@ -161,6 +161,8 @@ class _Moves:
         calls = [n for n in calls_in(stmt) if self.fate.get(n) == REMOVE]
         if isinstance(stmt, ast.Assign) and calls and len(stmt.targets) == 1:
             return calls if self._same(stmt.targets[0], stmt.value) else None
+        if isinstance(stmt, ast.AnnAssign) and calls and stmt.value is not None:
+            return calls if self._same(stmt.target, stmt.value) else None
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and calls:
             # model.cuda() for its effect only; a move of a tensor without using the result does nothing at all
             left = self._stripped(stmt.value)

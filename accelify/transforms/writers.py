@@ -12,11 +12,12 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.files.effect_sites import needed_for
 from accelify.analysis.files.folders import makings
 from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.writer_folders import needs_folder_of
 from accelify.analysis.statements.done import calls_done, needed_beside, statement_for
-from accelify.analysis.syntax import Tree, dotted, target_names
+from accelify.analysis.syntax import Tree, dotted, is_constant, target_names
 from accelify.analysis.values import Entity
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -315,6 +316,9 @@ def _uses_of(context: Context, made: ast.Assign) -> list[ast.stmt] | None:
         ).resolve(node.id):
             continue
         stmt = tree.statement(node)
+        if isinstance(stmt, ast.If) and not stmt.orelse and target in set(needed_for(stmt.test)):
+            if not _meets(context, stmt):
+                continue  # `if run is not None:`, which the other processes skip
         call = stmt.value if isinstance(stmt, ast.Expr) else None
         if not isinstance(call, ast.Call) or context.accelerator(stmt) is None:
             return None
@@ -355,6 +359,8 @@ def _wandb(context: Context) -> Iterator[Change]:
     for call in calls:
         name = script.qualname(call.func) or ""
         parent = tree.parent(call)
+        choice = parent if isinstance(parent, ast.IfExp) and parent.body is call else None
+        parent = tree.parent(choice) if choice is not None and is_constant(choice.orelse, None) else parent
         accelerator = context.accelerator(call)
         if accelerator is None:
             scope = script.scope_of(call)
@@ -379,7 +385,9 @@ def _wandb(context: Context) -> Iterator[Change]:
                 yield context.todo(WRITER, call, "every process would start a run of its own", mark)
                 continue
             statements += uses
-            edit = verbs.replace(call, call, f" if {accelerator}.is_main_process else None")
+            edit: Edit = verbs.replace(call, call, f" if {accelerator}.is_main_process else None")
+            if choice is not None:
+                edit = context.main_process_too(choice, accelerator)
             yield context.change(WRITER, call, "every process would start a run of its own", [edit])
         if reads and name.endswith(".init"):
             yield context.todo(

@@ -31,6 +31,12 @@ def test_comments_of_moves_go_with_them(before: str, after: str) -> None:
     check_transformed("batch", f"w = 0\n\n{before}", f"w = 0\n\n{after}")
 
 
+def test_an_annotated_move_goes_as_a_plain_one() -> None:
+    check_transformed(
+        "batch", "w = 0\nx: torch.Tensor = x.cuda()\nz: torch.Tensor = y.cuda()", "w = 0\nz: torch.Tensor = y"
+    )
+
+
 def test_no_hole_is_left_where_several_statements_went() -> None:
     before = "z = 1\n\nx = x.cuda()\ny = y.cuda()\n\nw = 2"
     check_transformed("batch", before, "z = 1\n\nw = 2")

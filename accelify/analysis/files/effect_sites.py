@@ -149,7 +149,7 @@ def asked_for(module: Module, scope: Scope, call: ast.Call) -> str:
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             break
         if isinstance(ancestor, ast.If) and any(child is s for s in ancestor.body):
-            for name in _needed(ancestor.test):
+            for name in needed_for(ancestor.test):
                 if name in parameters and not is_stored(scope, name):
                     return name
         child = ancestor
@@ -191,16 +191,16 @@ def defaults_of(scope: Scope) -> dict[str, ast.expr | None]:
     return found | {arg.arg: d for arg, d in zip(a.kwonlyargs, a.kw_defaults, strict=True)}
 
 
-def _needed(test: ast.expr) -> Iterator[str]:
-    """The names that must have a value for a test to be true."""
-    if isinstance(test, ast.Name):
-        yield test.id
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+def needed_for(test: ast.expr) -> Iterator[str]:
+    """The names, dotted ones too, that must have a value for a test to be true."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         for part in test.values:
-            yield from _needed(part)
-    elif isinstance(test, ast.Compare) and isinstance(test.left, ast.Name):
+            yield from needed_for(part)
+    elif isinstance(test, ast.Compare):
         if isinstance(test.ops[0], (ast.IsNot, ast.NotEq)) and is_constant(test.comparators[0], *_NOTHING):
-            yield test.left.id
+            yield from needed_for(test.left)
+    elif (name := dotted(test)) is not None:
+        yield name
 
 
 def is_stored(scope: Scope, name: str) -> bool:

@@ -53,14 +53,21 @@ def evaluation_loops(
     for loop, loaders in script.loader_loops:
         if any(script.trains(s) for s in loop.body) or _inside_training(script, loop):
             continue
-        if keeps_loss(script, loop):
-            continue  # what it calls by name trains
+        if keeps_loss(script, loop) or _trains_unseen(script, loop):
+            continue  # what it calls by name trains, or its function does where others call it
         if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in walk(s)):
             continue  # it passes the batches on
         found.append(_Analysis(script, loop, loaders, batch_size).result)
     if batch_size != "total":
         _keep_batches(script, [e for e in found if e.problem is None], shared)
     return found
+
+
+def _trains_unseen(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop has a backward of its own that is none of the script's: nothing here calls its function."""
+    known = {backward.call for backward in script.every_backward}
+    backwards = (call for call in calls_in(loop) if getattr(call.func, "attr", "") == "backward")
+    return any(call not in known for call in backwards)
 
 
 def _keep_batches(script: ScriptModel, evaluations: list[EvaluationLoop], shared: Set[int]) -> None:
