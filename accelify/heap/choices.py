@@ -82,16 +82,21 @@ class Choices:
 
 
 def outlast(run: Run, one: Written, other: Written) -> None:
-    """Let containers that one of two ways puts into an object or a dictionary, where on the other those of a round
-    before stay, last as long as that does: `if key not in table: table[key] = []`."""
-    for slot in one.keys() ^ other.keys():
+    """Let what one of two ways makes and puts into an object or a dictionary, where on the other that of a round before
+    stays, last as long as they do: `if key not in table: table[key] = []`. It is begun once, not in each round."""
+    for slot in list(one.keys() ^ other.keys()):
         owner, name = slot
         made, before = one.get(slot) or other.get(slot), owner.fields.get(name)
         if made is None or before is None or not isinstance(owner, Container | Instance):
             continue
         if owner.type != "dict" and (isinstance(owner, Container) or run.store.is_of_shared_round(*slot)):
             continue  # another element of a list, or an attribute of this round
-        for ref in set(made.of(Container)) & set(before.of(Container)):
-            if ref.loops:
+        for ref in {ref for ref in made.refs if isinstance(ref, Container | Instance) and ref.loops}:
+            if ref in before.refs:
                 run.depends()
                 run.place(ref, owner.loops)
+                for way in (one, other):
+                    for key in [key for key in way if key[0] is ref and key[1] in ref.fields]:
+                        if run.store.pieces:
+                            run.store.note(*key)
+                        del way[key]

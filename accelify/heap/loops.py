@@ -87,7 +87,9 @@ class Loops:
                 run.store.undo()
                 ahead = over.item.type == MORE
                 deltas = {
-                    key: self._head(key, _as_one(value, written, loop), loop, node, ahead)
+                    key: _wider(
+                        self._head(key, _as_one(value, written, loop), loop, node, ahead), head.get(key)
+                    )
                     for key, value in written.items()
                 }
                 changed = {
@@ -311,6 +313,13 @@ def _differs(one: Value | None, other: Value | None) -> bool:
         other.const if _plain(other.const) else None,
         other.text,
     )
+
+
+def _wider(value: Value | None, before: Value | None) -> Value | None:
+    """What a slot holds at the head of a round: a number that changes from round to round is not known."""
+    if value is None or before is None or UNSET in (value.const, before.const) or value.const == before.const:
+        return value
+    return replace(value, const=UNSET)
 
 
 def _is_passing(ref: Ref) -> bool:
