@@ -191,7 +191,7 @@ class Loops:
             and not alike
             and found is not None
             and not value.refs
-            and all(isinstance(ref, Container) for ref in found.refs)
+            and all(isinstance(ref, Container) or getattr(ref, "kind", "") == "table" for ref in found.refs)
             and value.place.kind is not Kind.OWN
         ):
             found = replace(found, refs=())

@@ -152,7 +152,10 @@ class Statements:
             self.bind(target, part, scope)
 
     def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref) -> None:
-        base = self.engine.evaluate(target.value, scope)
+        holder = target.value
+        if isinstance(holder, ast.Attribute) and holder.attr in ("loc", "iloc", "at", "iat"):
+            holder = holder.value  # a table
+        base = self.engine.evaluate(holder, scope)
         key = Value() if isinstance(target.slice, ast.Slice) else self.engine.evaluate(target.slice, scope)
         if is_part(base):
             place = function((array_of(key), array_of(value)), rowwise=True)
@@ -169,15 +172,15 @@ class Statements:
                 return
         if base.where and not base.refs and base.type == BATCH:
             base = replace(base, where="")  # a part of a batch may lie elsewhere now
-            self.bind_again(target.value, base, scope)
+            self.bind_again(holder, base, scope)
         if not base.refs and is_zero(base) and not is_zero(value):
             base = replace(base, const=UNSET)
-            self.bind_again(target.value, base, scope)
-        if not base.refs and not value.place.is_same:
-            # A part of an array is written: another version of the array.
+            self.bind_again(holder, base, scope)
+        if all(getattr(ref, "kind", "") == "table" for ref in base.refs) and not array_of(value).is_same:
+            # A part of an array or a table is written: another version of it.
             why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)
             place = function((base.place, array_of(value)), rowwise=True)
-            self.bind_again(target.value, base.placed(place, why), scope)
+            self.bind_again(holder, replace(base.placed(place, why), refs=()), scope)
 
     def bind_again(self, node: ast.expr, value: Value, scope: Ref) -> None:
         """Write a value back to the place that an expression read it from, where it is one."""
@@ -255,10 +258,8 @@ class Statements:
 
     def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:
         for target in stmt.targets:
-            if isinstance(target, ast.Subscript):
-                base = self.engine.evaluate(target.value, scope)
-                if isinstance(target.slice, ast.Slice):
-                    self.engine.calls.emptied(base)
+            if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):
+                self.engine.calls.emptied(self.engine.evaluate(target.value, scope))
 
     def _Global(self, stmt: ast.Global, scope: Ref) -> None:
         if isinstance(scope, Scope):
