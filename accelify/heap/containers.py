@@ -293,7 +293,7 @@ def reduced_value(value: Value, operation: str, over_rows: bool = True) -> Place
         if operation == "count" and fill == "rounds" and not of_rows:
             return same(1)
         if fill == "rounds" and operation in ("sum", "mean"):
-            return _over_rounds(place, operation)
+            return over_rounds(place, operation)
     if value.of(Container) and operation == "count":
         return (
             SAME
@@ -307,7 +307,8 @@ def _count(value: Value) -> Placement:
     return linear(1) if array_of(value).kind is Kind.SHARD else array_of(value)
 
 
-def _over_rounds(place: Placement, operation: str) -> Placement:
+def over_rounds(place: Placement, operation: str) -> Placement:
+    """The sum or the mean over the rounds of a shared loop of what each of them gives."""
     more = int(operation == "sum")
     if place.phase:
         return UNRELATED if place.is_uniform else own("put together first")
