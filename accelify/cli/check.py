@@ -64,18 +64,23 @@ def check(
 
 
 def _findings(path: Path, select: list[str], ignore: list[str], imports: Imports) -> list[Finding]:
-    from accelify.conversion import ConvertOptions
+    from accelify.conversion import REFUSED, UNCHANGED, ConvertOptions
     from accelify.convert import convert_project
-    from accelify.proving import entries_of, prove
+    from accelify.proving import checked, entries_of, may_be_distributed, prove
     from accelify.selection import selection_for, shown
 
     selection = selection_for(None if path == STDIN else path, select, ignore)
     with garbage_left():
         source = read_script(path)
         conversions = convert_project(source, ConvertOptions(), imports)
+        as_it_is = None
+        if conversions[0].status in (UNCHANGED, REFUSED) and may_be_distributed(conversions[0]):
+            as_it_is = checked(conversions[0])
         for entry in entries_of(conversions, [path]):
             prove(conversions, entry)
-    findings = [f for c in conversions for f in [*c.applied, *c.remaining]]
+    findings = as_it_is
+    if findings is None:
+        findings = [f for c in conversions for f in [*c.applied, *c.remaining]]
     # Convert leaves a script alone that is distributed already; nothing is wrong with it.
     findings = shown(
         (finding for finding in findings if finding.code != ALREADY_DISTRIBUTED), source, selection

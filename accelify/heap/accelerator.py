@@ -16,6 +16,7 @@ from accelify.domains.placement import (
     same,
 )
 from accelify.domains.reasons import Reason
+from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
 from accelify.heap.models import mark
 from accelify.heap.run import Run
@@ -55,11 +56,15 @@ def accelerate_call(
 ) -> Value | None:
     """A call of a name of the runtime's: an Accelerator, a state, or one of its functions."""
     if word in _STATES:
-        run.begun_alike = True
+        # Hugging Face's leaves the ranks' random numbers as they are.
+        run.begun_alike = not (run.checks and run.at_model)
         run.meet("accelerator", node, word)
         made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
         if any(word.startswith("gradient_accumulation") for word in keywords):
             run.meet("accumulates", node, "Accelerator")
+        if run.checks and word == "Accelerator":
+            run.accelerated = True
+            run.accumulated |= _divisors(node)
         cpu = keywords.get("cpu")
         placement = keywords.get("device_placement")
         if (cpu is not None and cpu.const is True) or (placement is not None and placement.const is not True):
@@ -68,6 +73,9 @@ def accelerate_call(
         if split is not None and split.const is True:
             run.split = True
         return Value(refs=(made,))
+    if word == "set_seed" and run.checks:
+        run.begun_alike = True
+        return NONE
     if word in (
         "gather",
         "gather_object",
@@ -120,6 +128,8 @@ def accelerator_method(
         return NONE
     if name in _GATHERS:
         run.meet("collective", node, f"accelerator.{name}")
+        if run.checks:
+            misuse.of_gather(run, name, first, node)
         if name == "gather_object" and first.of(Container):
             # The elements of all ranks' lists, one after the other.
             each = elements(run, first) or [element(run, first, node)]
@@ -138,12 +148,16 @@ def accelerator_method(
         run.meet("collective", node, f"accelerator.{name}")
         return _over_tensors(run, first, broadcast, node, "broadcast")
     if name == "backward":
+        if run.checks:
+            misuse.of_backward(run, node)
         run.meet("backward", node, "accelerator.backward", [first], detail=_word(keywords.get("reduction")))
         return NONE
     if name in ("clip_grad_norm_", "clip_grad_value_"):
         run.meet("collective", node, f"accelerator.{name}")
         return Value(type="torch.Tensor")
     run.depends()
+    if run.checks and name.startswith("prepare"):
+        misuse.of_prepare(run, args, node)
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":
@@ -162,8 +176,8 @@ def accelerator_method(
         return made[0] if len(made) == 1 else _tuple(run, made)
     if name == "split_between_processes":
         return Value(SHARD, run.reason(node, "this rank's share"))
-    if name == "accumulate":
-        run.meet("accumulate", node, "accelerator.accumulate")
+    if name in ("accumulate", "no_sync"):
+        run.meet("accumulate", node, f"accelerator.{name}")
     if name in _WAITS:
         run.meet("collective", node, f"accelerator.{name}")
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
@@ -172,6 +186,12 @@ def accelerator_method(
     if name in _ONCE_DECORATORS:
         return Value(first.place, first.why, first.refs, type="#once")
     return Value(type=f"#accelerator.{name}")
+
+
+def _divisors(node: ast.AST) -> frozenset[str]:
+    """The text of the number of batches that an Accelerator accumulates gradients over."""
+    words = node.keywords if isinstance(node, ast.Call) else []
+    return frozenset(ast.unparse(one.value) for one in words if one.arg == "gradient_accumulation_steps")
 
 
 def _is_model(value: Value) -> bool:

@@ -29,6 +29,7 @@ from accelify.heap.values import (
     NONE,
     PART,
     PASS,
+    RANK,
     UNSET,
     Bound,
     Container,
@@ -226,6 +227,8 @@ def _type(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
 def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if not args:
         return constant(0)
+    if args[0].type == RANK:
+        return args[0]
     place = array_of(args[0])
     made = engine.run.made(node, place, args[0], type_="builtins.float")
     type_ = args[0].type if args[0].type in (LENGTH, PASS) else "builtins.float"

@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from accelify.domains.placement import Kind, Placement, own
+from accelify.domains.placement import own
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
 from accelify.heap.containers import array_of, element, empty
 from accelify.heap.frames import Frame
 from accelify.heap.library_calls import LibraryCalls
-from accelify.heap.locations import meet_model
 from accelify.heap.models import method_of_parts
+from accelify.heap.object_calls import ObjectCalls
 from accelify.heap.parameters import SPREAD, bind_parameters
+from accelify.heap.process_groups import distributed_call, divided, rank_of_environment
 from accelify.heap.store import join
 from accelify.heap.values import (
     NONE,
@@ -56,6 +57,7 @@ class Calls:
         self.engine = engine
         self.run = engine.run
         self.libraries = LibraryCalls(engine)
+        self.objects = ObjectCalls(engine)
         self._yields: dict[ast.AST, bool] = {}
         self.memory = engine.memory
         # How often each function was gone through.
@@ -153,7 +155,7 @@ class Calls:
         if isinstance(ref, Bound):
             return self._bound(ref, args, keywords, node)
         if isinstance(ref, Instance):
-            return self._instance_called(ref, args, keywords, node)
+            return self.objects.call(ref, args, keywords, node)
         return self.libraries.unknown_calls.function(called, args, keywords, node)
 
     def _library(
@@ -165,12 +167,18 @@ class Calls:
             made = accelerate_call(self.run, word, args, keywords, node)
             if made is not None:
                 return made
+        if self.run.checks:
+            known = self.run.knowledge.canonical(ref.name)
+            made = distributed_call(self.engine, known, args, keywords, node)
+            if made is not None:
+                return made
         special = BUILTINS.get(ref.name)
         if special is not None:
             made = special(self.engine, args, keywords, node)
             if made is not None:
                 return made
-        return self.libraries.call(ref.name, args, keywords, node)
+        made = self.libraries.call(ref.name, args, keywords, node)
+        return divided(self.run, made, node) if self.run.checks else made
 
     def _bound(
         self, ref: Bound, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -222,6 +230,8 @@ class Calls:
         keywords: Mapping[str, Value] | None = None,
     ) -> Value | None:
         """A call of a method that a class of the project defines, None where it defines none."""
+        if isinstance(ref, Library) and self.run.checks:
+            return rank_of_environment(self.engine, ref, args, node)
         if not isinstance(ref, Instance) or ref.cls is None:
             return None
         function = self.engine.attributes.method(ref, name)
@@ -294,43 +304,6 @@ class Calls:
                     return name, "module"
                 return name, row.kind if row is not None and row.kind else "object"
         return "", "object"
-
-    def _instance_called(
-        self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
-    ) -> Value:
-        if ref.kind == "module":
-            inner = next(iter(ref.wrapped.of(Instance)), None) if ref.wrapped is not None else None
-            meet_model(self.run, node, ref, inner, [*args, *keywords.values()])
-        if ref.prepared and ref.wrapped is not None:
-            self.run.depends()
-            if ref.kind == "module" and self.run.guards:
-                self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
-            if ref.kind == "object" and ref.cls is None:
-                return self.libraries.unknown_calls.method(
-                    Value(refs=(ref,)), ref, "__call__", args, keywords, node
-                )
-            return self.call(ref.wrapped, args, keywords, node)
-        for method in ("__call__", "forward"):
-            function = self.engine.attributes.method(ref, method)
-            if function is not None:
-                result = self.call_function(function, [Value(refs=(ref,)), *args], keywords, node)
-                return (
-                    self.by_rows(ref, result, [*args, *keywords.values()], node)
-                    if ref.kind == "module"
-                    else result
-                )
-        return self.libraries.object_called(ref, args, keywords, node)
-
-    def by_rows(self, ref: Instance, result: Value, operands: Sequence[Value], node: ast.AST) -> Value:
-        """A model's result that is not known to be right: assumed to be made row by row."""
-        source = next(
-            (value for value in operands if value.place.kind in (Kind.SHARD, Kind.WIDE, Kind.ROUND)), None
-        )
-        if source is None or result.place.kind is not Kind.OWN or result.refs:
-            return result
-        name = ref.cls.name if ref.cls is not None else ref.type
-        self.run.assume(f"{name} works row by row", node)
-        return Value(Placement(source.place.kind, source.place.degree, True), source.why, type="torch.Tensor")
 
     # Functions of the project
 

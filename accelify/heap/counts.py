@@ -19,6 +19,7 @@ from accelify.domains.placement import (
     multiplied,
 )
 from accelify.heap.containers import array_of, parts_of
+from accelify.heap.flags import OPPOSITES
 from accelify.heap.run import Run
 from accelify.heap.values import (
     BATCH,
@@ -35,6 +36,7 @@ from accelify.heap.values import (
     TURN,
     UNSET,
     Bound,
+    Container,
     Instance,
     Library,
     Value,
@@ -151,9 +153,22 @@ def with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Valu
     return made
 
 
+# Of a comparison that says the same on all ranks.
+ALIKE = "#alike"
+
+
 def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     """What a comparison of a rank with a number says: the main process, the others, or nothing."""
+    if isinstance(op, ast.In) and left.type == RANK:
+        # `rank in [-1, 0]`: -1 stands for a process that is alone.
+        inside = [item for ref in right.of(Container) for item in ref.looked_into().items()]
+        numbers = {value.const for name, value in inside if name.startswith("[")}
+        return MAIN_FLAG if 0 in numbers and numbers <= {-1, 0} else ""
+    if isinstance(op, ast.NotIn) and left.type == RANK:
+        return OPPOSITES.get(rank_flag(ast.In(), left, right), "")
     rank, other = (left, right) if left.type == RANK else (right, left)
+    if rank.type == RANK and other.const == -1 and isinstance(op, ast.Eq | ast.NotEq):
+        return ALIKE
     if rank.type != RANK or isinstance(other.const, bool) or other.const not in (0, 1, -1):
         return ""
     if other.const == 1:

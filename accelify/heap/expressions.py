@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import (
+    ALIKE,
     OF_RESULTS,
     compared,
     counting_type,
@@ -235,15 +237,13 @@ class Expressions:
             left, right = values
             flag = rank_flag(node.ops[0], left, right)
             if flag:
-                return Value(own(), self.run.reason(node, f"`{self.run.segment(node)}`"), type=flag)
+                why = self.run.reason(node, f"`{self.run.segment(node)}`")
+                return Value() if flag == ALIKE else Value(own(), why, type=flag)
             if (within := within_pass(self.run, node, left, right)) is not None:
                 return within
-            both = left.const is not UNSET and right.const is not UNSET
-            if both:
-                try:
+            if left.const is not UNSET and right.const is not UNSET:
+                with suppress(TypeError):
                     return constant(COMPARED[type(node.ops[0])](left.const, right.const))
-                except TypeError:
-                    pass
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
                 return is_same_object(node.ops[0], left, right) or self._of(node, values)
             if isinstance(node.ops[0], ast.In | ast.NotIn):

@@ -34,6 +34,10 @@ def together(run: Run, node: ast.BoolOp, values: Sequence[Value]) -> Value:
     both = isinstance(node.op, ast.And)
     types = [value.type for value in values]
     rest = [value for value in values if value.type not in (MAIN_FLAG, OTHERS_FLAG)]
+    if run.checks and all(value.place.is_uniform for value in rest):
+        # `not distributed or rank == 0`: of one process that is alone it is true as well.
+        if (found := set(types) & {MAIN_FLAG, OTHERS_FLAG}) and len(found) == 1:
+            return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=found.pop())
     if MAIN_FLAG in types and OTHERS_FLAG not in types and all(value.place.is_uniform for value in rest):
         text = "only the main process" if both else "not on every rank"
         return Value(own(), run.reason(node, text), type=MAIN_FLAG if both else SOME_FLAG)

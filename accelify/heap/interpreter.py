@@ -49,12 +49,17 @@ class Interpreter:
         path: where the script lies; None for one that imports nothing of a project.
         knowledge: the tables of what library functions do.
         read: gives the text of a file in place of the disk's, None for a file that cannot be read.
+        checks: meet uses of the Accelerator that are wrong by themselves, too.
     """
 
     def __init__(
-        self, path: Path | None, knowledge: Knowledge, read: Callable[[Path], str | None] | None = None
+        self,
+        path: Path | None,
+        knowledge: Knowledge,
+        read: Callable[[Path], str | None] | None = None,
+        checks: bool = False,
     ) -> None:
-        self.run = Run(knowledge)
+        self.run = Run(knowledge, checks=checks)
         self.memory = Memory(self.run)
         self.modules = Modules(self, path, read)
         self.names = Names(self)

@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import (
+    SAME,
     Kind,
     function,
 )
+from accelify.heap import misuse
 from accelify.heap.containers import (
     array_of,
     elements,
@@ -27,6 +29,7 @@ from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
     BATCH,
     FOUND_FLAG,
+    MAIN_FLAG,
     NONE,
     OTHERS_FLAG,
     TENSOR,
@@ -59,8 +62,19 @@ _QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_d
 # What runs a function beside this process, and what it must not do there.
 _STARTED = frozenset({"multiprocessing.Process", "threading.Thread"})
 _OF_RANKS = frozenset({"backward", "step", "collective", "prepare", "accelerator"})
+# The logger of Accelerate, and of the runtime.
+_MAIN_LOGGER = "accelerate.logging.MultiProcessAdapter."
 # What may call a function that it is given.
 _CALLING = frozenset({"none", "new", "pure", "own", "unknown"})
+
+
+def _is_of_main(row: Row, keywords: Keywords) -> bool:
+    """Whether a function does on the main process alone what its row says: of itself, or as it is asked to.
+
+    A logger of Accelerate that is asked for more is meant to write on every process.
+    """
+    asked = keywords.get("is_main_process")
+    return row.name.startswith(_MAIN_LOGGER) or (asked is not None and asked.type == MAIN_FLAG)
 
 
 class LibraryCalls:
@@ -79,7 +93,11 @@ class LibraryCalls:
         """A call of a function or class of a library by its dotted name."""
         self._silenced(name, args)
         knowledge = self.run.knowledge
-        row = knowledge.row(knowledge.canonical(name))
+        known = knowledge.canonical(name)
+        row = knowledge.row(known)
+        if self.run.checks:
+            misuse.of_call(self.run, known, args, keywords, node)
+            keywords = misuse.without_devices(keywords)
         if row is None or row.transfer == "unknown":
             return self.unknown_calls.function(Value(refs=(Library(name),)), args, keywords, node)
         return self._by_row(row, name, args, keywords, node)
@@ -87,6 +105,14 @@ class LibraryCalls:
     def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a method of something that is not of the project."""
         self._silenced(name, args)
+        if self.run.checks:
+            misuse.of_method(self.run, receiver, name, args, keywords, node)
+            if name == "parse_args":
+                # What is written to it is read again, such as the rank.
+                options = self.run.allocate((node, name), lambda: Instance(None, "argparse.Namespace"))
+                return Value(refs=(options,))
+            if name in ("to", "cuda"):
+                args = [value if value.place.is_same else value.placed(SAME) for value in args]
         instance = next(iter(receiver.of(Instance)), None)
         if name == "backward" and (instance is None or instance.kind == "object"):
             self.run.meet("backward", node, "backward", [receiver], detail="plain")
@@ -219,7 +245,7 @@ class LibraryCalls:
             if row.effect in ("terminal.write", "log.write"):
                 shown = self.engine.expressions.shown(shown, node)
             paths = self._paths(row, args, keywords, shift)
-            if row.path and not paths and not shown:
+            if row.path and not paths and not shown and row.kind != "tracker":
                 return self.transfers.of(row, args, keywords, node)  # no file is named
             if row.effect == "process.run":
                 shown = [
@@ -233,6 +259,8 @@ class LibraryCalls:
             made_bar = row.effect == "bar.show" and row.transfer in ("iterates", "new")
             if made_bar and _is_for_others(keywords.get("disable")):
                 guards.append(Guard("main", self.run.reason(node, "the bars of the other processes are off")))
+            if _is_of_main(row, keywords):
+                guards.append(Guard("main", self.run.reason(node, "only the main process does it")))
             level = _LEVELS.get(row.name.rpartition(".")[2].upper(), 0)
             loud = row.effect == "log.write" and 0 < self.run.logs_once < level
             if row.effect == "log.write" and self.run.logs_once and not loud:

@@ -131,6 +131,9 @@ class Memory:
             run.split,
             run.on_cpu,
             run.at_model,
+            run.accelerated,
+            run.grouped,
+            run.accumulated,
         )
 
     def _end(self) -> Piece:

@@ -73,7 +73,7 @@ def gone_through(engine: Interpreter, model: Instance, args: Sequence[Value], no
             if part.refs
             else engine.calls.libraries.unknown_calls.model(engine.run.segment(node), [value], {}, node)
         )
-        value = engine.calls.by_rows(model, found, [value], node)
+        value = engine.calls.objects.by_rows(model, found, [value], node)
     return value
 
 

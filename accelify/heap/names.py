@@ -11,7 +11,9 @@ from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
 from accelify.heap.fields import OTHERS, as_dictionary, has_fields
+from accelify.heap.misuse import of_attribute
 from accelify.heap.models import mark
+from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.state import state_written
 from accelify.heap.values import (
     Bound,
@@ -177,6 +179,10 @@ class Attributes:
             return self.engine.modules.loaded(own_value)
         if name == "__class__" and ref.cls is not None:
             return Value(refs=(ref.cls,))
+        if self.run.checks:
+            of_attribute(self.run, ref, name, node)
+            if name == "module" and ref.prepared and ref.wrapped is not None:
+                return ref.wrapped
         if ref.kind == "accelerator":
             value = accelerator_attribute(self.run, ref, name, node)
             if value is not None:
@@ -196,6 +202,8 @@ class Attributes:
         asked = self.method(ref, "__getattr__") if not name.startswith("__") else None
         if asked is not None:
             return self.engine.calls.call_function(asked, [receiver, constant(name)], {}, node)
+        if name == LAUNCHED_WITH and self.run.checks:
+            return rank(self.run, node)
         taken = self.engine.calls.libraries.unknown_calls.bag_attribute(ref, name, node)
         if taken is not None:
             return taken
@@ -242,6 +250,8 @@ class Attributes:
 
     def _unknown(self, base: Value, name: str, node: ast.AST) -> Value:
         bound = (Bound(base, name),)
+        if name == LAUNCHED_WITH and self.run.checks:
+            return rank(self.run, node)
         if name in _SHAPES:
             return Value(base.place, base.why, type="#shape")
         if name in _ABOUT and base.place.kind is not Kind.OWN:

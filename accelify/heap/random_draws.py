@@ -21,6 +21,8 @@ _ALIKE = (
 )
 # What gives rows in another order: the places of rows, and no rows.
 _ORDERS = ("randperm", "permutation")
+# Arguments that seed one draw.
+_SEEDS = frozenset({"seed", "random_state", "rng", "generator"})
 
 
 class RandomDraws:
@@ -117,7 +119,17 @@ class RandomDraws:
             text = f"`{self.run.segment(node)}` draws on some processes only"
             parted.setdefault(_stream(row), self.run.reason(node, text, guard.why))
             return self.run.seeded
-        return self.run.seeded or parted.get(_stream(row))
+        return self.run.seeded or parted.get(_stream(row)) or self._unseeded(node)
+
+    def _unseeded(self, node: ast.AST) -> Reason | None:
+        """Why the processes of a script that nothing seeds draw others."""
+        run = self.run
+        if run.begun_alike or not (run.checks and (run.at_model or run.grouped)):
+            return None
+        if isinstance(node, ast.Call) and any(word.arg in _SEEDS for word in node.keywords):
+            return None
+        run.seeded_apart = True
+        return run.reason(node, f"`{run.segment(node)}` draws others on each process, as nothing seeds them")
 
 
 def _generators(args: Args, keywords: Keywords) -> list[Instance]:

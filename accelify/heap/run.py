@@ -120,6 +120,13 @@ class Run:
     logs_once: int = 0
     # Whether gradients are put together at the prepared model alone, as Hugging Face Accelerate does.
     at_model: bool = False
+    # Whether uses of the Accelerator that are wrong by themselves are met, too.
+    checks: bool = False
+    # Whether an Accelerator was made, and the texts of what it was told to divide losses by.
+    accelerated: bool = False
+    # Whether it is in a process group that it joined by itself.
+    grouped: bool = False
+    accumulated: frozenset[str] = frozenset()
     # Why random numbers are others on each rank, once a seed says so.
     seeded: Reason | None = None
     # Why ranks draw other numbers from a stream (torch, numpy, random) from now on.

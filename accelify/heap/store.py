@@ -11,6 +11,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.paths import joined_text
 from accelify.heap.pieces import Piece, Written, is_alike
 from accelify.heap.values import (
+    RANK,
     UNSET,
     Class,
     Function,
@@ -350,11 +351,7 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         place,
         why,
         refs,
-        left.type
-        if left.type == right.type or right.const is None
-        else right.type
-        if left.const is None
-        else "",
+        _type(left, right),
         left.const if same_constant else UNSET,
         token,
         delta,
@@ -362,6 +359,16 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
         left.where if left.where == right.where else "",
     )
+
+
+def _type(left: Value, right: Value) -> str:
+    if left.type == right.type or right.const is None:
+        return left.type
+    # A rank, and the number of the one process that there is where it has none.
+    numbers = RANK in (left.type, right.type) and isinstance(
+        left.const if right.type == RANK else right.const, int
+    )
+    return right.type if left.const is None else RANK if numbers else ""
 
 
 def _is_by_clock(place: Placement) -> bool:

@@ -29,6 +29,8 @@ HOST, DEVICE = "host", "device"
 # On the host as well, as it was made there: it may be meant for there.
 MADE_HERE = "made"
 # What a value says of the rank that has it: `is_main_process` and its opposite.
+# The guard of what runs in processes that the script itself starts.
+SPAWNED = "spawned"
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
 # True on the main process, and on the others where something that is the same on all ranks says so.
 SOME_FLAG = "#some"
@@ -348,7 +350,8 @@ class Guard:
 
     `divergent`: some ranks may come there and others not; `main`: only the main process does; `others`: all but it;
     `some`: the main process does, the others where all ranks agree on it; `counted`: all ranks do, by a count of the
-    rounds of each; `first`: the main process does before the others; `missing`: who does not find a file.
+    rounds of each; `first`: the main process does before the others; `missing`: who does not find a file;
+    `spawned`: the processes that the script itself starts.
     """
 
     kind: str
@@ -358,7 +361,7 @@ class Guard:
     @property
     def parts_ranks(self) -> bool:
         """Whether some ranks go a way that others do not."""
-        return self.kind not in ("counted", "first", "missing")
+        return self.kind not in ("counted", "first", "missing", SPAWNED)
 
 
 def constant(value: Any) -> Value:

@@ -84,9 +84,9 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         why = next((guard.why for guard in event.guards if guard.parts_ranks), None)
         if event.detail == "counted":
             text = "a loop ends by a count of the rounds of each process, after N times as much as in the original"
-            yield _made(event, "rounds", Status.NAMED, text, event.guards[-1].why)
+            yield made(event, "rounds", Status.NAMED, text, event.guards[-1].why)
         elif why is not None:
-            yield _made(event, "all ranks", Status.NAMED, "some ranks leave a loop in which all meet", why)
+            yield made(event, "all ranks", Status.NAMED, "some ranks leave a loop in which all meet", why)
     elif event.kind in _MEETING:
         yield _meeting(event)
         counted = next((guard.why for guard in event.guards if guard.kind == "counted"), None)
@@ -94,10 +94,10 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
             text = (
                 "an optimizer steps by a count of the rounds of each process, which are 1/N of the original's"
             )
-            yield _made(event, "rounds", Status.NAMED, text, counted)
+            yield made(event, "rounds", Status.NAMED, text, counted)
         if event.kind == "step" and event.detail == "bare":
             text = "neither the optimizer nor the model that it steps is prepared: each process trains alone"
-            yield _made(event, "prepared", Status.NAMED, text)
+            yield made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
             yield _loss(event)
         yield from _as_often(event)
@@ -105,30 +105,30 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         yield _state(event)
     elif event.kind == "divide":
         text = "divides by a whole part of the rounds of each process, which is 0 where a process has few of them"
-        yield _made(event, "rounds", Status.NAMED, text, event.shown[0].why)
+        yield made(event, "rounds", Status.NAMED, text, event.shown[0].why)
     elif event.kind == "draw" and event.in_training:
         text = "as many rounds on each process as in the original, each of a batch that no other process has"
         why = event.shown[0].why if event.shown else None
-        yield _made(event, "rounds", Status.NAMED, text, why)
+        yield made(event, "rounds", Status.NAMED, text, why)
     elif event.kind == "forward":
         guard = next((guard for guard in event.guards if guard.kind in ("main", "others")), None)
         if guard is not None:
             text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
-            yield _made(event, "all ranks", Status.NAMED, text, guard.why)
+            yield made(event, "all ranks", Status.NAMED, text, guard.why)
     elif event.kind == "together":
         text = _PLACES.get(event.detail) or (
             f"`{event.name}` joins a tensor on the host with one on the device, which prepare has put there"
         )
         text = text.replace("{}", event.name)
-        yield _made(event, "one device", Status.NAMED, text, event.shown[0].why)
+        yield made(event, "one device", Status.NAMED, text, event.shown[0].why)
     elif event.kind == "schedule":
         yield _meeting(event)
         yield from _steered(event)
         if event.detail == "plain" and event.shared:
-            yield _made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
+            yield made(event, "rounds", Status.NAMED, _OWN_ROUNDS)
         elif event.detail == "fast" and event.shared:
             text = "the schedule's length is in rounds of each process, and each round takes a step for every process"
-            yield _made(event, "rounds", Status.NAMED, text)
+            yield made(event, "rounds", Status.NAMED, text)
 
 
 def is_made_whole(event: Event, events: Sequence[Event]) -> bool:
@@ -160,19 +160,20 @@ def never_let_go(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     )
     if not released:
         text = "each round of the loop prepares a model anew, and the Accelerator keeps those of all rounds alive"
-        yield _made(event, "let go", Status.NAMED, text)
+        yield made(event, "let go", Status.NAMED, text)
 
 
 def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """An Accelerator that is to accumulate gradients, and never does."""
     if event.kind == "accumulates" and not any(other.kind == "accumulate" for other in events):
         text = "gradients are to be accumulated, and no batch stands under `accumulate`: each one steps"
-        yield _made(event, "accumulated", Status.NAMED, text)
+        yield made(event, "accumulated", Status.NAMED, text)
 
 
-def _made(
+def made(
     event: Event, demand: str, status: Status, found: str = "", reason: Reason | None = None
 ) -> Obligation:
+    """How a demand at an event stands."""
     column = getattr(event.node, "col_offset", 0) + 1
     path, line = event.module.path, event.line
     return Obligation(event.kind, demand, path, line, column, status, found, reason, event.via)
@@ -182,9 +183,9 @@ def _steered(event: Event) -> Iterator[Obligation]:
     """A schedule that is stepped with a figure: it has to be one figure on all ranks."""
     for value in event.shown[:1]:
         if array_of(value).is_uniform:
-            yield _made(event, "same", Status.PROVED)
+            yield made(event, "same", Status.PROVED)
         else:
-            yield _made(
+            yield made(
                 event, "same", Status.NAMED, "what steers the schedule differs between ranks", value.why
             )
 
@@ -192,16 +193,16 @@ def _steered(event: Event) -> Iterator[Obligation]:
 def _once(event: Event) -> Obligation:
     kinds = {guard.kind for guard in event.guards}
     if {"main", "others"} <= kinds:
-        return _made(event, "once", Status.NAMED, f"`{_called(event)}` is done by no process")
+        return made(event, "once", Status.NAMED, f"`{_called(event)}` is done by no process")
     bar = event.kind == "bar.show" and event.detail != "made"
     if event.path is not None and event.path.place.kind is Kind.MAIN:
-        return _made(event, "once", Status.PROVED)
+        return made(event, "once", Status.PROVED)
     if "main" in kinds or bar or ("first" in kinds and (event.kind in _FIRST or "missing" in kinds)):
-        return _made(event, "once", Status.PROVED)
+        return made(event, "once", Status.PROVED)
     done = _BY_ITSELF.get(event.kind, "is done by every process")
     if event.name == "warnings.warn" or event.detail == "loud":
         done = WARNS
-    return _made(event, "once", Status.NAMED, f"`{_called(event)}` {done}")
+    return made(event, "once", Status.NAMED, f"`{_called(event)}` {done}")
 
 
 def _called(event: Event) -> str:
@@ -233,28 +234,33 @@ def _content(event: Event) -> Obligation:
     )
     worst: tuple[Status, str, Reason | None] = (Status.PROVED, "", None)
     for value in event.shown:
-        for place, why in _places(value):
+        for place, why in places(value):
             found = _shown(event, place, why)
             if _order(found[0]) > _order(worst[0]):
                 worst = found
     if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
         status = Status.LOOP if event.in_training else Status.NAMED
-        worst = status, f"{_WORDS.get(event.kind, event.kind)} where ranks part", divergent
-    return _made(event, "content", *worst)
+        worst = status, f"{word_of(event)} where ranks part", divergent
+    return made(event, "content", *worst)
+
+
+def word_of(event: Event) -> str:
+    """What an event does with what it shows, as a participle."""
+    return _WORDS.get(event.kind, event.kind)
 
 
 def _order(status: Status) -> int:
     return list(Status).index(status)
 
 
-def _places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | None]]:
+def places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | None]]:
     """The placements of a value, and of what lies in it."""
     containers = value.of(Container)
     if not containers or depth > 3:
         yield array_of(value), why_of(value)
         for one in value.of(Instance) if depth <= 3 else []:
             for inner in shown_fields(one):
-                yield from _places(inner, depth + 1)
+                yield from places(inner, depth + 1)
         return
     yield value.place, value.why
     for ref in containers:
@@ -264,11 +270,11 @@ def _places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | 
                 if fill is not None and not array_of(inner).is_same:
                     yield array_of(Value(refs=(ref,))), inner.why
                 else:
-                    yield from _places(inner, depth + 1)
+                    yield from places(inner, depth + 1)
 
 
 def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, str, Reason | None]:
-    words = _WORDS.get(event.kind, event.kind)
+    words = word_of(event)
     if place.kind is Kind.CLOCK and place.degree != 0:
         place = same(place.degree)
     if place.kind is Kind.SAME and place.degree == 0 and place.phase != BEFORE:
@@ -315,10 +321,10 @@ def _wrapped(event: Event) -> Iterator[Obligation]:
         value, seen = waiting.pop(), seen + 1
         if value.type == WRAPPED_WEIGHTS:
             text = "the weights are written by the names that they have in the prepared model's wrapper"
-            yield _made(event, "unwrapped", Status.NAMED, text)
+            yield made(event, "unwrapped", Status.NAMED, text)
             return
         if any(ref.kind == "module" and ref.prepared for ref in value.of(Instance)):
-            yield _made(event, "unwrapped", Status.NAMED, "a prepared model is written with its wrapper")
+            yield made(event, "unwrapped", Status.NAMED, "a prepared model is written with its wrapper")
             return
         waiting += [
             inner for ref in value.of(Container) for name, inner in ref.fields.items() if name.startswith("[")
@@ -336,32 +342,32 @@ def _path(event: Event) -> Obligation:
     place = array_of(event.path)
     if place.kind is Kind.CLOCK:
         if any(guard.kind == "main" for guard in event.guards):
-            return _made(event, "path", Status.ASSUMED, "a name by the clock", event.path.why)
+            return made(event, "path", Status.ASSUMED, "a name by the clock", event.path.why)
         text = "a name by the clock, which can differ between ranks"
-        return _made(event, "path", Status.NAMED, text, event.path.why)
+        return made(event, "path", Status.NAMED, text, event.path.why)
     if place.is_uniform or place.kind in (Kind.MAIN, Kind.ROUND, Kind.LINEAR):
-        return _made(event, "path", Status.PROVED)
-    return _made(event, "path", Status.NAMED, "the path differs between ranks", event.path.why)
+        return made(event, "path", Status.PROVED)
+    return made(event, "path", Status.NAMED, "the path differs between ranks", event.path.why)
 
 
 def _meeting(event: Event) -> Obligation:
     guard = next((guard for guard in event.guards if guard.parts_ranks), None)
     if guard is None:
-        return _made(event, "all ranks", Status.PROVED)
-    return _made(event, "all ranks", Status.NAMED, f"`{event.name}` is not reached by all ranks", guard.why)
+        return made(event, "all ranks", Status.PROVED)
+    return made(event, "all ranks", Status.NAMED, f"`{event.name}` is not reached by all ranks", guard.why)
 
 
 def _as_often(event: Event) -> Iterator[Obligation]:
     """Meetings in loops of which ranks can go through more rounds, or all through fewer samples than the original."""
     uneven = next((loop.uneven for loop in event.loops if loop.uneven is not None), None)
     if uneven is not None:
-        yield _made(
+        yield made(
             event, "rounds", Status.NAMED, f"`{event.name}` may be come to more often by some ranks", uneven
         )
     fewer = event.loops[-1].fewer if event.loops and event.kind == "collective" else None
     if fewer is not None and not event.loops[-1].trains:
         text = "this evaluation covers fewer samples than the original's"
-        yield _made(event, "rounds", Status.NAMED, text, fewer)
+        yield made(event, "rounds", Status.NAMED, text, fewer)
 
 
 def _state(event: Event) -> Obligation:
@@ -369,23 +375,23 @@ def _state(event: Event) -> Obligation:
     guard = next((guard for guard in event.guards if guard.kind == "divergent"), None)
     if guard is not None:
         text = f"`{event.name}` is written on some ranks only: what is trained with parts"
-        return _made(event, "same", Status.NAMED, text, guard.why)
+        return made(event, "same", Status.NAMED, text, guard.why)
     for value in event.shown:
-        for place, why in _places(value):
+        for place, why in places(value):
             if not place.is_uniform:
                 text = f"`{event.name}` gets another value on each rank: what is trained with parts"
-                return _made(event, "same", Status.NAMED, text, why)
+                return made(event, "same", Status.NAMED, text, why)
         if any(ref.kind == "loader" and ref.prepared for ref in value.of(Instance)):
             text = f"`{event.name}` goes through the main process's share of a loader"
-            return _made(event, "same", Status.NAMED, text, value.why)
-    return _made(event, "same", Status.PROVED)
+            return made(event, "same", Status.NAMED, text, value.why)
+    return made(event, "same", Status.PROVED)
 
 
 def _loss(event: Event) -> Obligation:
     value = event.shown[0] if event.shown else Value()
     place = array_of(value)
     if event.detail == "plain" and not place.is_same:
-        return _made(
+        return made(
             event,
             "loss",
             Status.NAMED,
@@ -394,27 +400,27 @@ def _loss(event: Event) -> Obligation:
         )
     whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
     if place.is_same and whole is not None:
-        return _made(event, "loss", Status.NAMED, "all processes train with the same batches", whole)
+        return made(event, "loss", Status.NAMED, "all processes train with the same batches", whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
     if place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
-        return _made(event, "rounds", Status.NAMED, _OF_OTHER_ROUNDS[place.needs], value.why)
+        return made(event, "rounds", Status.NAMED, _OF_OTHER_ROUNDS[place.needs], value.why)
     if place.kind is Kind.ROUND and place.mixed:
         text = "the loss is neither the mean nor the sum of something of each row of its batch"
-        return _made(event, "loss", Status.NAMED, text, value.why)
+        return made(event, "loss", Status.NAMED, text, value.why)
     if place.kind is Kind.ROUND and exponent is None:
-        return _made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
+        return made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
     if place.kind is Kind.ROUND and exponent != int(summed):
         text = (
             "a mean of its rows, and the gradients are summed over the ranks"
             if summed
             else _what_of_round(exponent)
         )
-        return _made(event, "loss", Status.NAMED, f"the loss is {text}", value.why)
+        return made(event, "loss", Status.NAMED, f"the loss is {text}", value.why)
     if place.is_same and summed:
         text = "the loss is the original's on every rank, and the gradients are summed over the ranks"
-        return _made(event, "loss", Status.NAMED, text, value.why)
+        return made(event, "loss", Status.NAMED, text, value.why)
     if place.kind in (Kind.ROUND, Kind.SAME) or (place.kind is Kind.LINEAR and place.degree == int(summed)):
-        return _made(event, "loss", Status.PROVED)
+        return made(event, "loss", Status.PROVED)
     found = f"{UNKNOWN_LOSS}{_unless(place)}" if place.kind is Kind.OWN else f"the loss is {_what(place)}"
-    return _made(event, "loss", Status.NAMED, found, value.why)
+    return made(event, "loss", Status.NAMED, found, value.why)

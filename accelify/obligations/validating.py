@@ -10,7 +10,9 @@ from accelify.deep import deeply
 from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
 from accelify.heap.run import Event, Run
+from accelify.heap.values import SPAWNED
 from accelify.knowledge import Knowledge
+from accelify.obligations.checked import checked_obligations_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import races
 from accelify.obligations.sinks import (
@@ -22,6 +24,7 @@ from accelify.obligations.sinks import (
 )
 
 _ORDER = list(Status)
+_TOGETHER = frozenset({"accelerator", "collective"})
 _PUTTING_TOGETHER = frozenset({"gather", "gather_for_metrics", "gather_object", "reduce"})
 
 
@@ -38,6 +41,8 @@ class Validation:
     split: bool = False
     # Loops that add up or list means over their rounds, where figures are put together over the ranks.
     means: list[Reason] = field(default_factory=list)
+    # Whether it has an Accelerator, or anything else that its processes do together.
+    meets: bool = False
     # Modules that are imported, and are neither in the project nor in the knowledge.
     unknown_modules: list[str] = field(default_factory=list)
     # Statements that are never come to: the file, the first and the last line.
@@ -59,6 +64,7 @@ def validate(
     knowledge: Knowledge | None = None,
     read: Callable[[Path], str | None] | None = None,
     budget: int | None = None,
+    checks: bool = False,
 ) -> Validation:
     """Go through a script that is to run on several ranks and settle what each of its sinks requires.
 
@@ -69,6 +75,7 @@ def validate(
         read: gives the text of a file in place of the disk's.
         budget: how many statements and expressions are gone through before the rest is not read; the engine's where
             None.
+        checks: it is written for several processes: there is no original that its figures are to be equal to.
 
     Raises:
         SourceError: the script does not parse.
@@ -76,7 +83,7 @@ def validate(
     engines: list[Interpreter] = []
 
     def work() -> Run:
-        engines[:] = [engine := Interpreter(path, knowledge or Knowledge(), read)]
+        engines[:] = [engine := Interpreter(path, knowledge or Knowledge(), read, checks)]
         if budget is not None:
             engine.run.budget = budget
         return engine.start(text)
@@ -87,6 +94,9 @@ def validate(
         run = engines[0].run
         deep = "calls or expressions that are nested too deeply"
         run.unread[deep] = Reason(deep, path.name if path is not None else "", 1)
+    if any(map(_is_spawned, run.events)):
+        # All else is done by one process.
+        run.events = [event for event in run.events if _is_spawned(event)]
     found: dict[tuple[str, int, int, str, str], Obligation] = {}
     parted = any(is_parted(event) for event in run.events)
     for event in run.events:
@@ -95,7 +105,7 @@ def validate(
         if event.detail == "plain" and is_made_whole(event, run.events):
             event = replace(event, detail="whole")
         for one in [
-            *obligations_of(event),
+            *(checked_obligations_of(event, run.events) if checks else obligations_of(event)),
             *never_accumulated(event, run.events),
             *never_let_go(event, run.events),
         ]:
@@ -112,6 +122,7 @@ def validate(
         run.budget,
         run.split,
         list(run.means.values()) if any(map(_puts_together, run.events)) else [],
+        any(event.kind in _TOGETHER for event in run.events),
         list(run.unknown_modules),
         [
             (path, stmt.lineno, stmt.end_lineno or stmt.lineno)
@@ -119,6 +130,10 @@ def validate(
             if stmt not in run.entered
         ],
     )
+
+
+def _is_spawned(event: Event) -> bool:
+    return any(guard.kind == SPAWNED for guard in event.guards)
 
 
 def _puts_together(event: Event) -> bool:

@@ -1,5 +1,6 @@
-"""What the engine does not prove of converted scripts, as findings beside those of the transforms."""
+"""What the engine does not prove of scripts, converted ones and others, as findings beside those of the transforms."""
 
+from accelify.proving.checked import checked, may_be_distributed
 from accelify.proving.projects import BUDGET, entries_of, prove, validated
 
-__all__ = ["BUDGET", "entries_of", "prove", "validated"]
+__all__ = ["BUDGET", "checked", "entries_of", "may_be_distributed", "prove", "validated"]

@@ -16,9 +16,14 @@ class ProofRule(NamedTuple):
     text: str
 
 
-def _rule(code: str, name: str, summary: str, demands: str, effort: int, text: str) -> ProofRule:
+_CONVERTED = "What the converted script does on several processes, gone through without running it."
+_WRITTEN = "What a script does that is written for several processes, gone through without running it."
+
+
+def _rule(
+    code: str, name: str, summary: str, demands: str, effort: int, text: str, head: str = _CONVERTED
+) -> ProofRule:
     rule = Rule(code, name, summary, safety=Safety.MANUAL, effort=effort)
-    head = "What the converted script does on several processes, gone through without running it."
     return ProofRule(rule, frozenset(demands.split(", ")), f"{head}\n\n{text}")
 
 
@@ -159,6 +164,94 @@ run of one process. The same holds for a batch of a loader that is not prepared,
 a prepared model. Fetch the other side as well, or leave both on the device:
 
     correct += (prediction == labels).sum().item()""",
+    ),
+    _rule(
+        "ACC711",
+        "misplaced-prepare",
+        "An object is prepared twice, or its results are taken in another order.",
+        "twice, taken",
+        3,
+        """\
+`prepare` gives its objects in the order of its arguments. Taken in another order each name stands for another object;
+prepared twice a model is wrapped in two wrappers, and of a loader each process reads a share of its share:
+
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)""",
+        _WRITTEN,
+    ),
+    _rule(
+        "ACC712",
+        "beside-accelerator",
+        "Something is done by hand that the Accelerator does, too.",
+        "beside, divided",
+        3,
+        """\
+A plain `loss.backward()` knows nothing of the loss scale of fp16, of accumulated gradients or of DeepSpeed; a plain
+clipping sees gradients that are still scaled; a loss that is divided by the number of accumulated batches is divided
+again; a model in `DataParallel` or a loader with a `DistributedSampler` is distributed twice. What one sees is another
+loss curve than on one process, or an error in the first step. Leave it to the Accelerator:
+
+    accelerator.backward(loss)
+    accelerator.clip_grad_norm_(model.parameters(), 1.0)""",
+        _WRITTEN,
+    ),
+    _rule(
+        "ACC713",
+        "counted-twice",
+        "Samples count more than once in a figure.",
+        "gathered",
+        3,
+        """\
+The last batch of a prepared loader is filled up with samples of its beginning, so that all processes have as many.
+`gather` puts them into the figure twice, `gather_for_metrics` leaves them out. What is gathered twice has every sample
+once for each process:
+
+    outputs, labels = accelerator.gather_for_metrics((outputs, labels))""",
+        _WRITTEN,
+    ),
+    _rule(
+        "ACC714",
+        "one-device-for-all",
+        "Every process uses the same device.",
+        "device",
+        2,
+        """\
+A device that is named by its number is the same for all processes of a machine: they share its memory, or fail where
+what they compute with lies on another one. A file that was saved on a GPU is loaded onto that GPU by every process,
+unless `map_location` says otherwise:
+
+    noise = torch.randn(8, 100, device=accelerator.device)
+    weights = torch.load("model.pt", map_location="cpu")""",
+        _WRITTEN,
+    ),
+    _rule(
+        "ACC715",
+        "attribute-of-wrapper",
+        "An attribute is asked of a prepared model that may be wrapped.",
+        "wrapper",
+        2,
+        """\
+On one process `prepare` gives the model itself, on several a wrapper around it. The wrapper has the methods of every
+module, and no attribute of the model's own class; `.module` is there on several processes only. The script ends with
+an AttributeError in one of the two:
+
+    accelerator.unwrap_model(model).generate(inputs)""",
+        _WRITTEN,
+    ),
+    _rule(
+        "ACC716",
+        "same-order-each-epoch",
+        "A DistributedSampler is never told the epoch.",
+        "epoch",
+        1,
+        """\
+A `DistributedSampler` shuffles by its seed and the number of the epoch. Without `set_epoch` every epoch has the same
+batches in the same order, which costs accuracy and raises no error:
+
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        for batch in loader:
+            ...""",
+        _WRITTEN,
     ),
 )
 

@@ -86,3 +86,19 @@ def test_the_rest_is_checked_beside_an_unreadable_file(run: Run, plain: Path) ->
     assert outcome.code == 1
     assert "this is Python 2" in outcome.err
     assert "ACC" in outcome.out
+
+
+def test_a_script_of_several_processes_is_gone_through_as_it_is(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from accelerate import Accelerator\n"
+        "accelerator = Accelerator()\n"
+        "if accelerator.is_main_process:\n"
+        "    accelerator.wait_for_everyone()\n"
+    )
+    result = run("check", script)
+    assert result.code == 1
+    assert "train.py:4:5: ACC704 `accelerator.wait_for_everyone` is not reached by all ranks" in result.out
+    script.write_text(script.read_text().replace("if accelerator.is_main_process:\n    ", ""))
+    result = run("check", script)
+    assert (result.code, result.out) == (0, "")

@@ -1,0 +1,181 @@
+"""Uses of an Accelerator that are wrong wherever their values come from; met by `accelify check` alone.
+
+Each is an event of the kind "misuse", whose detail is the demand that is not met.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from accelify.domains.placement import SAME, Kind
+from accelify.heap.containers import array_of
+from accelify.heap.run import Run
+from accelify.heap.values import BATCH, Instance, Value
+
+# Functions that do by themselves what the Accelerator does, by the demand, with the way out.
+_BESIDE = {
+    "torch.nn.utils.clip_grad_norm_": "use accelerator.clip_grad_norm_, which takes the loss scale off first",
+    "torch.nn.utils.clip_grad_value_": "use accelerator.clip_grad_value_, which takes the loss scale off first",
+    "torch.amp.GradScaler": "use Accelerator(mixed_precision='fp16'), which scales the loss in accelerator.backward",
+    "torch.nn.DataParallel": "leave it out: accelerator.prepare wraps the model",
+    "torch.nn.parallel.DistributedDataParallel": "leave it out: accelerator.prepare wraps the model",
+    "torch.utils.data.DistributedSampler": "leave it out: accelerator.prepare divides the loader",
+}
+_BESIDE["torch.cuda.amp.GradScaler"] = _BESIDE["torch.amp.GradScaler"]
+_KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler", "loader": "loader"}
+_PLACES = ("device", "map_location")
+_DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
+# What a wrapper around a model has, whatever the model.
+_OF_MODULES = frozenset(
+    """
+    T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda device device_ids double
+    dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu
+    join load_state_dict modules mtia named_buffers named_children named_modules named_parameters no_sync parameters
+    register_backward_hook register_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook
+    register_full_backward_pre_hook register_module register_parameter require_backward_grad_sync requires_grad_
+    set_extra_state share_memory state_dict to to_empty train training type xpu zero_grad
+    """.split()
+)
+
+
+def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:
+    """A call of a library's function or class, by its canonical name."""
+    if not (run.accelerated or run.grouped):
+        return
+    if run.accelerated and name in _BESIDE:
+        short = name.rpartition(".")[2]
+        run.meet("misuse", node, f"`{short}` works beside the Accelerator: {_BESIDE[name]}", detail="beside")
+    if name in _DEVICE_CALLS or name.startswith("torch."):
+        _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *_at(keywords)], node, name)
+    if name == "torch.load" and len(args) < 2 and "map_location" not in keywords:
+        text = "`torch.load` without map_location puts what was on a GPU on the same GPU for every process"
+        run.meet("misuse", node, text, detail="device")
+
+
+def of_method(
+    run: Run, receiver: Value, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> None:
+    """A call of a method of a library's object."""
+    if name == "set_epoch":
+        run.meet("epoch", node, name)
+    if (run.accelerated or run.grouped) and name in ("to", "cuda"):
+        _fixed(run, [*args[:1], *_at(keywords)], node, name)
+
+
+def without_devices(keywords: Mapping[str, Value]) -> Mapping[str, Value]:
+    """The arguments of a call, but for where its result lies, which is no part of what it is."""
+    return {
+        word: value.placed(SAME) if word in _PLACES and not value.place.is_same else value
+        for word, value in keywords.items()
+    }
+
+
+def _at(keywords: Mapping[str, Value]) -> list[Value]:
+    return [keywords[word] for word in _PLACES if word in keywords]
+
+
+def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
+    for value in values:
+        const = value.const
+        index = isinstance(const, str) and const.startswith(("cuda:", "xpu:", "npu:"))
+        if index or (
+            isinstance(const, int) and not isinstance(const, bool) and name != "to" and "load" not in name
+        ):
+            text = f"`{run.segment(node)}` names one device for every process: use {_own_device(run)}"
+            run.meet("misuse", node, text, detail="device")
+
+
+def _own_device(run: Run) -> str:
+    return "accelerator.device" if run.accelerated else "the one of its local rank"
+
+
+def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
+    """A call of `prepare`: of what is prepared already, or whose results are taken in another order."""
+    for value in args:
+        for ref in value.of(Instance):
+            if ref.prepared and ref.kind in _KINDS:
+                text = f"a {_KINDS[ref.kind]} is prepared twice: it is wrapped and divided once more"
+                run.meet("misuse", node, text, detail="twice")
+                return
+    found = _taken(run, node)
+    if found is None or not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
+        return
+    names = [ast.unparse(one) for one in node.args]
+    if len(found) > 1 and len(found) != len(names):
+        text = f"`prepare` gives {len(names)} objects, and {len(found)} are taken"
+        run.meet("misuse", node, text, detail="taken")
+        return
+    for number, target in enumerate(found):
+        if target in names and names[number] != target:
+            text = f"`prepare` gives its objects in the order of its arguments: `{target}` becomes `{names[number]}`"
+            run.meet("misuse", node, text, detail="taken")
+            return
+
+
+def _taken(run: Run, node: ast.AST) -> list[str] | None:
+    """The texts of what a call is assigned to, None where it is not assigned."""
+    tree = run.module.tree
+    for stmt in ast.walk(tree) if tree is not None else ():
+        if isinstance(stmt, ast.Assign) and stmt.value is node:
+            target = stmt.targets[0]
+            parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            return None if any(isinstance(p, ast.Starred) for p in parts) else [*map(ast.unparse, parts)]
+    return None
+
+
+def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:
+    """A gather of what was gathered already."""
+    place = array_of(value)
+    if place.kind is Kind.WIDE and place.rows:
+        run.meet("misuse", node, "gathered twice: each row counts once for every process", detail="gathered")
+    elif (
+        name == "gather"
+        and run.at_model
+        and place.kind is Kind.ROUND
+        and (place.rows or value.type == BATCH)
+        and not _is_cut(run, node)
+    ):
+        run.meet("gather", node, f"accelerator.{name}", [value])
+
+
+def _is_cut(run: Run, node: ast.AST) -> bool:
+    """Whether the script cuts by hand what a call gives: `labels = labels[:left]`."""
+    taken = set(_taken(run, node) or ())
+    return run.module.tree is not None and any(
+        isinstance(one, ast.Subscript)
+        and isinstance(one.slice, ast.Slice)
+        and one.slice.lower is None
+        and ast.unparse(one.value) in taken
+        for one in ast.walk(run.module.tree)
+    )
+
+
+def of_backward(run: Run, node: ast.AST) -> None:
+    """A backward pass of a loss that is divided by the number of batches that the Accelerator divides it by."""
+    loss = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    if not (isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div)):
+        return
+    divisor = ast.unparse(loss.right)
+    if divisor in run.accumulated or divisor.endswith("gradient_accumulation_steps"):
+        text = f"the loss is divided by `{divisor}`, which accelerator.backward does once more"
+        run.meet("misuse", node, text, detail="divided")
+
+
+def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
+    """An attribute of a prepared model."""
+    if ref.kind != "module" or not ref.prepared:
+        return
+    if name == "no_sync":
+        run.meet("accumulate", node, f"model.{name}")
+    elif name == "module" and run.accelerated:
+        text = (
+            "`.module` of a prepared model is there on several processes only: use accelerator.unwrap_model"
+        )
+        run.meet("misuse", node, text, detail="wrapper")
+    elif run.at_model and name != "module" and name not in _OF_MODULES and not name.startswith("__"):
+        text = (
+            f"`.{name}` of a prepared model: on several processes it is wrapped, and the wrapper has no `{name}`; use "
+            "accelerator.unwrap_model"
+        )
+        run.meet("misuse", node, text, detail="wrapper")

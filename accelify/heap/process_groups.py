@@ -1,0 +1,168 @@
+"""What torch.distributed does to values: its collectives, ranks, DistributedDataParallel and DistributedSampler.
+
+Met by `accelify check` alone: convert writes none of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from accelify.domains.collectives import all_reduced, broadcast, gathered
+from accelify.domains.placement import MAIN, Placement, own, same
+from accelify.heap.accelerator import prepared
+from accelify.heap.collating import SAMPLERS
+from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.run import Run
+from accelify.heap.values import NONE, RANK, SPAWNED, Container, Guard, Instance, Library, Ref, Value
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+_GROUP = "torch.distributed."
+_WRAPPERS = frozenset(
+    f"torch.nn.parallel.{name}" for name in ("DistributedDataParallel", "distributed.DistributedDataParallel")
+)
+SAMPLER = "torch.utils.data.distributed.DistributedSampler"
+_SAMPLERS = frozenset({SAMPLER, "torch.utils.data.DistributedSampler"})
+_RANKS = frozenset({"get_rank", "get_node_local_rank"})
+# Collectives by the number of the argument that they write, and of the one that they send.
+_OVER_ALL = {
+    "all_reduce": (0, 0),
+    "all_gather": (0, 1),
+    "all_gather_into_tensor": (0, 1),
+    "all_gather_object": (0, 1),
+    "broadcast": (0, 0),
+    "broadcast_object_list": (0, 0),
+    "reduce": (0, 0),
+    "gather": (1, 0),
+    "gather_object": (1, 0),
+    "scatter": (0, 1),
+    "scatter_object_list": (0, 1),
+    "reduce_scatter": (0, 1),
+    "reduce_scatter_tensor": (0, 1),
+    "all_to_all": (0, 1),
+    "all_to_all_single": (0, 1),
+}
+# The option by which torch.distributed.launch tells a script its rank.
+LAUNCHED_WITH = "local_rank"
+_WAITS = frozenset({"barrier", "monitored_barrier", "init_process_group"})
+_RANK_WORDS = re.compile(r"(?:(?:LOCAL|NODE|GROUP|SLURM|OMPI_COMM_WORLD|PMI)_)*(?:RANK|PROCID|LOCALID)")
+
+
+def distributed_call(
+    engine: Interpreter, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> Value | None:
+    """A call of a name of torch.distributed, or of what goes with it; None for another name.
+
+    Args:
+        engine: that goes through the script.
+        name: the canonical dotted name of what is called.
+        args: by position.
+        keywords: by name.
+        node: the call.
+    """
+    run = engine.run
+    word = name.removeprefix(_GROUP)
+    if name in _WRAPPERS:
+        run.at_model = run.on_cpu = run.grouped = True
+        model = args[0] if args else keywords.get("module", NONE)
+        return prepared(run, model, node)
+    if name in _SAMPLERS:
+        shuffle = keywords.get("shuffle")
+        detail = "in order" if shuffle is not None and shuffle.const is False else ""
+        run.meet("sampler", node, "DistributedSampler", detail=detail)
+        return None
+    if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"):
+        return _spawned(engine, args, keywords, node)
+    if name in ("os.getenv", "os.environ.get") and args and _is_rank(args[0]):
+        return rank(engine.run, node)
+    if name == "torch.device":
+        # Where something lies is no part of what it is.
+        return Value(type="torch.device", where="") if not all(v.place.is_same for v in args) else None
+    if not name.startswith(_GROUP):
+        return None
+    if word in _RANKS:
+        return rank(engine.run, node)
+    if word == "get_world_size":
+        return Value(same(-1), run.reason(node, "the number of processes"), type="builtins.int")
+    if word in _WAITS:
+        run.on_cpu = run.grouped = True
+        run.meet("collective", node, word)
+        return NONE
+    if word in _OVER_ALL:
+        return _collective(engine, word, args, keywords, node)
+    return None
+
+
+def rank_of_environment(engine: Interpreter, ref: Ref, args: Sequence[Value], node: ast.AST) -> Value | None:
+    """The rank, where `os.environ[...]` asks for it; None elsewhere."""
+    if isinstance(ref, Library) and ref.name == "os.environ" and args and _is_rank(args[0]):
+        return rank(engine.run, node)
+    return None
+
+
+def _is_rank(key: Value) -> bool:
+    return isinstance(key.const, str) and _RANK_WORDS.fullmatch(key.const) is not None
+
+
+def rank(run: Run, node: ast.AST) -> Value:
+    """This process's number among all."""
+    return Value(own(), run.reason(node, "the rank"), type=RANK)
+
+
+def _spawned(
+    engine: Interpreter, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> Value:
+    """Every process runs a function, with its rank before the other arguments."""
+    called = args[0] if args else keywords.get("fn", NONE)
+    given = keywords.get("args", args[1] if len(args) > 1 else NONE)
+    run = engine.run
+    with run.under(Guard(SPAWNED, run.reason(node, "in the processes that are started here"))):
+        engine.calls.call(called, [rank(run, node), *(elements(run, given) or [])], {}, node)
+    return NONE
+
+
+def _collective(
+    engine: Interpreter, word: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> Value:
+    run = engine.run
+    run.meet("collective", node, word)
+    into, sent = _OVER_ALL[word]
+    if len(args) <= max(into, sent):
+        return NONE
+    value = args[sent]
+    inner = element(run, value, node) if value.of(Container) else value
+    place = _made(word, array_of(inner), args, keywords)
+    text = "gathered" if "gather" in word else f"reduced by {word}" if "reduce" in word else word
+    made = Value(place, None if place.is_same else run.reason(node, text, inner), type=inner.type)
+    containers = args[into].of(Container)
+    for ref in containers:
+        put(run, ref, made)
+    if not containers:
+        engine.calls.libraries.mutated.setdefault(node, {})[into] = made
+    return NONE
+
+
+def _made(word: str, place: Placement, args: Sequence[Value], keywords: Mapping[str, Value]) -> Placement:
+    if word == "all_reduce":
+        asked = keywords.get("op", args[1] if len(args) > 1 else NONE)
+        names = [ref.name.rpartition(".")[2] for ref in asked.refs if isinstance(ref, Library)]
+        operation = {"MAX": "max", "MIN": "min", "AVG": "mean"}.get(names[0] if names else "", "sum")
+        return all_reduced(place, operation)
+    if word.startswith("all_gather"):
+        return gathered(place)
+    if word.startswith("broadcast"):
+        return broadcast(place)
+    return MAIN if word in ("reduce", "gather", "gather_object") else own("put together first")
+
+
+def divided(run: Run, made: Value, node: ast.AST) -> Value:
+    """A loader whose sampler gives each process its share, as one that is prepared; anything else as it is."""
+    for ref in made.of(Instance):
+        inner = [run.read(ref, f"#{name}") for name in SAMPLERS] if ref.kind == "loader" else []
+        if any(one.type in _SAMPLERS for value in inner if value is not None for one in value.of(Instance)):
+            return prepared(run, made, node)
+    return made

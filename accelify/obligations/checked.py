@@ -1,0 +1,185 @@
+"""What a script requires that is written for several processes: there is no original to be equal to, but what one
+process does alone, or has of its share alone, is wrong all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from accelify.domains.placement import Kind, Placement, own
+from accelify.domains.reasons import Reason
+from accelify.heap.run import Event
+from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.sinks import made, obligations_of, places, word_of
+
+# Demands that are the same with and without an original.
+_ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
+_RANK = "the rank"
+# How a reason begins that says that data differ.
+_APART = "the ranks share out"
+_TOGETHER = frozenset({"gathered", "broadcast"})
+_FINE = frozenset({Kind.MAIN, Kind.CLOCK})
+# What starts the processes themselves.
+_LAUNCHERS = ("torch.multiprocessing.", "torch.distributed.", "multiprocessing.")
+
+
+def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """What one event requires, each with what was found.
+
+    Args:
+        event: of a script that is written for several processes.
+        events: all of the script.
+    """
+    if event.kind == "misuse":
+        yield made(event, event.detail, Status.NAMED, event.name)
+    elif event.kind == "gather":
+        if event.loops and event.loops[-1].shared and not event.loops[-1].trains:
+            text = (
+                f"`{event.name}` counts samples twice that fill up the last batch: use "
+                "accelerator.gather_for_metrics"
+            )
+            yield made(event, "gathered", Status.NAMED, text)
+    elif event.kind == "sampler":
+        if not event.detail and not any(other.kind == "epoch" for other in events):
+            text = (
+                "the sampler shuffles alike in every epoch: call `sampler.set_epoch(epoch)` before each pass "
+                "through the loader"
+            )
+            yield made(event, "epoch", Status.NAMED, text)
+    elif event.kind == "forward":
+        if event.detail == "unprepared":
+            yield from _unprepared(event, events)
+        else:
+            yield from obligations_of(event)
+    else:
+        if event.kind == "step":
+            yield from _stepped(event, events)
+        if event.kind == "schedule":
+            yield from _scheduled(event, events)
+        for one in obligations_of(event):
+            yield from _checked(event, one, events)
+
+
+def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
+    """An obligation of a converted script, as one of a script without an original."""
+    if one.demand == "content":
+        yield _content(event)
+    elif one.demand == "loss":
+        yield from _loss(event, one, events)
+    elif one.demand == "once":
+        if not (_shows_rank(event) or event.name.startswith(_LAUNCHERS)):
+            yield one
+    elif one.sink == "collective" and _is_met_by_the_others(event, events):
+        yield replace(one, status=Status.PROVED, found="", reason=None)
+    elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:
+        text = f"some ranks leave the loop of line {one.line}, in which all meet"
+        here = one.reason.path == one.path
+        yield replace(one, found=text, line=one.reason.line if here else one.line)
+    elif one.demand == "prepared":
+        # One that puts gradients together by hand has no need of it.
+        if not any(other.kind == "collective" and other.loops == event.loops for other in events):
+            yield one
+    elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
+        if one.demand != "rounds" or "more often by some ranks" in one.found:
+            yield one
+
+
+def _is_met_by_the_others(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the main process and the others come to the same collectives in the same order, at different places:
+    the main process goes first somewhere."""
+    if not {guard.kind for guard in event.guards} & {"main", "others"}:
+        return False
+    of: dict[str, list[str]] = {"main": [], "others": []}
+    for one in events:
+        kinds = {guard.kind for guard in one.guards} & of.keys() if one.kind == "collective" else set()
+        if len(kinds) == 1:
+            of[kinds.pop()].append(one.name)
+    return of["main"] == of["others"]
+
+
+def _shows_rank(event: Event) -> bool:
+    """Whether it says which process it is of: each process is meant to do it."""
+    found = [event.path] if event.path is not None else []
+    reasons = [why for value in [*event.shown, *found] for _, why in places(value) if why is not None]
+    return any(step.text == _RANK for why in reasons for step in why.chain())
+
+
+def _content(event: Event) -> Obligation:
+    """A figure that is shown or written is one of all processes, or one that they have alike."""
+    of_main = any(guard.kind == "main" for guard in event.guards)
+    for value in event.shown:
+        for place, why in places(value):
+            if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
+                continue
+            if not of_main and why is not None and any(step.text == _RANK for step in why.chain()):
+                continue
+            if why is not None and _meets_before(why):
+                continue
+            if event.in_training or place.kind in (Kind.ROUND, Kind.WIDE):
+                return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
+            return made(event, "content", Status.NAMED, f"{word_of(event)}: {_what(place)}", why)
+    return made(event, "content", Status.PROVED)
+
+
+def _meets_before(why: Reason) -> bool:
+    """Whether what a figure comes from was put together over the processes on its way."""
+    return any(step.text in _TOGETHER or step.text.startswith("reduced by") for step in why.chain())
+
+
+def _what(place: Placement) -> str:
+    if place.kind is Kind.LINEAR:
+        return "a sum or mean of one process's share of the data: gather or reduce it first"
+    if place.kind is Kind.EXTREME:
+        return "the largest or smallest of one process's share of the data: gather it first"
+    return "of one process's share of the data: gather it first"
+
+
+def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
+    if "same batches" in one.found:
+        yield one
+        return
+    chain = one.reason.chain() if one.reason is not None else []
+    if one.status is Status.NAMED and any(step.text.startswith(_APART) for step in chain):
+        # It stands where the data part.
+        line = chain[-1].line if chain[-1].path == one.path else one.line
+        yield replace(one, found="the processes train on data that differ between them", line=line)
+        return
+    if event.detail == "plain" and any(other.kind == "accelerator" for other in events):
+        text = "`backward` works beside the Accelerator: accelerator.backward(loss) scales and accumulates"
+        yield made(event, "beside", Status.NAMED, text)
+        return
+    yield made(event, "loss", Status.PROVED)
+
+
+def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    if event.detail == "plain" and any(other.name == "Accelerator" for other in events):
+        text = "the optimizer is not prepared: it knows of no accumulated gradients and of no loss scale"
+        yield made(event, "prepared", Status.NAMED, text)
+
+
+def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    rounds = event.loops[-1].number if event.loops else 0
+    with_steps = any(one.kind == "step" and one.loops and one.loops[-1].number == rounds for one in events)
+    if event.detail == "prepared" and event.loops and not (event.shared or with_steps):
+        text = (
+            "a prepared scheduler goes a step for every process each time: one that is stepped once an epoch is not "
+            "to be prepared"
+        )
+        yield made(event, "rounds", Status.NAMED, text)
+    elif event.detail == "plain" and event.shared:
+        text = "the scheduler is not prepared, and counts the batches of one process: it goes on N times too slowly"
+        yield made(event, "rounds", Status.NAMED, text)
+
+
+def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """A model that is trained and not prepared."""
+    if not event.loops or not event.loops[-1].trains:
+        return
+    around = event.loops[-1].number
+    if any(
+        other.kind == "forward" and not other.detail and other.loops and other.loops[-1].number == around
+        for other in events
+    ):
+        return
+    text = f"`{event.name}` calls a model that is not prepared: its gradients are not averaged over the processes"
+    yield made(event, "prepared", Status.NAMED, text)

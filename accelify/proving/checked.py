@@ -1,0 +1,47 @@
+"""The engine over scripts that are written for several processes already, by an Accelerator or by torch.distributed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accelify.configuration import user_rows
+from accelify.conversion import Conversion
+from accelify.findings import Finding
+from accelify.heap.modules import text_of
+from accelify.knowledge import Knowledge
+from accelify.obligations import validate
+from accelify.proving.findings import Named
+from accelify.proving.origins import Places
+from accelify.proving.projects import BUDGET
+
+# What a script writes, or the modules that it imports, that is distributed already.
+_WORDS = ("accelerat", "accelify", "distributed")
+
+
+def may_be_distributed(conversion: Conversion) -> bool:
+    """Whether it is worth while to look at a script as one that is written for several processes."""
+    return any(word in conversion.source.text for word in _WORDS)
+
+
+def checked(conversion: Conversion, budget: int = BUDGET) -> list[Finding] | None:
+    """What is wrong in a script that is written for several processes.
+
+    Args:
+        conversion: of the script, which changed nothing.
+        budget: how many statements are gone through.
+
+    Returns:
+        A finding for each cause; None for a script in which processes never meet.
+
+    Raises:
+        SourceError: for rows of the user's configuration that make no sense.
+    """
+    source = conversion.source
+    found = validate(
+        source.text, source.path, Knowledge(user_rows(source.path)), text_of, budget, checks=True
+    )
+    if not found.meets:
+        return None
+    unchanged = replace(conversion, new_text=source.text, applied=[], remaining=[])
+    named = Named(found, Places(unchanged, {}), [])
+    return [finding for _, finding in named.findings()]

@@ -1,0 +1,90 @@
+"""Scripts that are written for several processes: right ones are quiet, and each hazard is named in its line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_project
+from accelify.project import Imports
+from accelify.proving import checked
+from accelify.source import Source
+
+FOLDER = Path(__file__).parent / "several_processes"
+ACCELERATED = (FOLDER / "with_accelerator.py").read_text()
+GROUPED = (FOLDER / "with_process_group.py").read_text()
+
+
+def hazards_of(name):
+    """The hazards of one script, by name."""
+    rows = tomllib.loads((FOLDER / f"{name}.toml").read_text())["hazard"]
+    return [pytest.param(row, id=row["name"]) for row in rows]
+
+
+def findings(text, tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    return checked(convert_project(Source.read(path), ConvertOptions(), Imports())[0])
+
+
+def of_runtime(text):
+    return text.replace("from accelerate import", "from accelify.runtime import").replace(
+        "from accelerate.utils import", "from accelify.runtime import"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", [ACCELERATED, of_runtime(ACCELERATED), GROUPED], ids=["accelerate", "accelify", "torch"]
+)
+def test_right_scripts_are_quiet(text, tmp_path):
+    assert findings(text, tmp_path) == []
+
+
+def named(hazard, script, tmp_path):
+    for change in hazard["changes"]:
+        assert change["old"] in script
+        script = script.replace(change["old"], change["new"])
+    lines = script.splitlines()
+    found = findings(script, tmp_path)
+    numbers = {one.line for one in found}
+    for one in found:
+        also = re.search(r"the same at lines? ([\d, ]+)", one.message)
+        numbers |= {int(number) for number in also[1].split(", ")} if also else set()
+    assert any(part in lines[number - 1] for number in numbers for part in hazard["lines"]), found
+
+
+@pytest.mark.parametrize("hazard", hazards_of("with_accelerator"))
+def test_hazards_beside_an_accelerator(hazard, tmp_path):
+    named(hazard, ACCELERATED, tmp_path)
+
+
+# What the runtime itself takes care of: shares without filling, attributes of wrapped models, seeds, schedules.
+ACCELERATES_ALONE = frozenset(
+    {
+        "duplicates counted",
+        "per-epoch scheduler prepared",
+        "split that differs",
+        "attribute of wrapped model",
+        "wrapped weights",
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "hazard", [one for one in hazards_of("with_accelerator") if one.id not in ACCELERATES_ALONE]
+)
+def test_hazards_beside_the_runtime(hazard, tmp_path):
+    named(hazard, of_runtime(ACCELERATED), tmp_path)
+
+
+@pytest.mark.parametrize("hazard", hazards_of("with_process_group"))
+def test_hazards_in_a_process_group(hazard, tmp_path):
+    named(hazard, GROUPED, tmp_path)
+
+
+def test_a_plain_script_is_none_of_them(tmp_path):
+    assert findings("import torch\nprint(torch.ones(1))\n", tmp_path) is None
