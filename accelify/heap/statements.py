@@ -77,8 +77,7 @@ class Statements:
                 if guard is not None and (guard.parts_ranks or guard.kind == "missing"):
                     self.run.guards.append(guard)
                     pushed += 1
-        if pushed:
-            del self.run.guards[-pushed:]
+        del self.run.guards[len(self.run.guards) - pushed :]
         return Flow(flow.reached, exits)
 
     def _step(self, stmt: ast.stmt, scope: Ref) -> Flow:
@@ -250,7 +249,8 @@ class Statements:
         if any(value.refs for value in values):
             return False
         added = self.engine.evaluate(stmt.value, scope)
-        place = function((base.place, array_of(key), array_of(added)), rowwise=True)
+        chosen = function((base.place, array_of(key)), rowwise=True)
+        place = function((chosen, array_of(added)), rowwise=True, linearly=chosen.is_same)
         step = self.run.made(stmt, place, added, key, base, type_=added.type)
         for slot, value in zip(slots, values, strict=True):
             self.run.store.set(*slot, self.engine.expressions.operate(stmt, stmt.op, value, step))
