@@ -84,7 +84,7 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
     if run.store.pieces:
         # Where ranks part it matters whether something is there already.
         run.store.note(into, "[]", softly=guard is None)
-    before = into.fields.get("[]")
+    before = None if run.is_absent((into, "[]")) else into.fields.get("[]")
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
     if filling:
         run.store.set(into, "#known", None)

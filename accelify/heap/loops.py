@@ -16,7 +16,7 @@ from accelify.domains.placement import (
     own,
     settled,
 )
-from accelify.domains.rounds import accumulated, carried
+from accelify.domains.rounds import BEGUN, accumulated, carried
 from accelify.heap.containers import array_of
 from accelify.heap.pieces import Piece, Written
 from accelify.heap.run import Event, Loop
@@ -171,9 +171,11 @@ class Loops:
         before = self.run.peek(owner, name)
         if value is None:
             return before
+        if value.token == key and value.delta is not None and value.delta.needs == BEGUN:
+            value = value.plain()
         if value.token == key:
             if value.delta is None:
-                return before
+                return join(before, value.plain())
             return self._accumulated(before, value, loop, node)
         if name == "[]" or (isinstance(owner, Container | Instance) and loop.number in owner.loops):
             # One of many elements, not one that a round puts in place of another; or of an object of this round.
@@ -217,7 +219,8 @@ class Loops:
     def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
         assert value.delta is not None
         base = before if before is not None else _NOTHING
-        place = accumulated(None if is_zero(base) else base.place, value.delta, loop.shared, loop.samples)
+        begun = is_zero(base) or (base.const is None and not base.refs)
+        place = accumulated(None if begun else base.place, value.delta, loop.shared, loop.samples)
         if loop.shared and place.kind in (Kind.SAME, Kind.LINEAR):
             place = replace(place, phase=BEFORE)
         if place.is_same and value.delta.is_same:

@@ -115,6 +115,8 @@ class Run:
     # Statements that were gone through, and those that a test of which the answer is known leaves out, with their file.
     entered: set[ast.stmt] = field(default_factory=set)
     left_out: dict[ast.stmt, str] = field(default_factory=dict)
+    # The slots in which nothing is yet on the ways that are gone, and how many pieces were begun before each.
+    absent: list[tuple[Key | None, int]] = field(default_factory=list)
     recording: bool = True
     # Up to which level all processes but the main one have silenced their loggers.
     logs_once: int = 0
@@ -305,6 +307,15 @@ class Run:
             loop.parted = True
         for piece in self.store.pieces:
             piece.parts = piece.parts or piece.loops == len(self.loops)
+
+    def is_absent(self, slot: Key) -> bool:
+        """Whether nothing is yet in a slot, as a condition around says."""
+        for asked, pieces in self.absent:
+            if asked == slot:
+                for piece in self.store.pieces[pieces:]:
+                    piece.alone = False
+                return True
+        return False
 
     def is_called(self, name: str) -> bool:
         """Whether a function of this name is what is gone through now."""

@@ -349,7 +349,7 @@ class Statements:
         asked = choices.asked(stmt.test, scope)
 
         def go(taken: bool) -> Flow:
-            with choices.taking(asked, taken):
+            with choices.taking(asked, taken), choices.beginning(stmt.test, scope, taken):
                 return self.block(stmt.body if taken else stmt.orelse, scope)
 
         return self.fork(

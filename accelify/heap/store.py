@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from accelify.domains.placement import MAIN, ROUND, Kind, Placement, joined, own
 from accelify.domains.reasons import Reason
+from accelify.domains.rounds import BEGUN
 from accelify.heap.paths import joined_text
 from accelify.heap.pieces import Piece, Written, is_alike
 from accelify.heap.values import (
@@ -346,6 +347,11 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
     if left.token is not None and left.token == right.token and guard is None:
         token = left.token
         deltas = [value.delta for value in (left, right) if value.delta is not None]
+        begun = [delta for delta in deltas if delta.needs == BEGUN]
+        if len(deltas) == 2 and begun:
+            deltas = [replace(delta, needs="") if delta.needs == BEGUN else delta for delta in deltas]
+        elif begun:
+            token, deltas = None, []
         delta = joined(*deltas) if len(deltas) == 2 else deltas[0] if deltas else None
     return Value(
         place,
