@@ -13,6 +13,7 @@ from accelify.heap.containers import array_of, element, elements, overwrite, put
 from accelify.heap.frames import Frame
 from accelify.heap.handlers import left_by_main, parting
 from accelify.heap.modules import asks_for_main
+from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
@@ -60,9 +61,8 @@ class Statements:
 
     def block(self, body: Sequence[ast.stmt], scope: Ref) -> Flow:
         """Go through statements one after the other. After one that some ranks leave early, the rest is divergent."""
-        pushed = 0
+        pushed, flow = 0, Flow()
         exits: dict[str, Guard | None] = {}
-        flow = Flow()
         for number, stmt in enumerate(body):
             if not self.run.spend():
                 self.run.leave_unread("the budget of the analysis is used up", stmt)
@@ -153,7 +153,7 @@ class Statements:
     def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref) -> None:
         holder = target.value
         if isinstance(holder, ast.Attribute) and holder.attr in ("loc", "iloc", "at", "iat"):
-            holder = holder.value  # a table
+            holder = holder.value
         base = self.engine.evaluate(holder, scope)
         key = Value() if isinstance(target.slice, ast.Slice) else self.engine.evaluate(target.slice, scope)
         if is_part(base):
@@ -299,7 +299,7 @@ class Statements:
                 isinstance(getattr(ref, "method", ref), Function) for ref in decorator.refs
             ):
                 value = self.engine.calls.call(decorator, [value], {}, stmt)
-        self.engine.names.write(stmt.name, value if value.refs else Value(refs=(made,)), scope)
+        self.engine.names.write(bound_as(stmt), value if value.refs else Value(refs=(made,)), scope)
 
     _AsyncFunctionDef = _FunctionDef
 

@@ -1,4 +1,4 @@
-"""Fields of data classes that each object makes for itself, and sums over what a generator gives round for round."""
+"""Fields of data classes that each object makes for itself, properties, and sums over what a generator gives."""
 
 from __future__ import annotations
 
@@ -51,4 +51,32 @@ accelerator.print({shown})
 )
 def test_what_is_shown(shown: str, status: Status) -> None:
     found = validate(TEXT.format(shown=shown), None, KNOWLEDGE).obligations
+    assert [one.status for one in found if one.demand == "content"] == [status]
+
+
+PROPERTY = """\
+import torch
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+class Keeper:
+    def __init__(self, top):
+        self.top = top
+    @property
+    def top(self):
+        return self._top
+    @top.setter
+    def top(self, value):
+        self._top = value
+        self.folder = f"{value}/models"
+keeper = Keeper("runs")
+keeper.top = {top}
+accelerator.print(keeper.folder, keeper.top)
+"""
+
+
+@pytest.mark.parametrize(
+    ("top", "status"), [("'all'", Status.PROVED), ("accelerator.process_index", Status.NAMED)]
+)
+def test_a_property_is_set_by_its_setter(top: str, status: Status) -> None:
+    found = validate(PROPERTY.format(top=top), None, KNOWLEDGE).obligations
     assert [one.status for one in found if one.demand == "content"] == [status]
