@@ -67,9 +67,9 @@ class Keeper:
     @top.setter
     def top(self, value):
         self._top = value
-        self.folder = f"{value}/models"
+        self.folder = value + "/models"
 keeper = Keeper("runs")
-keeper.top = {top}
+keeper.top = str({top})
 accelerator.print(keeper.folder, keeper.top)
 """
 
