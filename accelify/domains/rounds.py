@@ -23,6 +23,8 @@ from accelify.domains.placement import (
 
 # Of what a round adds: rows of all ranks, put at the end of those that are there.
 APPENDED = "at the end"
+# Of what a round begins a total with: another way through the round adds to it, or it is no total.
+BEGUN = "begun"
 
 
 def accumulated(

@@ -17,6 +17,7 @@ from accelify.heap.containers import (
     fill_of,
     is_without,
     open_up,
+    over_rounds,
     overwrite,
     put,
     reduced_value,
@@ -30,6 +31,7 @@ from accelify.heap.values import (
     PASS,
     RANK,
     UNSET,
+    Bound,
     Container,
     Instance,
     Iterable,
@@ -42,6 +44,8 @@ from accelify.heap.values import (
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
+# The method of a data class's field that gives each object another default.
+FACTORY = "default_factory"
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
 
@@ -118,7 +122,9 @@ def _reduction(operation: str) -> Callable[[Interpreter, Args, Keywords, ast.AST
             for ref in value.refs:
                 if isinstance(ref, Iterable):
                     value = ref.item
-            place = reduced_value(value, operation)
+            shared = any(isinstance(ref, Iterable) and ref.shared for ref in args[0].refs)
+            of_rounds = shared and operation in ("sum", "mean")
+            place = over_rounds(array_of(value), operation) if of_rounds else reduced_value(value, operation)
         else:
             place = function((array_of(value) for value in args), rowwise=True)
         type_ = args[0].type if len(args) > 1 and args[0].type != PART else ""
@@ -257,6 +263,12 @@ def _with_default(engine: Interpreter, default: Value, node: ast.AST) -> Value |
     return made
 
 
+def _field(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """A field of a data class: its default, or what each object makes for itself."""
+    made = keywords.get("default_factory")
+    return keywords.get("default") if made is None else Value(refs=(Bound(made, FACTORY),))
+
+
 def _namespace(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """A namespace: its fields are the arguments."""
     made = engine.run.allocate(
@@ -339,6 +351,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.repr": _text,
     "builtins.format": _text,
     "functools.partial": _partial,
+    "dataclasses.field": _field,
 }
 
 _ADDING = frozenset({"append", "add", "appendleft", "insert", "put"})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from accelify.domains.placement import own
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.appending import appended
-from accelify.heap.builtin_calls import BUILTINS, container_method
+from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
 from accelify.heap.containers import array_of, element, empty
 from accelify.heap.frames import Frame
 from accelify.heap.library_calls import LibraryCalls
@@ -258,7 +258,9 @@ class Calls:
                     self.call_function(init.of(Function)[0], [made, *args], keywords, node)
                     break
         else:
+            self.run.calls.append((cls.node, node))
             self._without_init(ref, cls, args, keywords)
+            self.run.calls.pop()
         return made
 
     def _are_many(self, cls: Class, node: ast.AST) -> bool:
@@ -276,11 +278,16 @@ class Calls:
         self, ref: Instance, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value]
     ) -> None:
         """A data class, a named tuple, or a class of a library's: its fields are the arguments."""
-        names = [
-            stmt.target.id
+        found = {
+            stmt.target.id: stmt
             for stmt in cls.node.body
             if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name)
-        ]
+        }
+        for name, stmt in found.items():
+            for one in (self.run.read(cls, name) or NONE).of(Bound):
+                if one.method == FACTORY:
+                    self.run.store.set(ref, name, self.call(one.receiver, [], {}, stmt))
+        names = list(found)
         if (spread := keywords.get(SPREAD)) is not None:
             for name in names:
                 self.run.store.set(ref, name, join(self.run.read(cls, name), spread))

@@ -12,11 +12,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from accelify.domains.rounds import BEGUN
+from accelify.heap.containers import array_of, slots_of
 from accelify.heap.pieces import Written
 from accelify.heap.run import Run
-from accelify.heap.values import Container, Instance, Ref, Value
+from accelify.heap.values import Container, Instance, Ref, Value, is_zero
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -40,16 +43,28 @@ class Choices:
         taken = True
         while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test, taken = test.operand, not taken
-        slot: Slot | None = None
-        if isinstance(test, ast.Name):
-            owner = self.engine.names.owner(test.id, scope)
-            slot = (owner, test.id) if owner is not None else None
-        elif isinstance(test, ast.Attribute) and isinstance(test.value, ast.Name):
-            base = self.engine.evaluate(test.value, scope).of(Instance)
-            slot = (base[0], test.attr) if len(base) == 1 else None
+        slot = _slot_of(self.engine, test, scope)
         if slot is None or slot[1] not in slot[0].fields or self.store.touched_in_round(*slot):
             return None
         return slot, taken
+
+    @contextmanager
+    def beginning(self, test: ast.expr, scope: Ref, taken: bool) -> Iterator[None]:
+        """Within, a total may begin where there is none yet: it goes on from nothing, as one that is added to."""
+        run = self.engine.run
+        slot = _absent(self.engine, test, scope, taken) if run.loops else None
+        before = slot[0].fields.get(slot[1]) if slot is not None else None
+        run.absent.append((slot, len(self.store.pieces)))
+        yield
+        run.absent.pop()
+        value = slot[0].fields.get(slot[1]) if slot is not None else None
+        if slot is not None and value is not None and value is not before:
+            self.store.set(*slot, _begun(slot, value))
+
+    def begun(self, test: ast.expr, scope: Ref, taken: bool, value: Value) -> Value:
+        """What one way of a conditional expression gives, which may begin a total."""
+        slot = _absent(self.engine, test, scope, taken) if self.engine.run.loops else None
+        return value if slot is None else _begun(slot, value)
 
     def remember(self, asked: tuple[Slot, bool] | None, one: Written, other: Written, both: Written) -> None:
         """Note what the ways of a condition left, the one where it is true first."""
@@ -81,17 +96,59 @@ class Choices:
                 self.store.set(*key, both)
 
 
+def _begun(slot: Slot, value: Value) -> Value:
+    """A value as what is added to nothing."""
+    if value.refs or value.token is not None or value.const is None:
+        return value
+    return replace(value, token=slot, delta=None if is_zero(value) else replace(array_of(value), needs=BEGUN))
+
+
+def _slot_of(engine: Interpreter, node: ast.expr, scope: Ref) -> Slot | None:
+    """The slot that a name or an attribute is read from."""
+    if isinstance(node, ast.Name):
+        owner = engine.names.owner(node.id, scope)
+        return (owner, node.id) if owner is not None else None
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        base = engine.evaluate(node.value, scope).of(Instance)
+        return (base[0], node.attr) if len(base) == 1 else None
+    return None
+
+
+def _absent(engine: Interpreter, test: ast.expr, scope: Ref, taken: bool) -> Slot | None:
+    """The slot in which nothing is yet on one way of a condition: `key not in table`, `total is None`."""
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, taken = test.operand, not taken
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    op, of = test.ops[0], test.comparators[0]
+    if taken != isinstance(op, ast.NotIn | ast.Is):
+        return None
+    if isinstance(op, ast.Is | ast.IsNot):
+        return _slot_of(engine, test.left, scope) if getattr(of, "value", 0) is None else None
+    if not isinstance(op, ast.In | ast.NotIn) or not isinstance(of, ast.Name | ast.Attribute):
+        return None
+    tables = engine.evaluate(of, scope).of(Container)
+    if len(tables) != 1 or tables[0].type != "dict" or not isinstance(test.left, ast.Name | ast.Constant):
+        return None
+    return slots_of(engine.run, tables[0], engine.evaluate(test.left, scope).const)[0]
+
+
 def outlast(run: Run, one: Written, other: Written) -> None:
-    """Let containers that one of two ways puts into an object or a dictionary, where on the other those of a round
-    before stay, last as long as that does: `if key not in table: table[key] = []`."""
-    for slot in one.keys() ^ other.keys():
+    """Let what one of two ways makes and puts into an object or a dictionary, where on the other that of a round before
+    stays, last as long as they do: `if key not in table: table[key] = []`. It is begun once, not in each round."""
+    for slot in list(one.keys() ^ other.keys()):
         owner, name = slot
         made, before = one.get(slot) or other.get(slot), owner.fields.get(name)
         if made is None or before is None or not isinstance(owner, Container | Instance):
             continue
         if owner.type != "dict" and (isinstance(owner, Container) or run.store.is_of_shared_round(*slot)):
             continue  # another element of a list, or an attribute of this round
-        for ref in set(made.of(Container)) & set(before.of(Container)):
-            if ref.loops:
+        for ref in {ref for ref in made.refs if isinstance(ref, Container | Instance) and ref.loops}:
+            if ref in before.refs:
                 run.depends()
                 run.place(ref, owner.loops)
+                for way in (one, other):
+                    for key in [key for key in way if key[0] is ref and key[1] in ref.fields]:
+                        if run.store.pieces:
+                            run.store.note(*key)
+                        del way[key]

@@ -38,7 +38,8 @@ def added_to_one(engine: Interpreter, stmt: ast.AugAssign, target: ast.Subscript
     if any(value.refs for value in values):
         return False
     added = engine.evaluate(stmt.value, scope)
-    place = function((base.place, array_of(key), array_of(added)), rowwise=True)
+    chosen = function((base.place, array_of(key)), rowwise=True)
+    place = function((chosen, array_of(added)), rowwise=True, linearly=chosen.is_same)
     step = run.made(stmt, place, added, key, base, type_=added.type)
     for slot, value in zip(slots, values, strict=True):
         run.store.set(*slot, engine.expressions.operate(stmt, stmt.op, value, step))

@@ -84,7 +84,7 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
     if run.store.pieces:
         # Where ranks part it matters whether something is there already.
         run.store.note(into, "[]", softly=guard is None)
-    before = into.fields.get("[]")
+    before = None if run.is_absent((into, "[]")) else into.fields.get("[]")
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
     if filling:
         run.store.set(into, "#known", None)
@@ -298,7 +298,7 @@ def reduced_value(value: Value, operation: str, over_rows: bool = True) -> Place
         if operation == "count" and fill == "rounds" and not of_rows:
             return same(1)
         if fill == "rounds" and operation in ("sum", "mean"):
-            return _over_rounds(place, operation)
+            return over_rounds(place, operation)
     if value.of(Container) and operation == "count":
         return (
             SAME
@@ -312,7 +312,8 @@ def _count(value: Value) -> Placement:
     return linear(1) if array_of(value).kind is Kind.SHARD else array_of(value)
 
 
-def _over_rounds(place: Placement, operation: str) -> Placement:
+def over_rounds(place: Placement, operation: str) -> Placement:
+    """The sum or the mean over the rounds of a shared loop of what each of them gives."""
     more = int(operation == "sum")
     if place.phase:
         return UNRELATED if place.is_uniform else own("put together first")

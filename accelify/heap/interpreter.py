@@ -179,9 +179,9 @@ class Interpreter:
             return one() if test.const else other()
         guard, asked = self.guard(test, node.test), self.choices.asked(node.test, scope)
         with self.run.under(guard), self.choices.taking(asked, True):
-            left = one()
+            left = self.choices.begun(node.test, scope, True, one())
         with self.run.under(self.guard(test, node.test, taken=False)), self.choices.taking(asked, False):
-            right = other()
+            right = self.choices.begun(node.test, scope, False, other())
         found = join(*(begun(left, right) if is_first(node.test, test) else (left, right)), guard)
         assert found is not None
         return found

@@ -17,7 +17,7 @@ from accelify.domains.placement import (
     own,
     settled,
 )
-from accelify.domains.rounds import accumulated, carried
+from accelify.domains.rounds import BEGUN, accumulated, carried
 from accelify.heap.containers import array_of
 from accelify.heap.pieces import Piece, Written
 from accelify.heap.run import Event, Loop
@@ -88,7 +88,9 @@ class Loops:
                 run.store.undo()
                 ahead = over.item.type == MORE
                 deltas = {
-                    key: self._head(key, _as_one(value, written, loop), loop, node, ahead)
+                    key: _wider(
+                        self._head(key, _as_one(value, written, loop), loop, node, ahead), head.get(key)
+                    )
                     for key, value in written.items()
                 }
                 changed = {
@@ -170,9 +172,11 @@ class Loops:
         before = self.run.peek(owner, name)
         if value is None:
             return before
+        if value.token == key and value.delta is not None and value.delta.needs == BEGUN:
+            value = value.plain()
         if value.token == key:
             if value.delta is None:
-                return before
+                return join(before, value.plain())
             return self._accumulated(before, value, loop, node)
         if name == "[]" or (isinstance(owner, Container | Instance) and loop.number in owner.loops):
             # One of many elements, not one that a round puts in place of another; or of an object of this round.
@@ -190,7 +194,7 @@ class Loops:
             and not alike
             and found is not None
             and not value.refs
-            and all(isinstance(ref, Container) for ref in found.refs)
+            and all(isinstance(ref, Container) or getattr(ref, "kind", "") == "table" for ref in found.refs)
             and value.place.kind is not Kind.OWN
         ):
             found = replace(found, refs=())
@@ -216,7 +220,8 @@ class Loops:
     def _accumulated(self, before: Value | None, value: Value, loop: Loop, node: ast.AST) -> Value | None:
         assert value.delta is not None
         base = before if before is not None else _NOTHING
-        begins = None if _is_begin(base, value.delta) or base.const is None else base.place
+        nothing = base.const is None and not base.refs
+        begins = None if _is_begin(base, value.delta) or nothing else base.place
         place = accumulated(begins, value.delta, loop.shared, loop.samples)
         if loop.shared and place.kind in (Kind.SAME, Kind.LINEAR):
             place = replace(place, phase=BEFORE)
@@ -318,6 +323,13 @@ def _differs(one: Value | None, other: Value | None) -> bool:
         other.const if _plain(other.const) else None,
         other.text,
     )
+
+
+def _wider(value: Value | None, before: Value | None) -> Value | None:
+    """What a slot holds at the head of a round: a number that changes from round to round is not known."""
+    if value is None or before is None or UNSET in (value.const, before.const) or value.const == before.const:
+        return value
+    return replace(value, const=UNSET)
 
 
 def _is_passing(ref: Ref) -> bool:

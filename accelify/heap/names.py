@@ -283,7 +283,17 @@ class Attributes:
                     target = ref.wrapped.of(Instance)[0]
                 if isinstance(target, Instance) and target.kind == "module":
                     mark(self.run, value)
+                setter = self.method(target, f"{name}.setter") if isinstance(target, Instance) else None
+                if setter is not None:
+                    self.engine.calls.call_function(setter, [Value(refs=(target,)), value], {}, node)
+                    continue
                 self.run.store.set(target, name, state_written(self.run, target, name, value, node))
+
+
+def bound_as(stmt: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:
+    """The name by which a definition is found: the setter of a property does not take the place of the property."""
+    setters = [one for one in stmt.decorator_list if isinstance(one, ast.Attribute) and one.attr == "setter"]
+    return f"{stmt.name}.setter" if setters else stmt.name
 
 
 def _words(function_: Function) -> set[str]:

@@ -121,6 +121,8 @@ class Run:
     left_out: dict[ast.stmt, str] = field(default_factory=dict)
     # Conditions that are the same on all ranks, with their file; "" for those that are not.
     agreed: dict[ast.AST, str] = field(default_factory=dict)
+    # The slots in which nothing is yet on the ways that are gone, and how many pieces were begun before each.
+    absent: list[tuple[Key | None, int]] = field(default_factory=list)
     recording: bool = True
     # Up to which level all processes but the main one have silenced their loggers.
     logs_once: int = 0
@@ -319,6 +321,15 @@ class Run:
             loop.parted = True
         for piece in self.store.pieces:
             piece.parts = piece.parts or piece.loops == len(self.loops)
+
+    def is_absent(self, slot: Key) -> bool:
+        """Whether nothing is yet in a slot, as a condition around says."""
+        for asked, pieces in self.absent:
+            if asked == slot:
+                for piece in self.store.pieces[pieces:]:
+                    piece.alone = False
+                return True
+        return False
 
     def is_called(self, name: str) -> bool:
         """Whether a function of this name is what is gone through now."""

@@ -16,6 +16,7 @@ from accelify.heap.counts import size
 from accelify.heap.frames import Frame
 from accelify.heap.handlers import left_by_main, parting
 from accelify.heap.modules import asks_for_main
+from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
@@ -65,9 +66,8 @@ class Statements:
 
     def block(self, body: Sequence[ast.stmt], scope: Ref) -> Flow:
         """Go through statements one after the other. After one that some ranks leave early, the rest is divergent."""
-        pushed = 0
+        pushed, flow = 0, Flow()
         exits: dict[str, Guard | None] = {}
-        flow = Flow()
         for number, stmt in enumerate(body):
             if not self.run.spend():
                 self.run.leave_unread("the budget of the analysis is used up", stmt)
@@ -82,8 +82,7 @@ class Statements:
                 if guard is not None and (guard.parts_ranks or guard.kind == "missing"):
                     self.run.guards.append(guard)
                     pushed += 1
-        if pushed:
-            del self.run.guards[-pushed:]
+        del self.run.guards[len(self.run.guards) - pushed :]
         return Flow(flow.reached, exits)
 
     def _step(self, stmt: ast.stmt, scope: Ref) -> Flow:
@@ -157,7 +156,10 @@ class Statements:
             self.bind(target, part, scope)
 
     def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref, *, again: bool = False) -> None:
-        base = self.engine.evaluate(target.value, scope)
+        holder = target.value
+        if isinstance(holder, ast.Attribute) and holder.attr in ("loc", "iloc", "at", "iat"):
+            holder = holder.value
+        base = self.engine.evaluate(holder, scope)
         key = Value() if isinstance(target.slice, ast.Slice) else self.engine.evaluate(target.slice, scope)
         if is_part(base):
             place = function((array_of(key), array_of(value)), rowwise=True)
@@ -176,15 +178,15 @@ class Statements:
                 return
         if base.where and not base.refs and base.type == BATCH:
             base = replace(base, where="")  # a part of a batch may lie elsewhere now
-            self.bind_again(target.value, base, scope)
+            self.bind_again(holder, base, scope)
         if not base.refs and is_zero(base) and not is_zero(value):
             base = replace(base, const=UNSET)
-            self.bind_again(target.value, base, scope)
-        if not base.refs and not value.place.is_same:
-            # A part of an array is written: another version of the array.
+            self.bind_again(holder, base, scope)
+        if all(getattr(ref, "kind", "") == "table" for ref in base.refs) and not array_of(value).is_same:
+            # A part of an array or a table is written: another version of it.
             why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)
             place = function((base.place, array_of(value)), rowwise=True)
-            self.bind_again(target.value, base.placed(place, why), scope)
+            self.bind_again(holder, replace(base.placed(place, why), refs=()), scope)
 
     def bind_again(self, node: ast.expr, value: Value, scope: Ref) -> None:
         """Write a value back to the place that an expression read it from, where it is one."""
@@ -246,10 +248,8 @@ class Statements:
 
     def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:
         for target in stmt.targets:
-            if isinstance(target, ast.Subscript):
-                base = self.engine.evaluate(target.value, scope)
-                if isinstance(target.slice, ast.Slice):
-                    self.engine.calls.emptied(base)
+            if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):
+                self.engine.calls.emptied(self.engine.evaluate(target.value, scope))
 
     def _Global(self, stmt: ast.Global, scope: Ref) -> None:
         if isinstance(scope, Scope):
@@ -289,7 +289,7 @@ class Statements:
                 isinstance(getattr(ref, "method", ref), Function) for ref in decorator.refs
             ):
                 value = self.engine.calls.call(decorator, [value], {}, stmt)
-        self.engine.names.write(stmt.name, value if value.refs else Value(refs=(made,)), scope)
+        self.engine.names.write(bound_as(stmt), value if value.refs else Value(refs=(made,)), scope)
 
     _AsyncFunctionDef = _FunctionDef
 
@@ -339,7 +339,7 @@ class Statements:
         asked = choices.asked(stmt.test, scope)
 
         def go(taken: bool) -> Flow:
-            with choices.taking(asked, taken):
+            with choices.taking(asked, taken), choices.beginning(stmt.test, scope, taken):
                 return self.block(stmt.body if taken else stmt.orelse, scope)
 
         return self.fork(

@@ -19,6 +19,7 @@ from accelify.domains.placement import (
     own,
 )
 from accelify.domains.reasons import Reason
+from accelify.domains.rounds import BEGUN
 from accelify.heap.paths import joined_text
 from accelify.heap.pieces import Piece, Written, is_alike
 from accelify.heap.values import (
@@ -361,6 +362,11 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
     if left.token is not None and left.token == right.token and guard is None:
         token = left.token
         deltas = [value.delta for value in (left, right) if value.delta is not None]
+        begun = [delta for delta in deltas if delta.needs == BEGUN]
+        if len(deltas) == 2 and begun:
+            deltas = [replace(delta, needs="") if delta.needs == BEGUN else delta for delta in deltas]
+        elif begun:
+            token, deltas = None, []
         delta = joined(*deltas) if len(deltas) == 2 else deltas[0] if deltas else None
     elif guard is None:
         for one, other in ((left, right), (right, left)):

@@ -89,3 +89,27 @@ def test_a_dictionary_that_some_rounds_put_into_a_list_is_one_of_many() -> None:
     shown = "mean = sum(one['loss'] for one in many) / len(many)\naccelerator.print(mean)"
     (one,) = named("pass", made, shown)
     assert "as the round before left it" not in one.message
+
+
+METER = """
+class Meter:
+    def __init__(self):
+        self.total = self.count = 0
+    def see(self, value):
+        self.total += value
+        self.count += 1
+"""
+
+
+def test_objects_that_are_made_where_there_is_none_yet_add_up() -> None:
+    frame = FRAME.replace("class Book", f"{METER}class Book")
+    note = "if key not in self.rows:\n            self.rows[key] = Meter()\n        self.rows[key].see(value)"
+    shown = 'accelerator.print(book.of("loss").total / book.of("loss").count)'
+    each = "self.rows[key] = Meter()\n        self.rows[key].see(value)"
+    for how, before, expected in (
+        (note, OF_ALL, Status.PROVED),
+        (note, OWN, Status.NAMED),
+        (each, OWN, Status.LOOP),
+    ):
+        checked = validate(frame.format(note=how, before=before, after=shown), None, KNOWLEDGE)
+        assert [one.status for one in checked.obligations if one.demand == "content"] == [expected]
