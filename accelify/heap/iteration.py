@@ -123,6 +123,8 @@ class Iteration:
         if ref.kind == "loader" or (ref.prepared and ref.kind == "object" and ref.cls is None):
             if not ref.prepared or self.run.at_model:
                 self.ask(ref, "__iter__", SAMPLERS, node)  # of a prepared one rank 0 alone goes through it
+            if not ref.prepared:
+                self.ask(ref, "__getitem__", ("dataset",), node, Value(type="builtins.int"))
             return self.over_loader(ref, node)
         for method in ("__iter__", "__getitem__"):
             function = self.engine.attributes.method(ref, method)
@@ -182,19 +184,20 @@ class Iteration:
             found.fewer = self.run.reason(node, text)
         return found
 
-    def ask(self, ref: Instance, method: str, names: Sequence[str], node: ast.AST) -> None:
+    def ask(self, ref: Instance, method: str, names: Sequence[str], node: ast.AST, *args: Value) -> None:
         """Go through the method of a loader's sampler or data set that Python calls for one of the loader's own.
 
         Args:
             ref: the loader.
-            method: `__iter__` or `__len__`.
+            method: `__iter__`, `__len__` or `__getitem__`.
             names: the loader's arguments of which the first that it has is asked.
             node: where the loader is gone through, or its length asked.
+            args: what the method gets.
         """
         for loader in ref.wrapped.refs if ref.wrapped is not None else (ref,):
             asked = next((one for name in names if (one := self.run.read(loader, f"#{name}"))), None)
             for one in asked.of(Instance) if asked is not None else ():
-                self.engine.calls.special(one, method, [], node)
+                self.engine.calls.special(one, method, list(args), node)
 
     def _drops(self, ref: Ref) -> bool:
         drops = self.run.read(ref, "#drops")

@@ -292,7 +292,7 @@ SPOKEN_OF = _table(
 403: same, all ranks
 405: all ranks
 406 416 417 418 603: loss, content
-414: same, all ranks, content
+414: content
 420: loss, prepared
 423: loss
 605: accumulated, loss

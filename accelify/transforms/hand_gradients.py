@@ -16,17 +16,14 @@ weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce
 
 loss.backward()                                 (a finding where the loss is scaled for the parameters: the gradient
 x = x - x.grad                                  of an input is then as many times larger as there are processes)
-
-step = torch.autograd.grad(loss, net.parameters(), create_graph=True)    (a finding: it depends on one process's share)
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.losses.gradient_numbers import gradient_numbers
 from accelify.analysis.losses.input_gradients import InputGradients
 from accelify.analysis.losses.reduction_kinds import MEAN, SUM
 from accelify.analysis.models.bare_tensors import UpdatedTensor, tensors_updated_by_hand
@@ -35,11 +32,8 @@ from accelify.analysis.models.shifted_weights import shifted_weights
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import (
-    call_argument,
-    call_keyword,
     calls_in,
     dotted,
-    is_constant,
     names_in,
     text_of,
     walk,
@@ -72,9 +66,6 @@ ELSEWHERE = Rule(
     Severity.WARNING,
     effort=10,
 )
-_FARTHEST = 3  # calls
-# Methods that give a model's parameters, torch's and those of models for meta-learning.
-_OF_MODELS = frozenset("parameters named_parameters params named_params meta_parameters".split())
 # Of a sum, these are not the sum of theirs: clipping, signs, norms.
 _NOT_LINEAR = frozenset("clamp clamp_ clip clip_ norm sign sign_ where sqrt abs normalize pow relu".split())
 
@@ -89,7 +80,6 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _assigned_elsewhere(context, calls)
     if any(context.script.qualname(call.func) == "torch.autograd.grad" for call in calls):
         yield from _assigned(context)
-        yield from _learned_through(context, calls)
         yield from _shifted(context)
     if context.tree.mentions(".grad") and not context.plan.known.distributed:
         for updated in tensors_updated_by_hand(context.script, context.plan.prepared):
@@ -237,44 +227,6 @@ def _stored(stmt: ast.Assign | ast.AugAssign | ast.Expr) -> tuple[ast.expr | Non
     return None, None
 
 
-def _learned_through(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
-    """Gradients of parameters that are differentiated again: a step by hand, through which the script trains."""
-    loops = set[ast.AST](context.shared_loops())
-    for call in calls if loops else ():
-        graph, inputs = call_keyword(call, "create_graph"), call_argument(call, 1, "inputs")
-        if context.script.qualname(call.func) != "torch.autograd.grad" or graph is None or inputs is None:
-            continue
-        if is_constant(graph, False) or not _are_parameters(context, inputs):
-            continue
-        if _goes_by_a_batch(context, loops, call):
-            message = (
-                "this gradient of parameters goes by one process's share of the batch, and what is learned through it "
-                "is averaged only after it: N processes learn by the mean of N such steps, not by one on the batches "
-                "of all"
-            )
-            yield context.change(BY_HAND, call, message, severity=Severity.INFO)
-
-
-def _are_parameters(context: Context, inputs: ast.expr) -> bool:
-    """Whether autograd computes the gradients of a model's parameters, and not those of its input."""
-    if context.script.is_a(inputs, v.PARAMETERS):
-        return True
-    return any(
-        isinstance(n, ast.Attribute) and n.attr in _OF_MODELS and context.script.models_of(n.value)
-        for n in walk(inputs)
-    )
-
-
-def _goes_by_a_batch(context: Context, loops: Set[ast.AST], node: ast.AST, far: int = 0) -> bool:
-    """Whether a node runs once for each shared batch: not for each task in it, which one process has whole."""
-    around = context.script.enclosing_loops(node)
-    if around:
-        return around[0] in loops
-    scope = context.script.scope_of(node)
-    called = context.script.callers(scope) if scope.kind == "function" and far < _FARTHEST else []
-    return any(_goes_by_a_batch(context, loops, call, far + 1) for call in called)
-
-
 def _shifted(context: Context) -> Iterator[Change]:
     """Weights that are shifted by one process's gradients, to take a difference of gradients there."""
     if context.plan.known.distributed:
@@ -321,23 +273,6 @@ def _of_inputs(context: Context) -> Iterator[Change]:
             what = f"{' and '.join(read)}, of an input, is as many times as large as there are processes"
             mark = "divide the gradient of the input by accelerator.num_processes"
             yield context.todo(BY_HAND, backward.call, what, mark)
-    yield from _numbers(context, gradients)
-
-
-def _numbers(context: Context, gradients: InputGradients) -> Iterator[Change]:
-    """Numbers that are computed from such a gradient and weigh a loss: they part between processes."""
-    stated: set[str] = set()
-    for backward in context.script.backwards:
-        for number in gradient_numbers(context.script, gradients, backward):
-            if number.name in stated:
-                continue
-            stated.add(number.name)
-            message = (
-                f"`{number.name}` weighs a loss and is worked out of `{number.given}.grad`, the gradient of one "
-                "process's samples: each process weighs by another number than the whole batch would give"
-            )
-            mark = "let all processes weigh alike: gather what the weights are worked out of, or average them"
-            yield context.todo(BY_HAND, number.read, message, mark)
 
 
 def _reads_gradient(value: ast.expr) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.proving import prove
 from tests.transforms.support import check_noop, codes, convert
 
 LOSS = "fake = model(torch.zeros_like(x)).mean()\nloss = F.cross_entropy(model(x), y) - weight * fake"
@@ -45,15 +46,22 @@ def test_what_is_kept_within_limits_behind_is_no_figure_of_its_own() -> None:
 BUILD = "model = nn.Linear(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nweight = 0.0"
 
 
-@pytest.mark.parametrize(
-    "update", ["if loss.item() > 1:\n    weight *= 1.5", "if i % 2:\n    weight = weight + loss.item()"]
-)
-def test_what_cannot_be_averaged_is_left_to_a_person(update: str) -> None:
-    conversion = convert(build=BUILD, loss=LOSS, update=f"optimizer.step()\n{update}")
+def test_a_number_under_a_condition_is_averaged() -> None:
+    conversion = convert(
+        build=BUILD, loss=LOSS, update="optimizer.step()\nif i % 2:\n    weight = weight + loss.item()"
+    )
     assert (
         "# TODO(accelify ACC4" in conversion.new_text
         or "accelerator.reduce(loss.item()" in conversion.new_text
     )
+
+
+def test_a_weight_that_the_loss_of_one_process_decides() -> None:
+    conversion = convert(
+        build=BUILD, loss=LOSS, update="optimizer.step()\nif loss.item() > 1:\n    weight = 1.5"
+    )
+    prove([conversion], conversion)
+    assert {f.code for f in conversion.remaining} & {"ACC705", "ACC706"}
 
 
 @pytest.mark.parametrize("update", ["weight = weight * 0.9", "weight = min(weight + 0.1, i)", "weight += 1"])

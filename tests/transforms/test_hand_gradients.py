@@ -221,38 +221,6 @@ def test_noise_of_each_batch_is_its_own_and_an_optimizer_s_tensors_are_averaged_
     assert "ACC416" not in codes(convert(build=build, loss="loss = (scale * model(x)).mean()", update=update))
 
 
-STEP = """
-slow = nn.Linear(4, 2)
-slow.load_state_dict(model.state_dict())
-first = nn.functional.cross_entropy(slow(x), y)
-steps = torch.autograd.grad(first, {inputs}, create_graph={graph})
-(sum(s.pow(2).sum() for s in steps)).backward()
-"""
-
-
-@pytest.mark.parametrize(
-    ("inputs", "graph", "named"),
-    [
-        ("slow.parameters()", "True", True),
-        ("list(slow.parameters())", "second", True),
-        ("[p for p in slow.parameters() if p.requires_grad]", "True", True),
-        ("slow.parameters()", "False", False),
-        # A penalty on the gradient of what the model is given is each sample's own.
-        ("x", "True", False),
-        ("[x]", "True", False),
-    ],
-)
-def test_what_is_learned_through_a_step_by_hand_is_named(inputs: str, graph: str, named: bool) -> None:
-    conversion = convert(setup="second = True", batch=STEP.format(inputs=inputs, graph=graph))
-    assert ("ACC416" in codes(conversion)) == named
-
-
-def test_a_step_for_each_task_of_the_batch_is_not() -> None:
-    step = STEP.format(inputs="slow.parameters()", graph="True").strip().replace("\n", "\n    ")
-    conversion = convert(batch=f"for part, goal in zip(x, y):\n    {step}")
-    assert "ACC416" not in codes(conversion)
-
-
 def test_a_worked_out_gradient_that_is_copied_into_one_is_averaged() -> None:
     new = "torch.autograd.grad(loss, model.bias)[0]"
     conversion = convert(
@@ -288,40 +256,6 @@ def test_weights_that_are_shifted_by_gradients_of_a_share_are_named(vector: str,
     conversion = convert(setup=SECOND, ready=OTHER, batch=batch)
     assert ("ACC416" in codes(conversion)) == named
     assert conversion.new_text.count("TODO(accelify ACC416)") == named
-
-
-BALANCED = """\
-shared = x.clone()
-shared.requires_grad = True
-kept = {{}}
-F.cross_entropy(model(shared), y).backward()
-{kept}
-scale = {{}}
-{scale}
-optimizer.zero_grad()
-"""
-
-
-@pytest.mark.parametrize(
-    ("kept", "scale", "loss", "named"),
-    [
-        ("kept['a'] = shared.grad.clone()", "scale['a'] = float(balance(kept))", "scale['a'] * ", True),
-        ("kept['a'] = shared.grad.norm().item()", "scale['a'] = 1 / kept['a']", "scale['a'] * ", True),
-        ("kept['a'] = shared.grad.sign()", "moved = x + kept['a']", "0.5 * ", False),  # an attack
-        ("kept['a'] = shared.grad.clone()", "scale['a'] = float(balance(kept))", "", False),  # only shown
-        ("kept['a'] = x.mean()", "scale['a'] = float(balance(kept))", "scale['a'] * ", False),
-    ],
-)
-def test_numbers_of_an_input_s_gradient_that_weigh_a_loss(
-    kept: str, scale: str, loss: str, named: bool
-) -> None:
-    found = convert(
-        imports="from balances import balance",
-        batch=BALANCED.format(kept=kept, scale=scale),
-        loss=f"loss = {loss}F.cross_entropy(model(x), y)",
-    )
-    said = [f.message for f in found.remaining if f.code == "ACC416" and "weighs a loss" in f.message]
-    assert len(said) == named
 
 
 @pytest.mark.parametrize(

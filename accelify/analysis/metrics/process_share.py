@@ -81,7 +81,6 @@ class OwnShare(ShareOfStatements):
         self.settled, self.bindings, self.gathered = settled, bindings, set(gathered)
         self.contained: dict[Slot, SlotValue] = {}
         self.decisions: dict[ast.If | ast.While, SlotValue] = {}
-        self.schedules: dict[ast.Call, SlotValue] = {}
         self.outputs: dict[ast.Call, SlotValue] = {}
         self.names: dict[ast.stmt, str] = {}
         # Those that make a total of all batches in one expression.
@@ -397,7 +396,6 @@ class OwnShare(ShareOfStatements):
             return False
         receiver = func.value if isinstance(func, ast.Attribute) else func
         if last == "step" and script.is_a(receiver, v.SCHEDULER):
-            self.schedules[call] = joined(self.schedules.get(call), contained)
             return False
         if last in OUTPUTS and not any(is_of_script(self.script, c) for c in callees):
             self.outputs[call] = joined(self.outputs.get(call), contained)

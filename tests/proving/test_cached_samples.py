@@ -1,4 +1,4 @@
-"""Data sets that keep samples in files, which processes write and read at the same time."""
+"""Data sets that keep samples in files, which every process writes that goes through all of the data."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from accelify.conversion import Conversion
-from accelify.convert import convert_paths
+from accelify.convert import convert_project
+from accelify.proving import prove
+from accelify.source import Source
 
 SHAPES = """\
 import os
@@ -63,39 +64,38 @@ for x, y in loader:
 """
 
 
-def converted(
+def said(
     folder: Path,
     writing: str = "np.save(path, found)",
     question: str = "os.path.exists(path)",
     taken: str = "shape(index)",
     whole: str = "DataLoader(shapes, batch_size=8)",
     end: str = "print(judge(model, whole))",
-) -> Conversion:
+) -> list[str]:
     text = SHAPES.format(writing=writing, question=question, taken=taken)
     (folder / "shapes.py").write_text(text)
     (folder / "train.py").write_text(TRAIN.format(end=end, whole=whole))
-    (found, *_) = convert_paths([folder / "train.py"])
-    assert found.status == "converted", found.reason
-    return found
+    conversions = convert_project(Source.read(folder / "train.py"))
+    assert conversions[0].status == "converted", conversions[0].reason
+    prove(conversions, conversions[0])
+    found = [one for conversion in conversions for one in conversion.remaining]
+    return [one.message for one in found if one.code == "ACC702"]
 
 
-def test_every_process_goes_through_all_of_the_data(tmp_path: Path) -> None:
-    found = converted(tmp_path)
-    (said,) = [f for f in found.remaining if f.code == "ACC203"]
-    assert said.line == 8
-    assert "`Shapes.__getitem__` writes a file where there is none" in said.message
-    assert "(numpy.save in shapes.py, line 18)" in said.message
+@pytest.mark.parametrize(
+    "loader", [{}, {"whole": "shapes", "end": "first = [x for x, y in whole]"}], ids=["loader", "data"]
+)
+def test_every_process_goes_through_all_of_the_data(tmp_path: Path, loader: dict[str, str]) -> None:
+    assert said(tmp_path, **loader) == ["`numpy.save` is done by every process"]
 
 
 @pytest.mark.parametrize(
     "other",
     [
         {"writing": "pass"},
-        {"writing": "np.save(path + '.part.npy', found); os.replace(path + '.part.npy', path)"},
         {"taken": "made(index)"},
-        {"whole": "shapes", "end": "first = [x for x, y in whole]"},
+        {"end": "for x, y in loader:\n    model(x)"},  # each process takes other samples
     ],
 )
 def test_data_that_nobody_writes_while_another_reads(tmp_path: Path, other: dict[str, str]) -> None:
-    """The second writes the whole file at once; of loaders, only those that some process reads whole count."""
-    assert not [f for f in converted(tmp_path, **other).remaining if f.code == "ACC203"]
+    assert not said(tmp_path, **other)
