@@ -323,7 +323,7 @@ class Application(Expressions):
 def _merged(tree: Tree, edits: list[Edit]) -> list[Edit]:
     """The edits, with neighbouring statements that get the same header under one of them."""
     beside = {edit.statement for edit in edits if isinstance(edit, (InsertBefore, InsertAfter))}
-    headers = {edit for edit in edits if isinstance(edit, PutUnder) and not edit.otherwise}
+    headers = [edit for edit in edits if isinstance(edit, PutUnder) and not edit.otherwise]
     starting = {edit.first: edit for edit in headers}
     wider: dict[PutUnder, PutUnder] = {}
     gone: set[PutUnder] = set()
