@@ -89,7 +89,9 @@ def _moves_itself(model: Entity) -> bool:
     """Whether the class of a model knows of devices."""
     for cls in model.cls.ancestry() if model.cls is not None else ():
         for node in walk(cls.scope.node):
-            name = getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "arg", None) or ""
+            name = (
+                getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "arg", None) or ""
+            )
             if name in _MOVING or "device" in name:
                 return True
     return False
