@@ -335,7 +335,7 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
 
         Those of the script itself count only where it trains in others of its functions, too.
         """
-        if self.tree.data.count(b"backward(") < 2:
+        if len(self.tree.named("backward")) < 2:
             return set()
         named: set[str] = set()
         for tree in {id(m.tree): m.tree for m in self.program.modules.values()}.values():

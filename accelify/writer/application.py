@@ -53,7 +53,6 @@ class Application(Expressions):
                 self.after[edit.statement].append(edit)
             elif isinstance(edit, Unwrap):
                 self.opened[edit.statement] = "body"
-                self.done.add(id(edit))
             elif isinstance(edit, PutUnder):
                 self._put_under(edit)
 
@@ -242,6 +241,7 @@ class Application(Expressions):
         if stmt in self.emptied.gone:
             return [row.with_node(cst.SimpleStatementLine([cst.Pass()]))]
         if name := self.opened.get(stmt):
+            self.done.update(id(e) for e in self.edits if isinstance(e, Unwrap) and e.statement is stmt)
             suite, block = _suite(self.original(stmt), name), getattr(stmt, name)
             if isinstance(suite, cst.SimpleStatementSuite):
                 return [Row(cst.SimpleStatementLine(self.inline(block, suite).body), tuple(block))]
@@ -255,20 +255,17 @@ class Application(Expressions):
     def inline(self, block: list[ast.stmt], suite: cst.SimpleStatementSuite) -> cst.SimpleStatementSuite:
         """What becomes of a block on the line of its header."""
         body = self._small(block, list(suite.body))
-        for before in sorted(
-            (e for stmt in block for e in self.before.get(stmt, ())), key=lambda e: -e.order
-        ):
+        inserts = [[e for stmt in block for e in known.get(stmt, ())] for known in (self.before, self.after)]
+        for before in sorted(inserts[0], key=lambda e: -e.order):
             body = [self._one(before).with_changes(semicolon=_NEXT), *body]
-        for after in sorted((e for stmt in block for e in self.after.get(stmt, ())), key=lambda e: e.order):
+        for after in sorted(inserts[1], key=lambda e: e.order):
             new = self._one(after).with_changes(semicolon=body[-1].semicolon)
             body = [*body[:-1], body[-1].with_changes(semicolon=_NEXT), new]
         return suite.with_changes(body=body)
 
     def _one(self, edit: InsertBefore | InsertAfter) -> Any:
-        (row, *more) = self._lines(edit, edit.lines)
-        if more or len(edit.lines) > 1:
-            raise self.several(edit.statement)
-        return self._alone(edit.statement, [row.node])
+        rows = [row.node for row in self._lines(edit, edit.lines)]
+        return self._alone(edit.statement, rows if len(edit.lines) == 1 else [])
 
     def _alone(self, stmt: ast.stmt, rows: list[Any]) -> Any:
         """The one simple statement of some rows."""
@@ -291,7 +288,8 @@ class Application(Expressions):
             for edit in self.joined.get(stmt, ()):
                 self.done.add(id(edit))
                 test = edit.header[3:-1] + " and "
-                new = new.with_changes(value=templates.expression((test, stmt), partial(_same, new.value)))
+                value = templates.expression((test, stmt), lambda _, value=new.value: value)  # type: ignore[misc]
+                new = new.with_changes(value=value)
             found.append(new)
         return found
 
@@ -323,7 +321,7 @@ class Application(Expressions):
 def _merged(tree: Tree, edits: list[Edit]) -> list[Edit]:
     """The edits, with neighbouring statements that get the same header under one of them."""
     beside = {edit.statement for edit in edits if isinstance(edit, (InsertBefore, InsertAfter))}
-    headers = {edit for edit in edits if isinstance(edit, PutUnder) and not edit.otherwise}
+    headers = [edit for edit in edits if isinstance(edit, PutUnder) and not edit.otherwise]
     starting = {edit.first: edit for edit in headers}
     wider: dict[PutUnder, PutUnder] = {}
     gone: set[PutUnder] = set()
@@ -363,7 +361,3 @@ def flat(suite: Any) -> list[Any]:
         for stmt in suite.body
         for one in (stmt.body if isinstance(stmt, cst.SimpleStatementLine) else [stmt])
     ]
-
-
-def _same(value: Any, _: ast.AST) -> Any:
-    return value

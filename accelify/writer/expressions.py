@@ -235,13 +235,10 @@ class Expressions(ABC):
 
     def quotes_around(self, node: ast.AST) -> frozenset[str]:
         """The quotes of the f-strings around a node."""
-        found: set[str] = set()
-        for around in self.tree.ancestors(node):
-            if isinstance(around, ast.JoinedStr):
-                known = self.original(around)
-                parts = [known] if isinstance(known, cst.FormattedString) else _strings(known)
-                found |= {part.start[-1] for part in parts}
-        return frozenset(found)
+        strings = (
+            self.original(around) for around in self.tree.ancestors(node) if isinstance(around, ast.JoinedStr)
+        )
+        return frozenset(part.start[-1] for string in strings for part in _strings(string))
 
 
 def _strings(node: Any) -> list[Any]:

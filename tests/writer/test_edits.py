@@ -663,6 +663,34 @@ def test_the_last_branches_go_with_all_that_is_in_them(gone: tuple[int, ...], af
     assert applied(CHAIN, lambda tree: [Delete(statement(tree, f"b = {n}")) for n in gone]) == after
 
 
+def test_an_else_of_which_nothing_is_left_goes_whatever_is_done_before_it() -> None:
+    def make(tree: Tree) -> list[Edit]:
+        return [Delete(statement(tree, "b")), InsertAfter(statement(tree, "a"), ("n()",))]
+
+    assert applied("if f():\n    a\nelse:\n    b\n", make) == "if f():\n    a\n    n()\n"
+
+
+def test_inner_branches_that_go_take_outer_ones_with_them() -> None:
+    text = "if x:\n    if y:\n        a\n    else:\n        b\nelif z:\n    c\nd\n"
+    assert applied(text, lambda tree: [Delete(statement(tree, one)) for one in "abc"]) == "d\n"
+
+
+def test_statements_of_one_line_get_one_header() -> None:
+    def make(tree: Tree) -> list[Edit]:
+        return [PutUnder(statement(tree, one), statement(tree, one), "if m:") for one in "abc"]
+
+    assert applied("a; b\nc\n", make) == "if m:\n    a; b\n    c\n"
+
+
+def test_parts_of_a_keyword_are_nodes() -> None:
+    def make(tree: Tree) -> list[Edit]:
+        call = first_call(tree)
+        value = call.keywords[0].value
+        return [verbs.replace(call.keywords[0], "n=", value), verbs.replace(value, "(", value, ").cpu()")]
+
+    assert applied("f(a, m = b + c, *d)\n", make) == "f(a, n=(b + c).cpu(), *d)\n"
+
+
 @pytest.mark.parametrize("newline", ["\r\n", "\r"])
 def test_lines_are_put_before_the_last_one_that_has_no_end(newline: str) -> None:
     new = applied(f"a{newline}b", lambda tree: InsertBefore(statement(tree, "b"), ("z()",)))

@@ -18,7 +18,6 @@ from accelify.analysis.syntax import walk
 from accelify.analysis.values import Entity
 
 _MOVING = frozenset({"to", "cuda", "cpu"})
-_WORDS = (b".to(", b".cuda(", b".cpu(", b"device")
 # Where a batch is that a prepared loader takes from the host to the device.
 _PARTING = (frozenset({HOST}), frozenset({DEVICE}))
 
@@ -60,7 +59,7 @@ def _following(
     for model, calls in runs.items():
         if not any((before.of(a), after.of(a)) == _PARTING for call in calls for a in _given(call)):
             continue
-        if not _moves_itself(script, model):
+        if not _moves_itself(model):
             assert isinstance(model.site, ast.Call)
             found[model] = model.site
     moved = _moved(script) if found else set()
@@ -86,13 +85,15 @@ def _moved(script: ScriptModel) -> set[Entity]:
     return found
 
 
-def _moves_itself(script: ScriptModel, model: Entity) -> bool:
+def _moves_itself(model: Entity) -> bool:
     """Whether the class of a model knows of devices."""
     for cls in model.cls.ancestry() if model.cls is not None else ():
-        tree = script.interpreter.module_of(cls.scope).tree
-        text = tree.data[tree.start(cls.scope.node) : tree.end(cls.scope.node)]
-        if any(word in text for word in _WORDS):
-            return True
+        for node in walk(cls.scope.node):
+            name = (
+                getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "arg", None) or ""
+            )
+            if name in _MOVING or "device" in name:
+                return True
     return False
 
 
