@@ -252,8 +252,7 @@ class Expressions:
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
                 return is_same_object(node.ops[0], left, right) or self._of(node, values)
             if isinstance(node.ops[0], ast.In | ast.NotIn):
-                among = is_among(self.run, left, right)
-                if among is not None:
+                if (among := is_among(self.run, left, right)) is not None:
                     return constant(among == isinstance(node.ops[0], ast.In))
                 values = [left, keys_of(right) or element(self.run, right, node)]
         return self._of(node, values)

@@ -88,7 +88,7 @@ class Guard:
             self.store = dist.PrefixStore("accelify", store)  # type: ignore[attr-defined]
         # With warnings alone ranks may go on with tensors of different sizes.
         self._rooms = Rooms(ranks, with_room=not warns)
-        self.message = self._rooms.next()
+        self.message = self._rooms.expected()
         self._interval = _PATIENCE * max(1.0, ranks / _RANKS_A_SECOND)
         # The state in which a rank was seen last.
         self._seen: dict[int, dict[str, Any]] = {}
@@ -128,8 +128,7 @@ class Guard:
         self.passes = 0
         if not self.message.agrees():
             self._raise_disagreement(stated)
-        self._rooms.note(stated, gathered)
-        self.message = self._rooms.next()
+        self.message = self._rooms.after(stated, gathered)
 
     def gather(self, operation: str, tensor: torch.Tensor) -> torch.Tensor:
         """`enter`, and every rank's tensor, in a first dimension of all ranks.

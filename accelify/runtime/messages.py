@@ -58,13 +58,13 @@ class Rooms:
         self._after: dict[str, int] = {}
         self._message = functools.lru_cache(maxsize=8)(functools.partial(Message, ranks))
 
-    def next(self) -> Message:
+    def expected(self) -> Message:
         """The message of the next collective."""
         expected = self._after.get(self._before, 0)
         return self._message(max(self._unknown, expected if expected <= self._most else 0) // 16 * 16)
 
-    def note(self, stated: str, gathered: int) -> None:
-        """All ranks agreed on a collective.
+    def after(self, stated: str, gathered: int) -> Message:
+        """All ranks agreed on a collective: the message of the next one.
 
         Args:
             stated: its description.
@@ -73,6 +73,7 @@ class Rooms:
         if len(self._after) > 1024:
             self._after.clear()
         self._after[self._before], self._before = -(-gathered // 16) * 16, stated
+        return self.expected()
 
 
 class Message:
