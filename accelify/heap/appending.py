@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import ROUND_ROWS, WIDE_ROWS, unsure
-from accelify.domains.rounds import APPENDED
+from accelify.domains.rounds import APPENDED, BEGUN
 from accelify.heap.containers import array_of, elements
 from accelify.heap.values import Ref, Value
 
@@ -62,11 +62,8 @@ def begun(one: Value | None, other: Value | None) -> tuple[Value | None, Value |
         return one, other
     for first, more in ((one, other), (other, one)):
         step = None if more.delta is None or more.token is None else replace(more.delta, needs="")
-        if (
-            first.token is None
-            and step is not None
-            and unsure(replace(array_of(first), needs="")) == unsure(step)
-        ):
+        begins = first.token is None or (first.delta is not None and first.delta.needs == BEGUN)
+        if begins and step is not None and unsure(replace(array_of(first), needs="")) == unsure(step):
             first = replace(first, token=more.token, delta=more.delta)
             return (first, other) if more is other else (one, first)
     return one, other
