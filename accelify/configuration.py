@@ -11,14 +11,14 @@ from accelify.knowledge import RowError
 from accelify.knowledge.checking import as_mapping, problems
 from accelify.knowledge.row import parse_row
 from accelify.knowledge.rows import USERS, Table, read_table
-from accelify.source import SourceError
+from accelify.source import ConfigurationError
 
 
 @cache
 def nearest_section(folder: Path) -> tuple[Any, Path] | None:
     """The section [tool.accelify], and the file it is in: the first pyproject.toml with one from `folder` up.
 
-    Raises SourceError for a file that cannot be read.
+    Raises ConfigurationError for a file that cannot be read.
     """
     for place in (folder, *folder.parents):
         file = place / "pyproject.toml"
@@ -27,7 +27,7 @@ def nearest_section(folder: Path) -> tuple[Any, Path] | None:
         try:
             section = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("accelify")
         except (OSError, ValueError) as error:
-            raise SourceError(f"{file} cannot be read ({error}): correct it.", file) from None
+            raise ConfigurationError(f"{file} cannot be read ({error}): correct it.", file) from None
         if section is not None:
             return section, file
     return None
@@ -36,8 +36,8 @@ def nearest_section(folder: Path) -> tuple[Any, Path] | None:
 def user_rows(path: Path | None) -> dict[str, str]:
     """The rows of [tool.accelify.models] for a script (None: for this folder), as `Knowledge` takes them.
 
-    `models` is a table of rows, or the name of a file of rows beside pyproject.toml. Raises SourceError, naming the
-    row and what is allowed, for rows that make no sense.
+    `models` is a table of rows, or the name of a file of rows beside pyproject.toml. Raises ConfigurationError, naming
+    the row and what is allowed, for rows that make no sense.
     """
     found = nearest_section(path.resolve().parent if path is not None else Path.cwd())
     models = found[0].get("models") if found is not None and isinstance(found[0], dict) else None
@@ -47,7 +47,7 @@ def user_rows(path: Path | None) -> dict[str, str]:
     if isinstance(models, str):
         return _of_file(file.parent / models, file)
     if not isinstance(models, dict) or not all(isinstance(text, str) for text in models.values()):
-        raise SourceError(
+        raise ConfigurationError(
             f'{file}: models of [tool.accelify] is a table of rows, as in "mylogger.log" = "none effect=log.write '
             'content=*", or the name of a file of rows.',
             file,
@@ -62,7 +62,7 @@ def user_rows(path: Path | None) -> dict[str, str]:
             else:
                 parse_row(name, text, USERS)
     except RowError as error:
-        raise SourceError(f"{file}: {error}", file) from None
+        raise ConfigurationError(f"{file}: {error}", file) from None
     return models
 
 
@@ -70,10 +70,10 @@ def _of_file(rows: Path, configured_in: Path) -> dict[str, str]:
     try:
         text = rows.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise SourceError(
+        raise ConfigurationError(
             f"{rows}, the models of [tool.accelify] in {configured_in}, cannot be read ({error}): correct it.",
             rows,
         ) from None
     if wrong := problems(text, str(rows)):
-        raise SourceError(wrong[0], rows)
+        raise ConfigurationError(wrong[0], rows)
     return as_mapping(read_table(text, str(rows)))

@@ -18,8 +18,8 @@ from typing import Any
 
 from accelify.configuration import nearest_section
 from accelify.findings import Finding
-from accelify.obsolete_codes import with_later_ones
-from accelify.source import Source, SourceError, split_lines
+from accelify.obsolete_codes import REPLACED, with_later_ones
+from accelify.source import ConfigurationError, Source, split_lines
 
 _COMMENT = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[^\]]*)\])?")
 _CODE = re.compile(r"ACC\d{0,3}|ALL")
@@ -47,21 +47,28 @@ class Selection:
 
 
 def codes_of(words: Iterable[str], where: str) -> tuple[str, ...]:
-    """Codes out of `ACC101,ACC2` and the like. Raises SourceError, naming `where` they are, for what is none."""
+    """Codes out of `ACC101,ACC2` and the like. Raises ConfigurationError, naming `where` they are, for what is none."""
     codes = tuple(code.strip() for word in words for code in word.split(",") if code.strip())
     for code in codes:
-        if not _CODE.fullmatch(code):
-            raise SourceError(
-                f"{where}: {code!r} is no rule: write ACC101, ACC1 for all that begin so, or ALL."
+        if not _CODE.fullmatch(code) or not (code == "ALL" or _is_known(code)):
+            raise ConfigurationError(
+                f"{where}: {code!r} is no rule: write ACC101, ACC1 for all that begin so, or ALL (`accelify rule` "
+                "lists them)."
             )
     return codes
+
+
+def _is_known(code: str) -> bool:
+    from accelify.rules import all_rules
+
+    return any(known.startswith(code) for known in (*all_rules(), *REPLACED))
 
 
 def selection_for(path: Path | None, select: Sequence[str], ignore: Sequence[str]) -> Selection:
     """The selection for a script: of the nearest pyproject.toml with [tool.accelify], and of the command line.
 
-    `select` of the command line takes the place of the file's, `ignore` adds to it. Raises SourceError for a section
-    that cannot be read.
+    `select` of the command line takes the place of the file's, `ignore` adds to it. Raises ConfigurationError for a
+    section that cannot be read.
     """
     chosen = codes_of(select, "--select")
     left_out = codes_of(ignore, "--ignore")
@@ -121,16 +128,18 @@ def _nearest(folder: Path) -> Selection:
 def _configured(section: Any, file: Path) -> Selection:
     if unknown := sorted(set(section) - set(_KEYS)):
         known = ", ".join(_KEYS)
-        raise SourceError(f"{file}: [tool.accelify] has no {unknown[0]!r}: it knows {known}.", file)
+        raise ConfigurationError(f"{file}: [tool.accelify] has no {unknown[0]!r}: it knows {known}.", file)
 
     def codes(value: Any, key: str) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(code, str) for code in value):
-            raise SourceError(f'{file}: {key} of [tool.accelify] is a list of codes, as in ["ACC101"].', file)
+            raise ConfigurationError(
+                f'{file}: {key} of [tool.accelify] is a list of codes, as in ["ACC101"].', file
+            )
         return codes_of(value, f"{file}: {key}")
 
     per_file = section.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
-        raise SourceError(
+        raise ConfigurationError(
             f"{file}: per-file-ignores of [tool.accelify] is a table of patterns and codes.", file
         )
     return Selection(

@@ -54,6 +54,10 @@ class SourceError(Exception):
         self.line = line
 
 
+class ConfigurationError(SourceError):
+    """Settings that make no sense: of a file, or of the command line."""
+
+
 @dataclass(frozen=True)
 class Source:
     """One script, decoded without changing a character of it.

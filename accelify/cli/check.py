@@ -16,7 +16,7 @@ from accelify.cli.inputs import STDIN, Inputs, collect, garbage_left, read_scrip
 from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, track
 from accelify.findings import Finding, Severity
 from accelify.project import Imports
-from accelify.source import Source, SourceError
+from accelify.source import ConfigurationError, Source, SourceError
 
 
 class OutputFormat(StrEnum):
@@ -120,6 +120,8 @@ def check(
     for path in track(scripts, len(scripts), "checking"):
         try:
             findings += _findings(path, options, imports, lines)
+        except ConfigurationError as error:
+            fail(str(error))
         except SourceError as error:
             complain(str(error))
             code = max(code, BAD_INPUT if inputs is None or path in inputs.named else NEEDS_A_PERSON)
@@ -136,8 +138,8 @@ def check(
 
 def _inputs(paths: list[Path], exclude: list[str], forced: bool) -> Inputs:
     inputs = collect(paths, need_scripts=False)
+    patterns = {path: (*exclude, *excluded_patterns(path.resolve().parent)) for path in inputs.scripts}
     found = [path for path in inputs.scripts if forced or path not in inputs.named]
-    patterns = {path: (*exclude, *excluded_patterns(path.resolve().parent)) for path in found}
     out = {path for path in found if is_excluded(path, patterns[path])}
     out |= ignored_by_git([path for path in found if path not in out])
     inputs.scripts = [path for path in inputs.scripts if path not in out]

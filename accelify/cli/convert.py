@@ -130,7 +130,10 @@ def convert(
             print(line, file=sys.stderr)
     # A diff or a script alone goes to standard output, so that it can be piped on; the summary goes beside it.
     stream = sys.stderr if diff or output == "-" else sys.stdout
-    _report(conversions, proofs if assumptions else {}, diff=diff, json=json, stream=stream)
+    shown = proofs if assumptions else {}
+    # Scripts that distribute themselves have the batch size of one process already.
+    several = "" if replace_ddp else batch_size.value
+    _report(conversions, shown, diff=diff, json=json, stream=stream, batch_size=several)
     raise typer.Exit(max(exit_code(conversions), NEEDS_A_PERSON if passed_over else CONVERTED))
 
 
@@ -262,6 +265,7 @@ def _report(
     diff: bool,
     json: bool,
     stream: TextIO,
+    batch_size: str,
 ) -> None:
     if json:
         from accelify.report.json import conversions_json
@@ -275,7 +279,7 @@ def _report(
             write_bytes(unified_diff(conversion, colour=coloured(sys.stdout)))
     from accelify.report.text import summary
 
-    print(summary(conversions, colour=coloured(stream)), end="", file=stream)
+    print(summary(conversions, colour=coloured(stream), batch_size=batch_size), end="", file=stream)
     if proofs:
         from accelify.report.proofs import proofs_text
 
@@ -324,5 +328,7 @@ def _filter(
     except SourceError as error:
         complain(str(error))
         return BAD_INPUT
-    _report([conversion], proofs if assumptions else {}, diff=diff, json=False, stream=sys.stderr)
+    shown = proofs if assumptions else {}
+    several = "" if options.replace_ddp else options.batch_size
+    _report([conversion], shown, diff=diff, json=False, stream=sys.stderr, batch_size=several)
     return exit_code([conversion])

@@ -8,19 +8,19 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from accelify.configuration import nearest_section
-from accelify.source import SourceError
+from accelify.source import ConfigurationError
 
 
 def excluded_patterns(folder: Path) -> tuple[str, ...]:
     """`exclude` of the nearest [tool.accelify].
 
     Raises:
-        SourceError: it is no list of patterns.
+        ConfigurationError: it is no list of patterns.
     """
     found = nearest_section(folder)
     patterns = found[0].get("exclude", []) if found is not None and isinstance(found[0], dict) else []
     if not isinstance(patterns, list) or not all(isinstance(one, str) for one in patterns):
-        raise SourceError(
+        raise ConfigurationError(
             f'{found[1] if found else folder}: exclude of [tool.accelify] is a list of patterns, as in ["old/*"].'
         )
     return tuple(patterns)

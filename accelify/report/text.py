@@ -19,13 +19,28 @@ _STATUS_STYLE = {
 }
 _SEVERITY_STYLE = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _LINES_SHOWN = 8
+# What several processes do with the batches of a converted script.
+_ON_SEVERAL = {
+    "per-process": (
+        "on N processes: N times the batch, 1/N of the steps, other losses than on one; --batch-size total keeps both"
+    ),
+    "total": "on N processes: the script's batches, split between them, in as many steps, with the same losses",
+}
 
 
-def summary(conversions: Sequence[Conversion], *, colour: bool = False) -> str:
-    """What was done in each script, by rule; what is left for a person, with its effort; and the totals."""
+def summary(conversions: Sequence[Conversion], *, colour: bool = False, batch_size: str = "") -> str:
+    """What was done in each script, by rule; what is left for a person, with its effort; and the totals.
+
+    Args:
+        conversions: of the scripts.
+        colour: for a terminal.
+        batch_size: the choice of that name (`ConvertOptions`): what it means for several processes is said; empty: not.
+    """
     parts: list[str] = []
     for conversion in conversions:
         parts += _one_script(conversion, colour)
+    if batch_size and any(conversion.changed for conversion in conversions):
+        parts.append(_ON_SEVERAL[batch_size])
     parts.append(_totals(conversions, colour))
     return "\n".join(parts) + "\n"
 
@@ -66,6 +81,10 @@ def _one_script(conversion: Conversion, colour: bool) -> list[str]:
         lines.append(f"  left for a person (about {effort}):")
         left = map(conversion.source.place, conversion.remaining)
         lines += [f"    {finding_line(finding, colour, effort=True)}" for finding in left]
+    if conversion.changed and any("cpu=True" in finding.evidence for finding in conversion.applied):
+        lines.append(
+            "  stays on the CPU, as the original does: without cpu=True it takes what the launch chooses"
+        )
     return lines + [f"  {note}" for note in conversion.notes]
 
 

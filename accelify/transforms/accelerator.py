@@ -167,7 +167,9 @@ def _import(context: Context) -> Change:
         else None
     )
     edit, place = context.import_line(root, f"from {package} import {', '.join(names)}", above)
-    return context.change(IMPORT, place, "the Accelerator is imported", [edit], core=True)
+    return context.change(
+        IMPORT, place, "nothing is imported that several processes train with", [edit], core=True
+    )
 
 
 def _creation(context: Context) -> Change:
@@ -199,7 +201,7 @@ def _creation(context: Context) -> Change:
     return context.change(
         CREATE,
         place,
-        "the Accelerator is made before anything that needs it",
+        "there is no Accelerator: the script runs on one device",
         [edit],
         core=True,
         evidence=evidence,

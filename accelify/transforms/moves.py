@@ -28,6 +28,8 @@ MOVE = Rule(
     effort=1,
 )
 _MOVES = ("to", "cuda", "cpu")
+# What is wrong with a move that goes.
+_BY_HAND = "moves by hand what `prepare` puts on the device of each process"
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -64,7 +66,7 @@ class _Moves:
             yield self.context.change(
                 MOVE,
                 stmt,
-                "a prepared loader or model is on the right device already",
+                _BY_HAND,
                 [Delete(stmt)],
                 core=True,
             )
@@ -80,9 +82,7 @@ class _Moves:
             if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
                 # The device is dropped with the move: it is used for nothing else.
                 self.context.claim(*call.args, *[kw.value for kw in call.keywords])
-            what = (
-                "it is placed by prepare" if fate == REMOVE else "every process would move it to the same GPU"
-            )
+            what = _BY_HAND if fate == REMOVE else "every process would move it to the same GPU"
             yield self.context.change(
                 MOVE, call, f"`{short(self.tree.segment(call))}`: {what}", edits, core=True
             )
@@ -331,7 +331,11 @@ class _Moves:
             self.context.claim(value)
             edit = verbs.replace(value, inner.generators[0].iter)
             yield self.context.change(
-                MOVE, value, "a prepared loader is on the right device already", [edit], core=True
+                MOVE,
+                value,
+                _BY_HAND,
+                [edit],
+                core=True,
             )
 
     def _left_over(self, handled: set[ast.Call]) -> Iterator[Change]:
@@ -359,7 +363,13 @@ class _Moves:
             if edits is None:
                 continue
             handled.update(calls)
-            yield self.context.change(MOVE, stmt, "the rest of it is placed by prepare", edits, core=True)
+            yield self.context.change(
+                MOVE,
+                stmt,
+                _BY_HAND,
+                edits,
+                core=True,
+            )
 
     def _without(self, gone: list[bool], stmt: ast.Assign) -> list[Edit] | None:
         """Edits that take some of the pairs out of `a, b, c = x, y, z`."""

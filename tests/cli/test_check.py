@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
+from accelify import selection
 from accelify.configuration import nearest_section
 from tests.cli.conftest import PLAIN, Run
 
@@ -186,3 +187,23 @@ def test_reports_of_ci_services(run: Run, plain: Path) -> None:
         ElementTree.fromstring(run("check", plain, "--output-format", "junit").out)[0].attrib["failures"]
         == "0"
     )
+
+
+def test_settings_that_make_no_sense_are_errors(run: Run, plain: Path) -> None:
+    assert run("check", plain, "--select", "ACC999").code == 2
+    assert run("check", plain, "--ignore", "ACC30").code == 1
+    settings = plain.parent / "pyproject.toml"
+    for text in ('ignore = ["ACC777"]', 'ignroe = ["ACC101"]', "select = 3", "exclude = 1", "select = ["):
+        settings.write_text(f"[tool.accelify]\n{text}\n")
+        nearest_section.cache_clear()
+        selection._nearest.cache_clear()
+        # Also where the script was found in a folder.
+        for path in (plain, plain.parent):
+            outcome = run("check", path)
+            assert (outcome.code, outcome.out) == (2, ""), text
+            assert str(settings) in outcome.err
+
+
+def test_messages_are_about_the_script_at_hand(run: Run, plain: Path) -> None:
+    messages = [row["message"] for row in json.loads(run("check", plain, "--output-format", "json").out)]
+    assert not any("the Accelerator is" in one or "placed by" in one or "already" in one for one in messages)
