@@ -11,7 +11,7 @@ from accelify.convert import convert_project
 from accelify.findings import Finding
 from accelify.project import Imports
 from accelify.proving import checked, entries_of, may_be_distributed, prove
-from accelify.selection import selection_for, shown
+from accelify.selection import selection_for, shown, unused_ignores
 from accelify.source import Source, SourceError
 
 ALREADY_DISTRIBUTED = "ACC001"
@@ -47,8 +47,9 @@ def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: S
     if findings is None:
         findings = [f for c in conversions for f in [*c.applied, *c.remaining]]
     # Convert leaves a script alone that is distributed already; nothing is wrong with it.
-    findings = shown((one for one in findings if one.code != ALREADY_DISTRIBUTED), source, selection)
-    return Linted(source, findings, conversions)
+    findings = [one for one in findings if one.code != ALREADY_DISTRIBUTED]
+    unused = unused_ignores(findings, source, selection)
+    return Linted(source, [*shown(findings, source, selection), *unused], conversions)
 
 
 def script_line(finding: Finding, source: Source | None) -> str:

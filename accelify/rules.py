@@ -15,6 +15,7 @@ from accelify.notebook import CODE as NOTEBOOK_LAUNCHER
 from accelify.notebook import UNREAD as UNREAD_CELL
 from accelify.other_callers import OTHER_CALLERS
 from accelify.proving.rules import RULES as PROOF_RULES
+from accelify.selection import UNUSED_IGNORE
 from accelify.transforms.base import Rule
 
 
@@ -102,6 +103,14 @@ _BY_HAND = _left_alone(
     + "It distributes itself (`--replace-ddp`) or uses apex's amp, and a line of it, which the message names, has no "
     "counterpart that is known to give the same numbers. Change that line, or take it out. In modules that are "
     "converted with a script, apex is not taken out yet.",
+)
+
+IGNORED = RuleEntry(
+    UNUSED_IGNORE,
+    """Comments that silence nothing.
+
+What a comment such as `# accelify: ignore[ACC702]` silenced is gone, or stands in another line. Take the comment out,
+so that it does not silence what comes there later. It is a note, which does not fail a run.""",
 )
 
 LAUNCHER = RuleEntry(
@@ -295,7 +304,7 @@ alone: all train on everything and write the same files. Say that the CPU is mea
 @cache
 def all_rules() -> dict[str, RuleEntry]:
     """The rules by code, in the order of their codes."""
-    found = {entry.rule.code: entry for entry in (*LEFT_ALONE, CALLERS, _BY_HAND, LAUNCHER, UNREAD)}
+    found = {entry.rule.code: entry for entry in (*LEFT_ALONE, CALLERS, _BY_HAND, IGNORED, LAUNCHER, UNREAD)}
     found |= {one.rule.code: RuleEntry(one.rule, one.text) for one in PROOF_RULES}
     for info in pkgutil.iter_modules(accelify.transforms.__path__):
         module = importlib.import_module(f"accelify.transforms.{info.name}")

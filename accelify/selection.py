@@ -17,12 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from accelify.configuration import nearest_section
-from accelify.findings import Finding
+from accelify.findings import Finding, Safety, Severity
 from accelify.obsolete_codes import REPLACED, with_later_ones
 from accelify.source import ConfigurationError, Source, split_lines
+from accelify.transforms.base import Rule
 
 _COMMENT = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[^\]]*)\])?")
 _CODE = re.compile(r"ACC\d{0,3}|ALL")
+# A comment that is not needed any more.
+UNUSED_IGNORE = Rule(
+    "ACC012",
+    "unused-ignore",
+    "A comment silences a rule that finds nothing there.",
+    Severity.INFO,
+    Safety.MANUAL,
+)
 _KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "exclude", "models")
 
 
@@ -90,6 +99,38 @@ def shown(findings: Iterable[Finding], source: Source, selection: Selection) -> 
             for line in range(finding.line, max(finding.end_line, finding.line) + 1)
         )
     ]
+
+
+def unused_ignores(findings: Iterable[Finding], source: Source, selection: Selection) -> list[Finding]:
+    """A finding for each comment that silences nothing, of those that name a line's rules.
+
+    Args:
+        findings: all of the script, before any are left out.
+        source: the script.
+        selection: what is shown anyway.
+    """
+    comments = _comments(source.text)
+    if None in comments:
+        return []
+    path = str(source.path or "<stdin>")
+    known = [one for one in findings if one.path == path]
+    lines = source.text.split("\n")
+    found = []
+    for line, codes in comments.items():
+        silenced = (
+            one for one in known if line is not None and one.line <= line <= max(one.end_line, one.line)
+        )
+        if line is None or any(_fit(one.code, codes) for one in silenced):
+            continue
+        column = lines[line - 1].find("#") + 1
+        message = f"this comment silences nothing: {', '.join(codes)} finds nothing in this line"
+        found.append(
+            Finding(
+                path, line, column, UNUSED_IGNORE.code, UNUSED_IGNORE.name, message,
+                severity=UNUSED_IGNORE.severity, safety=UNUSED_IGNORE.safety, fixable=False,
+            )
+        )  # fmt: skip
+    return [one for one in found if selection.shows(one)]
 
 
 def _fit(code: str, codes: Iterable[str]) -> int:

@@ -207,3 +207,24 @@ def test_settings_that_make_no_sense_are_errors(run: Run, plain: Path) -> None:
 def test_messages_are_about_the_script_at_hand(run: Run, plain: Path) -> None:
     messages = [row["message"] for row in json.loads(run("check", plain, "--output-format", "json").out)]
     assert not any("the Accelerator is" in one or "placed by" in one or "already" in one for one in messages)
+
+
+def test_comments_that_silence_nothing_are_noted(run: Run, plain: Path) -> None:
+    line = "        loss.backward()"
+    silenced = PLAIN.replace(line, f"{line}  # accelify: ignore[ACC107]")
+    plain.write_text(
+        silenced.replace("optimizer.zero_grad()", "optimizer.zero_grad()  # accelify: ignore[ACC702]")
+    )
+    rows = json.loads(run("check", plain, "--output-format", "json").out)
+    (unused,) = [row for row in rows if row["code"] == "ACC012"]
+    assert (unused["line"], unused["severity"]) == (
+        PLAIN.split("\n").index("        optimizer.zero_grad()") + 1,
+        "info",
+    )
+    assert "ACC107" not in {row["code"] for row in rows}
+    # A note does not fail a run.
+    plain.write_text("x = 1  # accelify: ignore[ACC702]\n")
+    outcome = run("check", plain, "--output-format", "concise")
+    assert outcome.code == 0
+    assert "ACC012" in outcome.out
+    assert run("check", plain, "--ignore", "ACC012").out == ""
