@@ -25,6 +25,7 @@ from accelify.heap.values import (
     DEVICE,
     MAIN_FLAG,
     NONE,
+    PROCESSES,
     RANK,
     UNSET,
     Bound,
@@ -89,14 +90,22 @@ def accelerate_call(
     return None
 
 
+def processes(run: Run, node: ast.AST) -> Value:
+    """How many processes there are: several, where a script is written for them."""
+    type_ = PROCESSES if run.checks else "builtins.int"
+    return Value(same(-1), run.reason(node, "the number of processes"), type=type_)
+
+
 def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> Value | None:
     """An attribute of an Accelerator or a state, None for its methods."""
-    if name in _MAIN_FLAGS:
+    if name in _MAIN_FLAGS or (name == "is_last_process" and run.checks):
         return Value(own(), run.reason(node, "only on the main process"), type=MAIN_FLAG)
     if name in _RANKS:
         return Value(own(), run.reason(node, "the rank"), type=RANK)
     if name == "num_processes":
-        return Value(same(-1), run.reason(node, "the number of processes"), type="builtins.int")
+        return processes(run, node)
+    if name == "use_distributed" and run.checks:
+        return constant(True)
     if name in ("device", "mixed_precision", "distributed_type", "sync_gradients", "use_distributed"):
         is_device = name == "device"
         where = DEVICE if is_device and not run.on_cpu else ""

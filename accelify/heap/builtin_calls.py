@@ -29,6 +29,7 @@ from accelify.heap.values import (
     NONE,
     PART,
     PASS,
+    PROCESSES,
     RANK,
     UNSET,
     Bound,
@@ -227,7 +228,7 @@ def _type(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
 def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if not args:
         return constant(0)
-    if args[0].type == RANK:
+    if args[0].type in (RANK, PROCESSES):
         return args[0]
     place = array_of(args[0])
     made = engine.run.made(node, place, args[0], type_="builtins.float")

@@ -17,6 +17,7 @@ from accelify.domains.placement import (
     added,
     moved,
     multiplied,
+    own,
 )
 from accelify.heap.containers import array_of, parts_of, reduced_value
 from accelify.heap.flags import OPPOSITES
@@ -31,6 +32,7 @@ from accelify.heap.values import (
     OTHERS_FLAG,
     PART,
     PASS,
+    PROCESSES,
     RANK,
     SHAPES,
     TENSOR,
@@ -42,6 +44,7 @@ from accelify.heap.values import (
     Instance,
     Library,
     Value,
+    constant,
 )
 from accelify.knowledge import Row
 
@@ -162,8 +165,33 @@ def with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Valu
     return made
 
 
-# Of a comparison that says the same on all ranks.
-ALIKE = "#alike"
+# Comparisons that are known where there are several processes.
+_TRUE, _FALSE = "#true", "#false"
+
+
+def of_ranks(run: Run, node: ast.Compare, left: Value, right: Value) -> Value | None:
+    """What a comparison says of the rank that makes it, or of the number of processes; None for another one."""
+    flag = rank_flag(node.ops[0], left, right) or _flag_of_several(node.ops[0], left, right)
+    if flag in (_TRUE, _FALSE):
+        return constant(flag == _TRUE)
+    return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=flag) if flag else None
+
+
+def _flag_of_several(op: ast.cmpop, left: Value, right: Value) -> str:
+    """How a comparison of the number of processes comes out where that is more than 1."""
+    if right.type == PROCESSES and left.type != PROCESSES:
+        turned = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE}
+        return _flag_of_several(turned.get(type(op), type(op))(), right, left)
+    number = right.const
+    if left.type != PROCESSES or not isinstance(number, int):
+        return ""
+    if isinstance(op, ast.Gt | ast.NotEq):
+        return _TRUE if number <= 1 else ""
+    if isinstance(op, ast.GtE):
+        return _TRUE if number <= 2 else ""
+    if isinstance(op, ast.Lt):
+        return _FALSE if number <= 2 else ""
+    return _FALSE if isinstance(op, ast.Eq | ast.LtE) and number <= 1 else ""
 
 
 def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
@@ -181,7 +209,10 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
         return MAIN_FLAG if there else OTHERS_FLAG if isinstance(op, ast.Is | ast.Eq) else ""
     rank, other = (left, right) if left.type == RANK else (right, left)
     if rank.type == RANK and other.const == -1 and isinstance(op, ast.Eq | ast.NotEq):
-        return ALIKE
+        # -1 stands for a process that is alone.
+        return _TRUE if isinstance(op, ast.NotEq) else _FALSE
+    if rank.type == RANK and isinstance(op, ast.Eq) and type(other.const) is int and other.const > 1:
+        return MAIN_FLAG  # one process, as good as any
     if rank.type != RANK or isinstance(other.const, bool) or other.const not in (0, 1, -1):
         return ""
     if other.const == 1:

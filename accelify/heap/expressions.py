@@ -31,15 +31,14 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import (
-    ALIKE,
     OF_RESULTS,
     compared,
     counting_type,
     divided_whole,
     is_number,
     is_same_object,
+    of_ranks,
     parts_here,
-    rank_flag,
     size,
     summed,
     with_token,
@@ -241,9 +240,8 @@ class Expressions:
         values = [self.evaluate(part, scope) for part in (node.left, *node.comparators)]
         if len(values) == 2:
             left, right = values
-            if flag := rank_flag(node.ops[0], left, right):
-                why = self.run.reason(node, f"`{self.run.segment(node)}`")
-                return Value() if flag == ALIKE else Value(own(), why, type=flag)
+            if (flag := of_ranks(self.run, node, left, right)) is not None:
+                return flag
             if (within := within_pass(self.run, node, left, right)) is not None:
                 return within
             if left.const is not UNSET and right.const is not UNSET:

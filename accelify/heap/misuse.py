@@ -174,8 +174,6 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
         )
         run.meet("misuse", node, text, detail="wrapper")
     elif run.at_model and name != "module" and name not in _OF_MODULES and not name.startswith("__"):
-        text = (
-            f"`.{name}` of a prepared model: on several processes it is wrapped, and the wrapper has no `{name}`; use "
-            "accelerator.unwrap_model"
-        )
+        way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
+        text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes: use {way}.{name}"
         run.meet("misuse", node, text, detail="wrapper")

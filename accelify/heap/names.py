@@ -182,7 +182,8 @@ class Attributes:
         if name == "__class__" and ref.cls is not None:
             return Value(refs=(ref.cls,))
         if self.run.checks:
-            of_attribute(self.run, ref, name, node)
+            if all(one.prepared for one in base.of(Instance)):
+                of_attribute(self.run, ref, name, node)
             if name == "module" and ref.prepared and ref.wrapped is not None:
                 return ref.wrapped
         if ref.kind == "accelerator":

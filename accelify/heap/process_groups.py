@@ -11,12 +11,23 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accelify.domains.collectives import all_reduced, broadcast, gathered
-from accelify.domains.placement import MAIN, Placement, own, same
-from accelify.heap.accelerator import prepared
+from accelify.domains.placement import MAIN, Placement, own
+from accelify.heap.accelerator import prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.run import Run
-from accelify.heap.values import NONE, RANK, SPAWNED, Container, Guard, Instance, Library, Ref, Value
+from accelify.heap.values import (
+    NONE,
+    RANK,
+    SPAWNED,
+    Container,
+    Guard,
+    Instance,
+    Library,
+    Ref,
+    Value,
+    constant,
+)
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -28,6 +39,9 @@ _WRAPPERS = frozenset(
 SAMPLER = "torch.utils.data.distributed.DistributedSampler"
 _SAMPLERS = frozenset({SAMPLER, "torch.utils.data.DistributedSampler"})
 _RANKS = frozenset({"get_rank", "get_node_local_rank"})
+# What is so in several processes.
+_ALWAYS = frozenset({"is_available", "is_initialized", "is_torchelastic_launched"})
+_WORLDS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"})
 # Collectives by the number of the argument that they write, and of the one that they send.
 _OVER_ALL = {
     "all_reduce": (0, 0),
@@ -77,8 +91,10 @@ def distributed_call(
         return None
     if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"):
         return _spawned(engine, args, keywords, node)
-    if name in ("os.getenv", "os.environ.get") and args and _is_rank(args[0]):
-        return rank(engine.run, node)
+    if name in ("os.getenv", "os.environ.get") and args:
+        return _of_environment(engine.run, args[0], node)
+    if name == "builtins.hasattr" and len(args) == 2 and args[1].const == "module":
+        return constant(True) if all(ref.prepared for ref in args[0].of(Instance)) and args[0].refs else None
     if name == "torch.device":
         # Where something lies is no part of what it is.
         return Value(type="torch.device", where="") if not all(v.place.is_same for v in args) else None
@@ -87,7 +103,9 @@ def distributed_call(
     if word in _RANKS:
         return rank(engine.run, node)
     if word == "get_world_size":
-        return Value(same(-1), run.reason(node, "the number of processes"), type="builtins.int")
+        return processes(run, node)
+    if word in _ALWAYS:
+        return constant(True)
     if word in _WAITS:
         run.on_cpu = run.grouped = True
         run.meet("collective", node, word)
@@ -99,9 +117,15 @@ def distributed_call(
 
 def rank_of_environment(engine: Interpreter, ref: Ref, args: Sequence[Value], node: ast.AST) -> Value | None:
     """The rank, where `os.environ[...]` asks for it; None elsewhere."""
-    if isinstance(ref, Library) and ref.name == "os.environ" and args and _is_rank(args[0]):
-        return rank(engine.run, node)
-    return None
+    known = isinstance(ref, Library) and ref.name == "os.environ" and args
+    return _of_environment(engine.run, args[0], node) if known else None
+
+
+def _of_environment(run: Run, key: Value, node: ast.AST) -> Value | None:
+    """The rank or the number of processes, as the launcher says them; None for another variable."""
+    if isinstance(key.const, str) and key.const in _WORLDS:
+        return processes(run, node)
+    return rank(run, node) if _is_rank(key) else None
 
 
 def _is_rank(key: Value) -> bool:
@@ -140,6 +164,9 @@ def _collective(
     made = Value(place, None if place.is_same else run.reason(node, text, inner), type=inner.type)
     containers = args[into].of(Container)
     for ref in containers:
+        # What was there is overwritten.
+        for slot in [name for name in ref.looked_into() if name.startswith("[")]:
+            run.store.set(ref, slot, made)
         put(run, ref, made)
     if not containers:
         engine.calls.libraries.mutated.setdefault(node, {})[into] = made

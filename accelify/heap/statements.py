@@ -379,6 +379,8 @@ class Statements:
                 # What is left of the block stands under what the ranks stand under that stay.
                 leaving = under if under is not None and under.parts_ranks else None
                 after = (reached[0][1] or leaving) if reached and not flow.reached else None
+                if leaving and flow.reached:  # of those that went this way some may have left
+                    after = Guard("divergent", leaving.why)
                 exits[kind] = exits.get(kind) or rest or after
             if reached and not flow.reached and flow.exits:
                 self._keep_for_later(next(iter(flow.exits)), written, guard)

@@ -32,6 +32,8 @@ MADE_HERE = "made"
 # The guard of what runs in processes that the script itself starts.
 SPAWNED = "spawned"
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
+# The number of processes of a script that is written for several.
+PROCESSES = "#processes"
 # True on the main process, and on the others where something that is the same on all ranks says so.
 SOME_FLAG = "#some"
 # What is false only where a file is not there, and what is true only there.

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
+from accelify.heap.containers import array_of
 from accelify.heap.run import Event
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.sinks import made, obligations_of, places, word_of
@@ -18,6 +19,19 @@ _RANK = "the rank"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
 _TOGETHER = frozenset({"gathered", "broadcast"})
+# What is said of converted scripts, in the words of one that was written for several processes.
+_WORDS = (
+    ("what is trained with parts", "from then on they train different models"),
+    (
+        "the weights are written by the names that they have in the prepared model's wrapper",
+        "the weights are written with the names of the wrapper around the model (`module.` before each)",
+    ),
+    ("a prepared model is written with its wrapper", "the model is written with the wrapper around it"),
+    (
+        "neither the optimizer nor the model that it steps is prepared: each process trains alone",
+        "the model that is trained has no wrapper that averages gradients: each process trains alone",
+    ),
+)
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
 # What starts the processes themselves.
 _LAUNCHERS = ("torch.multiprocessing.", "torch.distributed.", "multiprocessing.")
@@ -62,6 +76,9 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
 
 def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     """An obligation of a converted script, as one of a script without an original."""
+    one = replace(one, found=_in_plain_words(one.found))
+    if one.demand in ("once", "content", "path") and _is_of_own_file(event):
+        return
     if one.demand == "content":
         yield _content(event)
     elif one.demand == "loss":
@@ -82,6 +99,18 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often by some ranks" in one.found:
             yield one
+
+
+def _in_plain_words(found: str) -> str:
+    for text, plain in _WORDS:
+        found = found.replace(text, plain)
+    return found
+
+
+def _is_of_own_file(event: Event) -> bool:
+    """Whether each process writes a file of its own, by its rank or by what it has alone."""
+    place = array_of(event.path) if event.path is not None else None
+    return place is not None and not place.is_uniform and place.kind is not Kind.CLOCK
 
 
 def _is_met_by_the_others(event: Event, events: Sequence[Event]) -> bool:
@@ -151,8 +180,12 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
     yield made(event, "loss", Status.PROVED)
 
 
+def _has_accelerator(events: Sequence[Event]) -> bool:
+    return any(other.name == "Accelerator" for other in events)
+
+
 def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    if event.detail == "plain" and any(other.name == "Accelerator" for other in events):
+    if event.name == "optimizer.step" and event.detail == "plain" and _has_accelerator(events):
         text = "the optimizer is not prepared: it knows of no accumulated gradients and of no loss scale"
         yield made(event, "prepared", Status.NAMED, text)
 
@@ -166,7 +199,7 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "to be prepared"
         )
         yield made(event, "rounds", Status.NAMED, text)
-    elif event.detail == "plain" and event.shared:
+    elif event.detail == "plain" and event.shared and _has_accelerator(events):
         text = "the scheduler is not prepared, and counts the batches of one process: it goes on N times too slowly"
         yield made(event, "rounds", Status.NAMED, text)
 

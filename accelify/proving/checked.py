@@ -43,5 +43,5 @@ def checked(conversion: Conversion, budget: int = BUDGET) -> list[Finding] | Non
     if not found.meets:
         return None
     unchanged = replace(conversion, new_text=source.text, applied=[], remaining=[])
-    named = Named(found, Places(unchanged, {}), [])
+    named = Named(found, Places(unchanged, {}), [], checks=True)
     return [finding for _, finding in named.findings()]

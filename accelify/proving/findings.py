@@ -37,9 +37,13 @@ class Named:
         found: what the engine found.
         places: where it found it, in the files as the user knows them.
         conversions: those whose findings count.
+        checks: the script was written for several processes.
     """
 
-    def __init__(self, found: Validation, places: Places, conversions: Iterable[Conversion]) -> None:
+    def __init__(
+        self, found: Validation, places: Places, conversions: Iterable[Conversion], checks: bool = False
+    ) -> None:
+        self.checks = checks
         self.found = found
         self.places = places
         self._conversions = list(conversions)
@@ -67,7 +71,7 @@ class Named:
             and not (self.found.split and one.found.startswith(UNKNOWN_LOSS))
             and not self._is_spoken_of(one)
         ]
-        for group in by_cause(named):
+        for group in by_cause(self._own_first(named), apart=True) if self.checks else by_cause(named):
             first = group[0]
             rule = rule_of(first.demand)
             path, conversion, origins = self.places.file(first.path)
@@ -78,6 +82,10 @@ class Named:
                 path, line, column, rule.code, rule.name, self._message(group),
                 severity=rule.severity, safety=rule.safety, effort=rule.effort, fixable=False,
             )  # fmt: skip
+
+    def _own_first(self, named: Iterable[Obligation]) -> list[Obligation]:
+        """Those of the script before those of modules that it imports."""
+        return sorted(named, key=lambda one: one.path not in ("", self.entry_name))
 
     @cached_property
     def refuted(self) -> set[Finding]:

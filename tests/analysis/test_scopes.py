@@ -83,8 +83,10 @@ class Trainer{bases}:
         ("(Base)", "pass", "Trainer.fit(a, b)", None),
         ("", "pass", "    def show(self):\n        pass\n\nTrainer.fit(a, b)", None),
         ("", "pass", "Trainer()\nTrainer.fit(a, b)", None),
-        ("(Base)", "pass", "", "model"),  # nothing shows how it is called
-        ("", "pass", "    def show(self):\n        pass", "model"),
+        # Nothing calls it, and what it is called with is used as an object of the class or not.
+        ("(Base)", "model.loader", "", "model"),
+        ("", "model.loader", "    def show(self):\n        pass", "model"),
+        ("(Base)", "pass", "", None),
         ("", "pass", "Trainer().fit(b)", "model"),
         ("", "pass", "a = Trainer()\nTrainer.fit(a, b)\na.fit(b)", "model"),
         ("", "model.loader = loader", "Trainer.fit(a, b)", "model"),
