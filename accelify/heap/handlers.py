@@ -56,6 +56,18 @@ def parting(run: Run, handler: ast.ExceptHandler) -> Guard | None:
     return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
 
 
+def left_within(rest: Guard | None, around: Guard | None) -> Guard | None:
+    """What comes after a way that some of those left on it who went it, and others did not go.
+
+    Args:
+        rest: what it stands under for those who went the way.
+        around: what parts those from the others, None where all went it.
+    """
+    if around is None or (rest is not None and rest.parts_ranks):
+        return rest
+    return Guard("divergent", around.why)
+
+
 def _goes_on(handler: ast.ExceptHandler) -> bool:
     """Whether a handler catches what files raise, and does not end the run."""
     caught = (

@@ -14,7 +14,7 @@ from accelify.heap.chosen_elements import added_to_one
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill
 from accelify.heap.counts import size
 from accelify.heap.frames import Frame
-from accelify.heap.handlers import left_by_main, parting
+from accelify.heap.handlers import left_by_main, left_within, parting
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load
@@ -357,12 +357,12 @@ class Statements:
         first: bool = False,
         is_regular: bool = False,
     ) -> Flow:
-        """Go several ways from one state and put together what they leave.
+        """Go several ways from one state, each with what it stands under, and put together what they leave.
 
         Args:
             ways: what each stands under, and what goes it.
-            asked: what decides between the two of them, where a later statement may ask for it again.
-            first: whether one of two may be for a first round.
+            asked: what decides between two, where a later statement may ask for it again.
+            first: whether one may be for a first round.
             is_regular: whether every so many rounds of a loop go the same way.
         """
         results: list[tuple[Flow, Written, Guard | None]] = []
@@ -379,9 +379,9 @@ class Statements:
                 # What is left of the block stands under what the ranks stand under that stay.
                 leaving = under if under is not None and under.parts_ranks else None
                 after = (reached[0][1] or leaving) if reached and not flow.reached else None
-                if leaving and flow.reached:  # of those that went this way some may have left
-                    after = Guard("divergent", leaving.why)
-                exits[kind] = exits.get(kind) or rest or after
+                exits[kind] = (
+                    exits.get(kind) or (left_within(rest, leaving) if flow.reached else rest) or after
+                )
             if reached and not flow.reached and flow.exits:
                 self._keep_for_later(next(iter(flow.exits)), written, guard)
         ends = [written for written, _ in reached] or [written for _, written, _ in results]
