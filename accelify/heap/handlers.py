@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from accelify.domains.placement import ROUND
 from accelify.heap.run import Event, Run
-from accelify.heap.values import Guard
+from accelify.heap.values import Flow, Guard
 
 # What the main process does to files and folders, and what that may raise.
 _CAN_FAIL = frozenset({"file.delete", "file.move", "folder.make", "folder.delete"})
@@ -56,14 +56,15 @@ def parting(run: Run, handler: ast.ExceptHandler) -> Guard | None:
     return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
 
 
-def left_within(rest: Guard | None, around: Guard | None) -> Guard | None:
-    """What comes after a way that some of those left on it who went it, and others did not go.
+def left_within(way: Flow, rest: Guard | None, around: Guard | None) -> Guard | None:
+    """What comes after a way on which some of those who went it have left, and which others did not go.
 
     Args:
-        rest: what it stands under for those who went the way.
+        way: how it ends.
+        rest: what comes after it stands under for those who went it.
         around: what parts those from the others, None where all went it.
     """
-    if around is None or (rest is not None and rest.parts_ranks):
+    if not way.reached or around is None or (rest is not None and rest.parts_ranks):
         return rest
     return Guard("divergent", around.why)
 

@@ -379,9 +379,7 @@ class Statements:
                 # What is left of the block stands under what the ranks stand under that stay.
                 leaving = under if under is not None and under.parts_ranks else None
                 after = (reached[0][1] or leaving) if reached and not flow.reached else None
-                exits[kind] = (
-                    exits.get(kind) or (left_within(rest, leaving) if flow.reached else rest) or after
-                )
+                exits[kind] = exits.get(kind) or left_within(flow, rest, leaving) or after
             if reached and not flow.reached and flow.exits:
                 self._keep_for_later(next(iter(flow.exits)), written, guard)
         ends = [written for written, _ in reached] or [written for _, written, _ in results]
