@@ -19,9 +19,9 @@ ACCELERATED = (FOLDER / "with_accelerator.py").read_text()
 GROUPED = (FOLDER / "with_process_group.py").read_text()
 
 
-def hazards_of(name):
-    """The hazards of one script, by name."""
-    rows = tomllib.loads((FOLDER / f"{name}.toml").read_text())["hazard"]
+def rows_of(name, table="hazard"):
+    """The changes that a file describes, by name."""
+    rows = tomllib.loads((FOLDER / f"{name}.toml").read_text())[table]
     return [pytest.param(row, id=row["name"]) for row in rows]
 
 
@@ -44,10 +44,20 @@ def test_right_scripts_are_quiet(text, tmp_path):
     assert findings(text, tmp_path) == []
 
 
-def named(hazard, script, tmp_path):
-    for change in hazard["changes"]:
+def changed(script, row):
+    for change in row["changes"]:
         assert change["old"] in script
         script = script.replace(change["old"], change["new"])
+    return script
+
+
+@pytest.mark.parametrize("form", rows_of("right_forms", "form"))
+def test_other_right_forms_are_quiet(form, tmp_path):
+    assert findings(changed(GROUPED, form), tmp_path) == []
+
+
+def named(hazard, script, tmp_path):
+    script = changed(script, hazard)
     lines = script.splitlines()
     found = findings(script, tmp_path)
     numbers = {one.line for one in found}
@@ -57,7 +67,7 @@ def named(hazard, script, tmp_path):
     assert any(part in lines[number - 1] for number in numbers for part in hazard["lines"]), found
 
 
-@pytest.mark.parametrize("hazard", hazards_of("with_accelerator"))
+@pytest.mark.parametrize("hazard", rows_of("with_accelerator"))
 def test_hazards_beside_an_accelerator(hazard, tmp_path):
     named(hazard, ACCELERATED, tmp_path)
 
@@ -75,13 +85,13 @@ ACCELERATES_ALONE = frozenset(
 
 
 @pytest.mark.parametrize(
-    "hazard", [one for one in hazards_of("with_accelerator") if one.id not in ACCELERATES_ALONE]
+    "hazard", [one for one in rows_of("with_accelerator") if one.id not in ACCELERATES_ALONE]
 )
 def test_hazards_beside_the_runtime(hazard, tmp_path):
     named(hazard, of_runtime(ACCELERATED), tmp_path)
 
 
-@pytest.mark.parametrize("hazard", hazards_of("with_process_group"))
+@pytest.mark.parametrize("hazard", rows_of("with_process_group"))
 def test_hazards_in_a_process_group(hazard, tmp_path):
     named(hazard, GROUPED, tmp_path)
 
