@@ -32,6 +32,25 @@ _WORDS = (
         "the model that is trained has no wrapper that averages gradients: each process trains alone",
     ),
 )
+# What is done once for each process, by the kind of the effect.
+_DONE = {
+    "terminal.write": "prints this",
+    "log.write": "logs this",
+    "bar.show": "shows this bar",
+    "file.write": "writes this file",
+    "file.append": "appends to this file",
+    "file.delete": "deletes this file",
+    "file.move": "moves this file",
+    "folder.make": "makes this folder",
+    "folder.delete": "deletes this folder",
+    "network.get": "downloads this, at the same time",
+    "network.send": "sends this",
+    "tracker.start": "starts a run of this tracker",
+    "tracker.log": "logs to this tracker",
+    "figure.show": "draws this",
+    "wait.input": "waits for this input",
+    "process.run": "runs this command",
+}
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
 # What starts the processes themselves.
 _LAUNCHERS = ("torch.multiprocessing.", "torch.distributed.", "multiprocessing.")
@@ -85,7 +104,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield from _loss(event, one, events)
     elif one.demand == "once":
         if not (_shows_rank(event) or event.name.startswith(_LAUNCHERS)):
-            yield one
+            yield replace(one, found=_done_by_all(event, one.found))
     elif one.sink == "collective" and _is_met_by_the_others(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
     elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:
@@ -124,6 +143,14 @@ def _is_met_by_the_others(event: Event, events: Sequence[Event]) -> bool:
         if len(kinds) == 1:
             of[kinds.pop()].append(one.name)
     return of["main"] == of["others"]
+
+
+def _done_by_all(event: Event, found: str) -> str:
+    """What every process does, in words for its kind."""
+    done = _DONE.get(event.kind)
+    if done is None or not found.endswith(" is done by every process"):
+        return found
+    return f"every process {done}: {found.removesuffix(' is done by every process')}"
 
 
 def _shows_rank(event: Event) -> bool:
