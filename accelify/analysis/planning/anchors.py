@@ -208,7 +208,8 @@ class Reach:
         added.append(home)
         calls = self._calls_of(home)
         # A class that derives from one that is made takes what its base takes, a function what it passes on.
-        unseen = not calls and (home.kind == "class" or home in self.core or _is_own(self.script, home))
+        certain = home.kind == "class" or home in self.core or _is_own(self.script, home)
+        unseen = not calls and (certain or home in self.script.dormant)
         if unseen and init_of(self.script, home) not in self.script.dormant and not self._is_idle(home):
             others = made_instead(self.script, home)  # which store it themselves
             if not others or not all(self._feasible(one, added) for one in others):
