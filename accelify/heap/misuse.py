@@ -13,16 +13,25 @@ from accelify.heap.containers import array_of
 from accelify.heap.run import Run
 from accelify.heap.values import BATCH, Instance, Value
 
-# Functions that do by themselves what the Accelerator does, by the demand, with the way out.
+# The names of torch's wrapper for several processes, and of its sampler.
+WRAPPERS = frozenset(
+    f"torch.nn.parallel.{name}" for name in ("DistributedDataParallel", "distributed.DistributedDataParallel")
+)
+SAMPLERS = frozenset(
+    f"torch.utils.data.{name}" for name in ("DistributedSampler", "distributed.DistributedSampler")
+)
+# Functions that do by themselves what the Accelerator does, with the way out.
 _BESIDE = {
     "torch.nn.utils.clip_grad_norm_": "use accelerator.clip_grad_norm_, which takes the loss scale off first",
     "torch.nn.utils.clip_grad_value_": "use accelerator.clip_grad_value_, which takes the loss scale off first",
-    "torch.amp.GradScaler": "use Accelerator(mixed_precision='fp16'), which scales the loss in accelerator.backward",
     "torch.nn.DataParallel": "leave it out: accelerator.prepare wraps the model",
-    "torch.nn.parallel.DistributedDataParallel": "leave it out: accelerator.prepare wraps the model",
-    "torch.utils.data.DistributedSampler": "leave it out: accelerator.prepare divides the loader",
+    **dict.fromkeys(
+        ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler"),
+        "use Accelerator(mixed_precision='fp16'), which scales the loss in accelerator.backward",
+    ),
+    **dict.fromkeys(WRAPPERS, "leave it out: accelerator.prepare wraps the model"),
+    **dict.fromkeys(SAMPLERS, "leave it out: accelerator.prepare divides the loader"),
 }
-_BESIDE["torch.cuda.amp.GradScaler"] = _BESIDE["torch.amp.GradScaler"]
 _KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler", "loader": "loader"}
 _PLACES = ("device", "map_location")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})

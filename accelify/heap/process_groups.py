@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import MAIN, Placement, own
+from accelify.heap import misuse
 from accelify.heap.accelerator import prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 _GROUP = "torch.distributed."
-_WRAPPERS = frozenset(
-    f"torch.nn.parallel.{name}" for name in ("DistributedDataParallel", "distributed.DistributedDataParallel")
-)
-SAMPLER = "torch.utils.data.distributed.DistributedSampler"
-_SAMPLERS = frozenset({SAMPLER, "torch.utils.data.DistributedSampler"})
 _RANKS = frozenset({"get_rank", "get_node_local_rank"})
 # What is so in several processes.
 _ALWAYS = frozenset({"is_available", "is_initialized", "is_torchelastic_launched"})
@@ -80,11 +76,12 @@ def distributed_call(
     """
     run = engine.run
     word = name.removeprefix(_GROUP)
-    if name in _WRAPPERS:
+    if name in misuse.WRAPPERS:
+        misuse.of_call(run, name, args, keywords, node)
         run.at_model = run.on_cpu = run.grouped = True
         model = args[0] if args else keywords.get("module", NONE)
         return prepared(run, model, node)
-    if name in _SAMPLERS:
+    if name in misuse.SAMPLERS and not run.accelerated:
         shuffle = keywords.get("shuffle")
         detail = "in order" if shuffle is not None and shuffle.const is False else ""
         run.meet("sampler", node, "DistributedSampler", detail=detail)
@@ -188,8 +185,11 @@ def _made(word: str, place: Placement, args: Sequence[Value], keywords: Mapping[
 
 def divided(run: Run, made: Value, node: ast.AST) -> Value:
     """A loader whose sampler gives each process its share, as one that is prepared; anything else as it is."""
-    for ref in made.of(Instance):
+    # Beside an Accelerator, which divides it once more, the sampler itself is named.
+    for ref in made.of(Instance) if not run.accelerated else ():
         inner = [run.read(ref, f"#{name}") for name in SAMPLERS] if ref.kind == "loader" else []
-        if any(one.type in _SAMPLERS for value in inner if value is not None for one in value.of(Instance)):
+        if any(
+            one.type in misuse.SAMPLERS for value in inner if value is not None for one in value.of(Instance)
+        ):
             return prepared(run, made, node)
     return made

@@ -130,7 +130,7 @@ class Run:
     at_model: bool = False
     # Whether uses of the Accelerator that are wrong by themselves are met, too.
     checks: bool = False
-    # Whether an Accelerator was made, and the texts of what it was told to divide losses by.
+    # Whether an Accelerator was made, and the texts of what it divides losses by.
     accelerated: bool = False
     # Whether it is in a process group that it joined by itself.
     grouped: bool = False

@@ -246,7 +246,7 @@ an AttributeError in one of the two:
     _rule(
         "ACC716",
         "same-order-each-epoch",
-        "A DistributedSampler is never told the epoch.",
+        "A DistributedSampler never gets the number of the epoch.",
         "epoch",
         1,
         """\

@@ -278,7 +278,7 @@ class Guard:
 
     def explained(self, error: Exception, stated: str) -> RanksDisagreeError:
         """An error of the transport, described in terms of ranks."""
-        self._publish("left behind", stated)
+        self._publish("cut off", stated)
         deadline = time.monotonic() + 3.0
         gone: list[int] = []
         first_seen: dict[int, dict[str, Any]] | None = None
@@ -289,7 +289,7 @@ class Guard:
                 if state["what"] in ("raised", "ended"):
                     return RanksDisagreeError(self._sentence(stated, rank, state))
             # One that reports again, or that has lost others as well, is alive.
-            alive = {r for r, s in states.items() if s["what"] == "left behind" or s != first_seen.get(r)}
+            alive = {r for r, s in states.items() if s["what"] == "cut off" or s != first_seen.get(r)}
             gone = [r for r in range(self.ranks) if r != self.rank and r not in alive]
             if self._store_is_lost:
                 # It lives in the launcher, or else in rank 0.
@@ -362,7 +362,7 @@ class Guard:
         with self._store_may_be_lost():
             if self.store is not None and self.store.check([str(self.rank)]):
                 state = json.loads(self.store.get(str(self.rank)))
-                if state["what"] in ("raised", "left behind"):
+                if state["what"] in ("raised", "cut off"):
                     return
         self._publish("ended", "its script")
 

@@ -66,7 +66,7 @@ class Devices:
         # Defaults of options that name the CPU, which is what the run is on only where nobody says another device.
         self._fields = [a for a in self.assignments if a.cpu == "True" and is_field(self.script, a.statement)]
         self.assignments = [a for a in self.assignments if a not in self._fields]
-        # What a helper makes of the device that it is told belongs to the choice where it is called.
+        # What a helper makes of the device that it gets belongs to the choice where it is called.
         helpers = {callee for a in self.assignments for callee in self._stated_callees(a)}
         self.assignments = [a for a in self.assignments if self.script.scope_of(a.statement) not in helpers]
         chosen = {self.script.scope_of(a.statement) for a in self.assignments}

@@ -39,7 +39,7 @@ SETUP = ("init_process_group", "new_group")
 """Every rank of the world takes part in these, and none returns before all have come."""
 
 Operation = tuple[str, str, int, int]
-"""How it orders ("all", "from", "to", "send", "receive"), the group, the number there, and the root or the peer."""
+"""How it orders ("all", "from", "to", "send", "receive"), the group, the number there, and the root or other rank."""
 
 
 class Bundle:
