@@ -101,6 +101,9 @@ def _counted(key: str, before: list[Effect], after: list[Effect], lines: LineMap
     if wanted != there:
         # A name that differs from process to process cannot be found by itself.
         odd = {path for path in wanted | there if wanted[path] != there[path]}
+        # Of several paths with one name one may be the original's by chance: made in the same second.
+        odd_names = {effect.name for effect in before + after if effect.path in odd}
+        odd = {effect.path for effect in before + after if effect.name in odd_names}
         wanted = _by_name(before, odd, wanted)
         there = _by_name(after, odd, there)
     first = before[0] if before else None
