@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from accelify.heap.values import (
@@ -181,8 +182,14 @@ def _holds_on_host(run: Run, ref: Ref, depth: int) -> bool:
 
 
 def text_of(ref: Class | Function) -> str:
-    """The text of a class or function of the project."""
-    return ast.get_source_segment(ref.module.text, ref.node) or ""
+    """The lines of a class or function of the project."""
+    return "\n".join(_lines(ref.module.text)[ref.node.lineno - 1 : ref.node.end_lineno])
+
+
+# `ast.get_source_segment` goes through the whole module for each question.
+@lru_cache(maxsize=64)
+def _lines(text: str) -> list[str]:
+    return text.split("\n")
 
 
 def note_items(
