@@ -47,13 +47,17 @@ class Memory:
                 return piece
         return None
 
-    def end_call(self, key: Call, node: ast.AST, result: Value) -> None:
+    def end_call(self, key: Call, node: ast.AST, result: Value | None) -> None:
         """A call was gone through."""
         piece = self._end()
         piece.result = result
         if piece.alone:
             piece.sites = self._sites(max(0, piece.depth + 1 - piece.first_call), node)
             self._keep(self._calls, key, piece)
+
+    def passed_on(self, model: Ref, value: Value) -> Call:
+        """What the call of a sequence of models depends on besides what it reads."""
+        return ("passed on", model, _content(value), *self._always())
 
     def _sites(self, number: int, node: ast.AST) -> tuple[object, ...]:
         """The last calls, with the one that is made now."""

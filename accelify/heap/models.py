@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import container, element, elements, put
@@ -63,10 +63,23 @@ def mark(run: Run, value: Value, *, trained: bool = False) -> None:
 
 def gone_through(engine: Interpreter, model: Instance, args: Sequence[Value], node: ast.AST) -> Value | None:
     """What a sequence of models gives, each of what the one before gave; None for another model."""
-    contained = parts(engine.run, Value(refs=(model,))) if model.type == _SEQUENCE else None
-    if contained is None or len(args) != 1:
+    if model.type != _SEQUENCE or len(args) != 1:
         return None
-    value = args[0]
+    memory = engine.calls.memory
+    key = memory.passed_on(model, args[0])
+    known = memory.of_call(key, node)
+    if known is None:
+        memory.begin()
+        value = _passed_on(engine, model, args[0], node)
+        memory.end_call(key, node, value)
+        return value
+    return cast(Value | None, known.result)
+
+
+def _passed_on(engine: Interpreter, model: Instance, value: Value, node: ast.AST) -> Value | None:
+    contained = parts(engine.run, Value(refs=(model,)))
+    if contained is None:
+        return None
     for part in elements(engine.run, contained) or [element(engine.run, contained, node)]:
         found = (
             engine.calls.call(part.plain(), [value], {}, node)

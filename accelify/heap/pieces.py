@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 Written = dict[Key, Value | None]
 Read = dict[Key, tuple[Value | None, int]]
 _NO_CALL = 1 << 30
+# The slot that is written when an object is made at its place of the script.
+MADE = "#made"
 
 
 class Piece:
@@ -40,6 +42,8 @@ class Piece:
         "seen",
         "shared",
         "sites",
+        "summary",
+        "taken",
         "trains",
         "within",
         "writes",
@@ -54,6 +58,10 @@ class Piece:
         self.reads: Read = {}
         self.joins: Read = {}
         self.seen: dict[Ref, frozenset[str]] = {}
+        # Pieces that were done again in it before anything was written that they read: that is not in its own `reads`,
+        # but for what adds up. False where it is, as something had been written.
+        self.taken: dict[Piece, bool] = {}
+        self.summary: Summary | None = None
         self.writes: Written = {}
         # Containers that it made in passing, with what it left in them; objects and the loops that they are made in.
         self.born: list[tuple[Container, dict[str, Value]]] = []
@@ -84,6 +92,49 @@ class Piece:
         self.placed.update(inner.placed)
         self.around = self.around or inner.around
         self.first_call = min(self.first_call, inner.first_call + depth - inner.depth)
+
+
+    def inner(self) -> list[Piece]:
+        """The pieces that were done again in it, of which it does not note what they read."""
+        return [piece for piece, is_apart in self.taken.items() if is_apart]
+
+    def all_reads(self) -> Summary:
+        """What it reads itself and in the pieces that were done again in it."""
+        if self.summary is None:
+            self.summary = Summary(self)
+        return self.summary
+
+    def reads_of(self, key: Key) -> bool:
+        """Whether it read what stands in a slot."""
+        if key in self.reads or key[0] in self.seen:
+            return True
+        return any(key in piece.all_reads().slots for piece in self.inner())
+
+
+class Summary:
+    """What a piece that is done again reads.
+
+    Attributes:
+        slots: all slots.
+        newest, made: the newest object among theirs, and the slots that say when those of no scope were made.
+        adding, joins: the slots of what adds up, for which it matters whether it was written in this round, and of what
+            is only joined.
+        steady: what it read itself of all others.
+    """
+
+    def __init__(self, piece: Piece) -> None:
+        slots = {*piece.reads, *piece.joins}
+        self.adding = {key for key, (_, since) in piece.reads.items() if since >= 0}
+        self.joins = set(piece.joins)
+        self.steady = [(*key, value) for key, (value, since) in piece.reads.items() if since < 0]
+        for inner in piece.inner():
+            summary = inner.all_reads()
+            slots |= summary.slots
+            self.adding |= summary.adding
+            self.joins |= summary.joins
+        self.newest = max([owner.serial for owner, _ in slots], default=0)
+        self.made = {(owner, MADE) for owner, _ in slots if not owner.serial}
+        self.slots = slots
 
 
 def is_alike(one: Value | None, other: Value | None) -> bool:

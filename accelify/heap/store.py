@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ from accelify.domains.placement import (
 from accelify.domains.reasons import Reason
 from accelify.domains.rounds import BEGUN
 from accelify.heap.paths import joined_text
-from accelify.heap.pieces import Piece, Written, is_alike
+from accelify.heap.pieces import MADE, Piece, Written, is_alike
 from accelify.heap.values import (
     MAIN_FLAG,
     RANK,
@@ -29,6 +29,7 @@ from accelify.heap.values import (
     Class,
     Function,
     Guard,
+    Instance,
     Key,
     Library,
     ModuleRef,
@@ -38,9 +39,9 @@ from accelify.heap.values import (
     newest_scope,
 )
 
-# The slot that is written when an object is made at its place of the script.
-MADE = "#made"
 _FIXED = (Function, Class, ModuleRef, Library)
+# What nothing is added up in: a model is called, and not added to another one.
+_WHOLE = (*_FIXED, Instance)
 _OF_DEFINITIONS = (ModuleRef, Class)
 
 
@@ -86,10 +87,10 @@ class Store:
 
     # What pieces read
 
-    def note(self, owner: Ref, name: str, *, softly: bool = False) -> None:
-        """A read by the pieces that did not write there themselves before; `softly` where what is read is only joined
-        with what is then written."""
-        pieces = self.pieces
+    def note(self, owner: Ref, name: str, *, softly: bool = False, pieces: Sequence[Piece] = ()) -> None:
+        """A read by the pieces that did not write there themselves before, all or the first ones; `softly` where what
+        is read is only joined with what is then written."""
+        pieces = pieces or self.pieces
         newest = pieces[-1]
         serial = owner.serial
         if serial > newest.made:
@@ -141,7 +142,7 @@ class Store:
     def _since(self, value: Value | None, serial: int, last: int, round_: int, shared: int) -> int:
         """Whether a value was written since a round and a shared round began, as a number; -1 where it adds nothing
         up, so that this does not matter."""
-        if value is None or is_fixed(value):
+        if value is None or (value.refs and isinstance(value.refs[0], _WHOLE) and not value.token):
             return -1
         found = int(round_ < 0 or last >= round_ or serial > self._made[round_])
         if shared >= 0 and (last >= shared or serial > self._made[shared]):
@@ -169,6 +170,8 @@ class Store:
 
     def is_as_read(self, piece: Piece) -> bool:
         """Whether all that a piece read is as it was."""
+        if piece.taken and not self._are_steady(piece, set()):
+            return False
         round_ = self._rounds[-1] if self._rounds else -1
         shared = self._shared[-1] if self._shared else -1
         all_levels = self._levels
@@ -184,13 +187,23 @@ class Store:
                         return False
         return all(_parts(owner) == names for owner, names in piece.seen.items())
 
+    def _are_steady(self, piece: Piece, asked: set[Piece]) -> bool:
+        """Whether what does not add up is as the pieces read it that were done again in one."""
+        for inner in piece.inner():
+            if inner not in asked:
+                asked.add(inner)
+                for owner, name, value in inner.all_reads().steady:
+                    now = owner.fields.get(name)
+                    if now is not value and not is_alike(now, value):
+                        return False
+                if not self._are_steady(inner, asked):
+                    return False
+        return True
+
     def repeat(self, piece: Piece, depth: int, within: tuple[int, ...]) -> None:
         """Write what a piece wrote, which reads what it read, now within `depth` calls and these shared loops."""
         if self.pieces:
-            for key in piece.reads:
-                self.note(*key)
-            for key in piece.joins:
-                self.note(*key, softly=True)
+            self._take_reads(piece)
             for owner, names in piece.seen.items():
                 for outer in reversed(self.pieces):
                     if owner.serial > outer.made or owner in outer.seen:
@@ -207,6 +220,31 @@ class Store:
             made.loops = loops if within == piece.within else within + loops[len(piece.within) :]
         for (owner, name), value in piece.writes.items():
             self.set(owner, name, value)
+
+    def _take_reads(self, piece: Piece) -> None:
+        """Note that a piece is done again by the ones that are being gone through."""
+        for number in range(len(self.pieces) - 1, -1, -1):
+            if not self._take(piece, self.pieces[number]):
+                break
+
+    def _take(self, piece: Piece, outer: Piece) -> bool:
+        """Note what a piece reads in one around it; False where it is noted there already."""
+        if piece in outer.taken:
+            return False
+        reads = piece.all_reads()
+        written = self._journals[outer.level :]
+        apart = outer.taken[piece] = (
+            reads.newest <= outer.made
+            and all(map(reads.slots.isdisjoint, written))
+            and all(map(reads.made.isdisjoint, written))
+        )
+        for key in reads.adding if apart else piece.reads:
+            self.note(*key, pieces=[outer])
+        for key in reads.joins if apart else piece.joins:
+            self.note(*key, softly=True, pieces=[outer])
+        for inner in () if apart else piece.inner():
+            self._take(inner, outer)
+        return True
 
     # Ways
 
