@@ -25,6 +25,7 @@ from accelify.heap.values import (
     DEVICE,
     MAIN_FLAG,
     NONE,
+    ONE_FLAG,
     PROCESSES,
     RANK,
     UNSET,
@@ -98,8 +99,10 @@ def processes(run: Run, node: ast.AST) -> Value:
 
 def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> Value | None:
     """An attribute of an Accelerator or a state, None for its methods."""
-    if name in _MAIN_FLAGS or (name == "is_last_process" and run.checks):
+    if name in _MAIN_FLAGS:
         return Value(own(), run.reason(node, "only on the main process"), type=MAIN_FLAG)
+    if name == "is_last_process" and run.checks:
+        return Value(own(), run.reason(node, "only on the last process"), type=ONE_FLAG)
     if name in _RANKS:
         return Value(own(), run.reason(node, "the rank"), type=RANK)
     if name == "num_processes":
@@ -175,6 +178,12 @@ def accelerator_method(
         run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":
         made = [prepared(run, value, node, number) for number, value in enumerate(args)]
+        given = node.args if isinstance(node, ast.Call) else []
+        if len(made) == 1 and any(isinstance(one, ast.Starred) for one in given):
+            # `prepare(*loaders)`, of which it is not known how many there are.
+            several = container(run, "list")
+            put(run, several, made[0])
+            return Value(refs=(several,), type="list")
         return made[0] if len(made) == 1 else _tuple(run, made)
     if name in ("prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"):
         return prepared(run, first, node)

@@ -16,6 +16,7 @@ from accelify.heap.containers import (
     elements,
     fill_of,
     is_without,
+    known_keys,
     open_up,
     over_rounds,
     overwrite,
@@ -218,7 +219,15 @@ def _setattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST)
 
 
 def _vars(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return as_dictionary(engine.run, args[0]) if args and has_fields(args[0]) else None
+    return (
+        as_dictionary(engine.run, args[0])
+        if args and (has_fields(args[0]) or _is_of_options(args[0]))
+        else None
+    )
+
+
+def _is_of_options(value: Value) -> bool:
+    return any(ref.type == "argparse.Namespace" for ref in value.of(Instance))
 
 
 def _type(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -229,7 +238,7 @@ def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
     if not args:
         return constant(0)
     if args[0].type in (RANK, PROCESSES):
-        return args[0]
+        return replace(args[0], text="")
     place = array_of(args[0])
     made = engine.run.made(node, place, args[0], type_="builtins.float")
     type_ = args[0].type if args[0].type in (LENGTH, PASS) else "builtins.float"
@@ -408,24 +417,35 @@ def container_method(
     if name in _QUIET:
         return NONE
     if name in ("keys", "count", "index"):
-        return (
-            Value(refs=(Iterable(Value(type="builtins.str"), shared=False),)) if name == "keys" else Value()
-        )
+        over = Iterable(Value(type="builtins.str"), shared=False, elements=tuple(known_keys(ref) or ()))
+        return Value(refs=(over,)) if name == "keys" else Value()
     if name in ("values", "items"):
         item = element(run, receiver, node)
+        found = [
+            (key, element(run, receiver, node, key.const))
+            for key in known_keys(ref) or ()
+            if len(receiver.refs) == 1
+        ]
         if name == "items":
-            pair = container(run, "tuple")
-            put(run, pair, Value(type="builtins.str"), 0)
-            put(run, pair, item, 1)
-            run.store.set(pair, "#known", constant(2))
-            item = Value(refs=(pair,), type="tuple")
-        return Value(refs=(Iterable(item, bool(fill_of(ref))),))
+            item = _pair(engine, Value(type="builtins.str"), item)
+            parts = tuple(_pair(engine, *one) for one in found)
+        else:
+            parts = tuple(one for _, one in found)
+        return Value(refs=(Iterable(item, bool(fill_of(ref)), elements=parts),))
     if name == "copy":
         return receiver
     if name in ("mean", "sum", "max", "min"):
         place = reduced_value(receiver, name)
         return run.made(node, place, receiver)
     return None
+
+
+def _pair(engine: Interpreter, key: Value, value: Value) -> Value:
+    pair = container(engine.run, "tuple")
+    put(engine.run, pair, key, 0)
+    put(engine.run, pair, value, 1)
+    engine.run.store.set(pair, "#known", constant(2))
+    return Value(refs=(pair,), type="tuple")
 
 
 def _update(engine: Interpreter, ref: Container, value: Value, node: ast.AST) -> None:

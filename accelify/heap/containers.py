@@ -126,6 +126,14 @@ def keys_of(of: Value) -> Value | None:
     return next((found for ref in refs if (found := ref.slot(KEYS)) is not None), Value(of.place, of.why))
 
 
+def known_keys(ref: Container) -> list[Value] | None:
+    """The keys of a dictionary as constants, None where there may be others."""
+    names = [name[1:-1] for name in ref.looked_into() if name[0] == "["]
+    if ref.type != "dict" or "" in names or ref.slot(KEYS) is not None or ref.slot(OF) is not None:
+        return None
+    return [constant(ast.literal_eval(name)) for name in names]
+
+
 def is_among(run: Run, value: Value, of: Value) -> bool | None:
     """Whether a constant is an element of a container, or a key of a dictionary; None where that is not known."""
     among = elements(run, of)

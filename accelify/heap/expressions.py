@@ -44,7 +44,7 @@ from accelify.heap.counts import (
     with_token,
     within_pass,
 )
-from accelify.heap.flags import ASKED, OPPOSITES, flagged, together
+from accelify.heap.flags import ASKED, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
@@ -201,11 +201,11 @@ class Expressions:
     def _UnaryOp(self, node: ast.UnaryOp, scope: Ref) -> Value:
         value = self.evaluate(node.operand, scope)
         if isinstance(node.op, ast.Not):
-            value = flagged(self.run, node, value)
+            value = asked(self.run, node, value)
             if value.type in OPPOSITES:
                 return replace(value, type=OPPOSITES[value.type], const=UNSET)
-            if value.const is not UNSET:
-                return constant(not value.const)
+            if (known := truth(value) if value.const is UNSET else bool(value.const)) is not None:
+                return constant(not known)
             type_ = TURN if value.type == TURN else "builtins.bool"
             return self.run.made(node, function((array_of(value),)), value, type_=type_)
         if isinstance(node.op, ast.USub) and is_number(value.const):
@@ -218,8 +218,8 @@ class Expressions:
         guards = 0
         for part in node.values:
             value = self.evaluate(part, scope)
-            if value.const is not UNSET and not value.refs:
-                if bool(value.const) == isinstance(node.op, ast.Or):
+            if (known := truth(value)) is not None:
+                if known == isinstance(node.op, ast.Or):
                     # Nothing after it is evaluated.
                     values.append(value)
                     break
@@ -377,9 +377,8 @@ class Expressions:
 
                 self.engine.loops.go(part.iter, over, once)
             else:
-                if key is not None:
-                    self.evaluate(key, inner)
-                put(self.run, made, self.evaluate(elt, inner), filling="rounds")
+                at = self.evaluate(key, inner).const if key is not None else UNSET
+                put(self.run, made, self.evaluate(elt, inner), at, filling="rounds")
 
         body(0)
         return Value(refs=(made,), type=type_)

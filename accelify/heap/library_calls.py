@@ -55,7 +55,9 @@ Keywords = Mapping[str, Value]
 WRAPPED_WEIGHTS = "#wrapped weights"
 # Calls that keep the loggers of the processes quiet that make them.
 _LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
-_SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"})
+_SILENCING = frozenset(
+    {"logging.basicConfig", "logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"}
+)
 
 
 _QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_dir"})
@@ -91,7 +93,7 @@ class LibraryCalls:
 
     def call(self, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a function or class of a library by its dotted name."""
-        self._silenced(name, args)
+        self._silenced(name, args, keywords)
         knowledge = self.run.knowledge
         known = knowledge.canonical(name)
         row = knowledge.row(known)
@@ -104,7 +106,7 @@ class LibraryCalls:
 
     def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a method of something that is not of the project."""
-        self._silenced(name, args)
+        self._silenced(name, args, keywords)
         if self.run.checks:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
             if name == "parse_args":
@@ -190,14 +192,18 @@ class LibraryCalls:
         self.run.store.set(made, "#of", receiver)
         return Value(refs=(made,))
 
-    def _silenced(self, name: str, args: Args) -> None:
-        if name in _SILENCING:
-            self.run.depends()
-        if name in _SILENCING and any(guard.kind == "others" for guard in self.run.guards):
-            level = next((ref.name.rpartition(".")[2] for value in args for ref in value.of(Library)), "")
+    def _silenced(self, name: str, args: Args, keywords: Keywords) -> None:
+        if name not in _SILENCING:
+            return
+        self.run.depends()
+        level = next((value for value in (*args, keywords.get("level", NONE)) if value.of(Library)), NONE)
+        names = [ref.name.rpartition(".")[2] for ref in level.of(Library)]
+        # That of the main process stands before that of the others.
+        parted = len(names) == 2 and level.place.kind is Kind.MAIN
+        if parted or (name != "logging.basicConfig" and any(one.kind == "others" for one in self.run.guards)):
             # A logger's own level lets it write what is at it.
-            below = int(name == "setLevel")
-            self.run.logs_once = _LEVELS.get(level, logging.CRITICAL) - below
+            below = int(name in ("setLevel", "logging.basicConfig"))
+            self.run.logs_once = _LEVELS.get(names[-1] if names else "", logging.CRITICAL) - below
 
     def _type_of(self, receiver: Value, instance: Instance | None) -> str:
         if instance is not None:
@@ -262,8 +268,8 @@ class LibraryCalls:
             if _is_of_main(row, keywords):
                 guards.append(Guard("main", self.run.reason(node, "only the main process does it")))
             level = _LEVELS.get(row.name.rpartition(".")[2].upper(), 0)
-            loud = row.effect == "log.write" and 0 < self.run.logs_once < level
-            if row.effect == "log.write" and self.run.logs_once and not loud:
+            heard = row.effect == "log.write" and 0 < self.run.logs_once < level
+            if row.effect == "log.write" and self.run.logs_once and not heard:
                 guards.append(
                     Guard("main", self.run.reason(node, "the loggers of the other processes are silent"))
                 )
@@ -277,7 +283,7 @@ class LibraryCalls:
                 detail="made"
                 if made_bar
                 else "loud"
-                if loud
+                if heard and level >= logging.WARNING
                 else self._mode(args, keywords, shift)
                 if row.kind == "file"
                 else "",

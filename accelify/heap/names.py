@@ -75,7 +75,8 @@ class Names:
         if name == "__file__":
             return Value(type="builtins.str")
         if hasattr(builtins, name):
-            return Value(refs=(Library(f"builtins.{name}"),))
+            full = f"builtins.{name}"
+            return self.engine.calls.libraries.state.current(full) or Value(refs=(Library(full),))
         self.run.assume(f"`{name}`, which nothing binds that was read, is the same on every rank", node)
         return Value()
 
@@ -273,6 +274,8 @@ class Attributes:
     def write(self, base: Value, name: str, value: Value, node: ast.AST) -> None:
         """Write an attribute of all objects that a value may be."""
         for ref in base.refs:
+            if isinstance(ref, Library):
+                self.engine.calls.libraries.state.replace(f"{ref.name}.{name}", value)
             if isinstance(ref, Instance | Class | ModuleRef | Function | Container):
                 target: Ref = ref
                 if (

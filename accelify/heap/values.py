@@ -32,8 +32,12 @@ MADE_HERE = "made"
 # The guard of what runs in processes that the script itself starts.
 SPAWNED = "spawned"
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
+# True on one process that is not the main one.
+ONE_FLAG = "#one"
 # The number of processes of a script that is written for several.
 PROCESSES = "#processes"
+# What is true wherever such a script runs in several.
+SEVERAL = "#several"
 # True on the main process, and on the others where something that is the same on all ranks says so.
 SOME_FLAG = "#some"
 # What is false only where a file is not there, and what is true only there.
@@ -355,6 +359,7 @@ class Guard:
     """What a piece of code stands under, with the placement of the condition.
 
     `divergent`: some ranks may come there and others not; `main`: only the main process does; `others`: all but it;
+    `one`: one of those does;
     `some`: the main process does, the others where all ranks agree on it; `counted`: all ranks do, by a count of the
     rounds of each; `first`: the main process does before the others; `missing`: who does not find a file;
     `spawned`: the processes that the script itself starts.
