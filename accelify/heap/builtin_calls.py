@@ -421,11 +421,8 @@ def container_method(
         return Value(refs=(over,)) if name == "keys" else Value()
     if name in ("values", "items"):
         item = element(run, receiver, node)
-        found = [
-            (key, element(run, receiver, node, key.const))
-            for key in known_keys(ref) or ()
-            if len(receiver.refs) == 1
-        ]
+        keys = known_keys(ref) if len(receiver.refs) == 1 else None
+        found = [(key, element(run, receiver, node, key.const)) for key in keys or ()]
         if name == "items":
             item = _pair(engine, Value(type="builtins.str"), item)
             parts = tuple(_pair(engine, *one) for one in found)
