@@ -422,12 +422,12 @@ def container_method(
     if name in ("values", "items"):
         item = element(run, receiver, node)
         keys = known_keys(ref) if len(receiver.refs) == 1 else None
-        found = [(key, element(run, receiver, node, key.const)) for key in keys or ()]
+        each = [(key, element(run, receiver, node, key.const)) for key in keys or ()]
         if name == "items":
             item = _pair(engine, Value(type="builtins.str"), item)
-            parts = tuple(_pair(engine, *one) for one in found)
+            parts = tuple(_pair(engine, *one) for one in each)
         else:
-            parts = tuple(one for _, one in found)
+            parts = tuple(one for _, one in each)
         return Value(refs=(Iterable(item, bool(fill_of(ref)), elements=parts),))
     if name == "copy":
         return receiver

@@ -93,10 +93,13 @@ class Calls:
         self._write_back(node, {**moved_within(called, args), **self.libraries.mutated.pop(node, {})}, scope)
         return result
 
-    def _write_back(self, node: ast.Call, mutated: Mapping[int, Value], scope: Ref) -> None:
+    def _write_back(self, node: ast.Call, mutated: Mapping[int | str, Value], scope: Ref) -> None:
         """Write what a call made of its arguments in place to where they came from; -1 is the receiver."""
+        words = {keyword.arg: keyword.value for keyword in node.keywords}
         for number, value in mutated.items():
-            if number < 0 and isinstance(node.func, ast.Attribute):
+            if isinstance(number, str):
+                self.engine.choices.note(words[number], scope, value)
+            elif number < 0 and isinstance(node.func, ast.Attribute):
                 self.engine.statements.bind_again(node.func.value, value, scope)
             elif 0 <= number < len(node.args):
                 self.engine.statements.bind_again(node.args[number], value, scope)

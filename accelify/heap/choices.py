@@ -22,7 +22,7 @@ from accelify.heap.appending import begun
 from accelify.heap.containers import array_of, slots_of
 from accelify.heap.handlers import left_within
 from accelify.heap.pieces import Written
-from accelify.heap.run import Run
+from accelify.heap.run import Event, Run
 from accelify.heap.values import SEVERAL, Container, Flow, Guard, Instance, Ref, Value, constant, is_zero
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class Choices:
             results.append((flow, run.store.undo(), guard))
             met.append(len(run.events))
         alike = decided is not None and all(guard is None for guard, _ in ways)
+        alike = alike and run.checks
         several = of_several(run, met) if alike else None
         if several is not None:
             results = [results[several]]
@@ -125,6 +126,10 @@ class Choices:
                 exits[kind] = exits.get(kind) or left_within(flow, rest, leaving) or after
             if reached and not flow.reached and flow.exits:
                 statements.keep_for_later(next(iter(flow.exits)), written, guard)
+        if len(reached) == 2 and alike and not exits:
+            # What is put together where there are several processes is not put together where there is one.
+            together = [any(map(_puts_together, run.events[met[n] : met[n + 1]])) for n in (0, 1)]
+            reached = reached if together[0] == together[1] else [reached[together[1]]]
         ends = [written for written, _ in reached] or [written for _, written, _ in results]
         for key in ends[0].keys() & ends[-1].keys() if first and ends[1:] else ():
             ends[0][key], ends[1][key] = begun(ends[0][key], ends[1][key])
@@ -167,11 +172,11 @@ class Choices:
             number = getattr(test.comparators[0], "value", None)
             counts = ast.Gt | ast.GtE | ast.NotEq if taken else ast.Lt | ast.LtE | ast.Eq
             if number in (1, 2) and isinstance(test.ops[0], counts):
-                self._note(test.left, scope, processes(run, test))
+                self.note(test.left, scope, processes(run, test))
         else:
-            self._note(test, scope, Value(type=SEVERAL) if taken else constant(False))
+            self.note(test, scope, Value(type=SEVERAL) if taken else constant(False))
 
-    def _note(self, node: ast.expr, scope: Ref, value: Value) -> None:
+    def note(self, node: ast.expr, scope: Ref, value: Value) -> None:
         """Write to where an expression is read from what is known of it now."""
         run, slot = self.engine.run, _slot_of(self.engine, node, scope)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
@@ -194,11 +199,16 @@ def of_several(run: Run, met: Sequence[int]) -> int | None:
         any(event.kind == "joins" or event.name == "Accelerator" for event in run.events[first:last])
         for first, last in pairwise(met)
     ]
-    if not run.checks or len(joined) != 2 or joined[0] == joined[1]:
+    if not run.checks or joined[0] == joined[1]:
         return None
     number = int(joined[1])
     del run.events[met[1 - number] : met[2 - number]]
     return number
+
+
+def _puts_together(event: Event) -> bool:
+    name = event.name.rpartition(".")[2]
+    return event.kind == "collective" and name.startswith(("all_reduce", "all_gather", "reduce", "gather"))
 
 
 def _begun(slot: Slot, value: Value) -> Value:

@@ -66,7 +66,7 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
 
     `filling` is "rounds" where a call adds one element, "samples" where it adds those of something.
     """
-    if into.type == "dict":
+    if into.type == "dict" and (key is UNSET or into.slot(f"[{key!r}]") is None):
         run.depends()
         parting = next((one for one in run.guards if one.parts_ranks), None)
         if parting is not None:

@@ -27,6 +27,7 @@ from accelify.heap.containers import (
     is_among,
     is_index,
     keys_of,
+    known_keys,
     put,
     worst,
 )
@@ -50,7 +51,7 @@ from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part
-from accelify.heap.texts import texts_of
+from accelify.heap.texts import known_text, texts_of
 from accelify.heap.values import (
     BATCH,
     MADE_HERE,
@@ -187,7 +188,8 @@ class Expressions:
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
             made = joined_path(replace(made, type="pathlib.Path"), [left, right])
         fold = NUMBERS.get(type(op))
-        if fold and place.is_same and is_number(left.const) and is_number(right.const):
+        texts = isinstance(op, ast.Add) and isinstance(left.const, str) and isinstance(right.const, str)
+        if fold and place.is_same and (texts or (is_number(left.const) and is_number(right.const))):
             return Value(made.place, made.why, type=made.type, const=fold(left.const, right.const))
         return with_token(made, op, left, right)
 
@@ -274,6 +276,8 @@ class Expressions:
 
     def _JoinedStr(self, node: ast.JoinedStr, scope: Ref) -> Value:
         parts = [self.evaluate(part, scope) for part in node.values]
+        if (known := known_text(node, parts)) is not None:
+            return constant(known)
         shown = [value for value in parts if value.const is UNSET]
         return with_text(self.text(node, shown), map(pattern, parts))
 
@@ -329,7 +333,8 @@ class Expressions:
         made = container(self.run, "dict", node)
         for key, value in parts:
             if key is None:
-                put(self.run, made, element(self.run, value, node))
+                if not value.refs or any(known_keys(ref) is None for ref in value.of(Container)):
+                    put(self.run, made, element(self.run, value, node))
                 for name, inner in [
                     item for ref in value.of(Container) for item in ref.looked_into().items()
                 ]:
@@ -393,9 +398,7 @@ class Expressions:
         """An element, or a part of rows."""
         key = Value() if isinstance(at, ast.Slice) else self.evaluate(at, scope)
         if isinstance(at, ast.Slice):
-            for bound in (at.lower, at.upper, at.step):
-                if bound is not None:
-                    self.evaluate(bound, scope)
+            self._Slice(at, scope)
         if base.of(Container):
             if isinstance(at, ast.Slice):
                 return base.plain()

@@ -8,6 +8,7 @@ from functools import reduce
 from pathlib import Path
 
 from accelify.domains.placement import OWN, SAME, Kind
+from accelify.heap.accelerator import processes
 from accelify.heap.appending import begun, is_first
 from accelify.heap.calls import Calls
 from accelify.heap.choices import Choices, of_several
@@ -18,6 +19,7 @@ from accelify.heap.loops import Loops
 from accelify.heap.memory import Memory
 from accelify.heap.modules import Modules
 from accelify.heap.names import Attributes, Names
+from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.run import Run
 from accelify.heap.statements import Statements
 from accelify.heap.store import join
@@ -42,6 +44,7 @@ from accelify.knowledge import Knowledge
 
 # By this name a converted function gets the Accelerator.
 _ACCELERATOR = "accelerator"
+_RANKS, _WORLD = frozenset({"rank", LAUNCHED_WITH}), "world_size"
 
 
 class Interpreter:
@@ -109,13 +112,18 @@ class Interpreter:
                         self._methods(ref)
 
     def _passed(self, function: Function | None) -> dict[str, Value]:
-        """What a function gets that another script calls: where it has a parameter for it, the Accelerator."""
-        if function is None or _ACCELERATOR not in {
-            one.arg for one in ast.walk(function.node.args) if isinstance(one, ast.arg)
-        }:
+        """What a function gets that another script calls: where it has a parameter for it, the Accelerator, and by the
+        names that torch.distributed has for them the rank and how many processes there are."""
+        if function is None:
             return {}
-        made = Value(refs=(Library("accelify.runtime.Accelerator"),))
-        return {_ACCELERATOR: self.calls.call(made, [], {}, function.node)}
+        names = {one.arg for one in ast.walk(function.node.args) if isinstance(one, ast.arg)}
+        found = {name: rank(self.run, function.node) for name in names & _RANKS if self.run.checks}
+        if _WORLD in names and self.run.checks:
+            found[_WORLD] = processes(self.run, function.node)
+        if _ACCELERATOR in names:
+            made = Value(refs=(Library("accelify.runtime.Accelerator"),))
+            found[_ACCELERATOR] = self.calls.call(made, [], {}, function.node)
+        return found
 
     def _methods(self, cls: Class) -> None:
         made: Value | None = None

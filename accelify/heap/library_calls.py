@@ -86,8 +86,8 @@ class LibraryCalls:
         self.engine = engine
         self.run = engine.run
         self.state = LibraryState(engine)
-        # What calls made of their arguments in place: by call, by the argument's number, -1 for the receiver.
-        self.mutated: dict[ast.AST, dict[int, Value]] = {}
+        # What calls made of their arguments in place: by call, by the argument's number or name, -1 for the receiver.
+        self.mutated: dict[ast.AST, dict[int | str, Value]] = {}
         self.unknown_calls = UnknownCalls(engine)
         self.transfers = Transfers(engine)
 

@@ -22,6 +22,7 @@ from accelify.heap.values import (
     NONE,
     RANK,
     SPAWNED,
+    UNSET,
     Container,
     Guard,
     Instance,
@@ -116,6 +117,8 @@ def distributed_call(
         run.meet("collective", node, word)
         if word == "init_process_group":
             run.meet("joins", node, word)
+            _told(engine, keywords, "rank", rank(run, node), node)
+            _told(engine, keywords, "world_size", processes(run, node), node)
         return NONE
     if word in _OVER_ALL:
         return _collective(engine, word, args, keywords, node)
@@ -153,11 +156,15 @@ def _spawned(
     given = keywords.get("args", args[1] if len(args) > 1 else NONE)
     run = engine.run
     run.meet("joins", node, "spawn")
+    several = keywords.get("nprocs")
     with run.under(Guard(SPAWNED, run.reason(node, "in the processes that are started here"))):
         launched = [run.read(ref, _LAUNCHES) for ref in called.of(Instance)]
         first = [rank(run, node)] if with_rank and not any(launched) else []
         called = next((one for one in launched if one is not None), called)
-        engine.calls.call(called, [*first, *(elements(run, given) or [])], {}, node)
+        rest = elements(run, given) or []
+        rest = [processes(run, node) if several is not None and one == several else one for one in rest]
+        _told(engine, keywords, "nprocs", processes(run, node), node)
+        engine.calls.call(called, [*first, *rest], {}, node)
     return NONE
 
 
@@ -183,6 +190,13 @@ def _collective(
     if not containers:
         engine.calls.libraries.mutated.setdefault(node, {})[into] = made
     return NONE
+
+
+def _told(engine: Interpreter, keywords: Mapping[str, Value], name: str, value: Value, node: ast.AST) -> None:
+    """What a call is told of the processes is that from then on, wherever it comes from."""
+    stood = keywords.get(name)
+    if stood is not None and stood.const is UNSET and not stood.type and stood.place.is_same:
+        engine.calls.libraries.mutated.setdefault(node, {})[name] = value
 
 
 def _made(word: str, place: Placement, args: Sequence[Value], keywords: Mapping[str, Value]) -> Placement:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from accelify.heap.containers import shown_fields
@@ -26,3 +27,14 @@ def texts_of(engine: Interpreter, value: Value, node: ast.AST) -> list[Value]:
             engine.run.store.look(ref)
             found += shown_fields(ref)
     return found
+
+
+def known_text(node: ast.JoinedStr, parts: Sequence[Value]) -> str | None:
+    """What a formatted text is whose parts are all known, and written as they are; None for another one."""
+    written = all(
+        isinstance(part, ast.Constant)
+        or (isinstance(part, ast.FormattedValue) and part.format_spec is None and part.conversion == -1)
+        for part in node.values
+    )
+    known = written and all(isinstance(part.const, str | int) for part in parts)
+    return "".join(str(part.const) for part in parts) if known else None
