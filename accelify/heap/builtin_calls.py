@@ -23,7 +23,7 @@ from accelify.heap.containers import (
     put,
     reduced_value,
 )
-from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, write_field
+from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.paths import joined_path
 from accelify.heap.values import (
     LENGTH,
@@ -219,15 +219,7 @@ def _setattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST)
 
 
 def _vars(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return (
-        as_dictionary(engine.run, args[0])
-        if args and (has_fields(args[0]) or _is_of_options(args[0]))
-        else None
-    )
-
-
-def _is_of_options(value: Value) -> bool:
-    return any(ref.type == "argparse.Namespace" for ref in value.of(Instance))
+    return as_dictionary(engine.run, args[0]) if args and shows_fields(args[0]) else None
 
 
 def _type(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

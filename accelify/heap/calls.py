@@ -12,6 +12,7 @@ from accelify.heap.accelerator import accelerate_call, accelerator_method, is_ac
 from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
 from accelify.heap.containers import array_of, element, empty
+from accelify.heap.fields import is_unknown
 from accelify.heap.frames import Frame
 from accelify.heap.library_calls import LibraryCalls
 from accelify.heap.locations import moved_within
@@ -234,7 +235,15 @@ class Calls:
         """A call of a method that a class of the project defines, None where it defines none."""
         if isinstance(ref, Library) and self.run.checks:
             return rank_of_environment(self.engine, ref, args, node)
-        if not isinstance(ref, Instance) or ref.cls is None:
+        if not isinstance(ref, Instance):
+            return None
+        if is_unknown(ref) and name in ("__getitem__", "__setitem__") and isinstance(args[0].const, str):
+            # A table, such as one of options: what the script writes under a name it reads there.
+            slot = f"[{args[0].const!r}]"
+            if name == "__getitem__":
+                return self.run.read(ref, slot)
+            self.run.store.set(ref, slot, args[1].plain())
+        if ref.cls is None:
             return None
         function = self.engine.attributes.method(ref, name)
         if function is None:

@@ -65,7 +65,7 @@ def together(run: Run, node: ast.BoolOp, values: Sequence[Value]) -> Value:
     types = [value.type for value in values]
     flags = {MAIN_FLAG, OTHERS_FLAG, ONE_FLAG}
     rest = [value for value in values if value.type not in flags]
-    if run.checks and all(value.place.is_uniform for value in rest):
+    if run.checks and (both or all(value.place.is_uniform for value in rest)):
         # `not distributed or rank == 0`: of one process that is alone it is true as well.
         if len(found := set(types) & flags) == 1:
             return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=found.pop())

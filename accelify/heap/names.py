@@ -11,7 +11,7 @@ from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
 from accelify.heap.counts import shape
-from accelify.heap.fields import OTHERS, as_dictionary, has_fields
+from accelify.heap.fields import OTHERS, as_dictionary, shows_fields
 from accelify.heap.misuse import of_attribute
 from accelify.heap.models import mark
 from accelify.heap.process_groups import LAUNCHED_WITH, rank
@@ -123,7 +123,7 @@ class Attributes:
     def read(self, base: Value, name: str, node: ast.AST) -> Value:
         """What an attribute of a value is."""
         found: list[Value] = []
-        if name == "__dict__" and has_fields(base):
+        if name == "__dict__" and shows_fields(base):
             return as_dictionary(self.run, base)
         for ref in base.refs:
             one = self._of(ref, base, name, node)
