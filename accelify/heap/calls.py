@@ -415,10 +415,11 @@ class Calls:
         found: Value | None = None
         divergent = next((guard for _, guard in frame.returned if guard is not None), None)
         returned = [value for value, _ in frame.returned]
+        in_order = len(returned) == 2 and frame.returned[0][1] is divergent
         if falls_through and returned and divergent is not None:
             returned.append(NONE)
         for value in returned:
-            found = value if found is None else join(found, value, divergent)
+            found = value if found is None else join(found, value, divergent, in_order=in_order)
         return found or NONE
 
     def _is_generator(self, function: Function) -> bool:

@@ -37,7 +37,7 @@ _KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler",
 _PLACES = ("device", "map_location")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
 # What a condition asks that goes by the wrapper around a model.
-_ON_WRAPPERS = re.compile(r"\b(?:hasattr|isinstance|distributed_type)\b")
+_ON_WRAPPERS = re.compile(r"\b(?:hasattr|isinstance|distributed_type)\b|> 1\b")
 # What a wrapper around a model has, whatever the model.
 _OF_MODULES = frozenset(
     """
