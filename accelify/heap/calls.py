@@ -397,6 +397,7 @@ class Calls:
                 if isinstance(function.node, ast.Lambda):
                     return self.engine.evaluate(function.node.body, scope).plain()
                 flow = statements.block(function.node.body, scope)
+                self.engine.choices.leave_alone(frame)
                 statements.take_back(frame.left)
         finally:
             self.run.modules.pop()

@@ -13,6 +13,7 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from accelify.domains.rounds import BEGUN
 from accelify.heap.accelerator import processes
 from accelify.heap.appending import begun
 from accelify.heap.containers import array_of, slots_of
+from accelify.heap.frames import Early, Frame
 from accelify.heap.handlers import left_within
 from accelify.heap.pieces import Written
 from accelify.heap.run import Event, Run
@@ -103,6 +105,8 @@ class Choices:
         """
         run, statements = self.engine.run, self.engine.statements
         results: list[tuple[Flow, Written, Guard | None]] = []
+        frame = statements.frames[-1] if statements.frames else None
+        given = [len(frame.returned)] if frame is not None else []
         met = [len(run.events)]
         for guard, go in ways:
             run.store.begin()
@@ -110,6 +114,7 @@ class Choices:
                 flow = go()
             results.append((flow, run.store.undo(), guard))
             met.append(len(run.events))
+            given += [len(frame.returned)] if frame is not None else []
         alike = decided is not None and all(guard is None for guard, _ in ways)
         alike = alike and run.checks
         several = of_several(run, met) if alike else None
@@ -118,14 +123,20 @@ class Choices:
         guard = next((guard for _, _, guard in results if guard is not None), None)
         reached = [(written, under) for flow, written, under in results if flow.reached]
         exits: dict[str, Guard | None] = {}
-        for flow, written, under in results:
+        for number, (flow, written, under) in enumerate(results):
             for kind, rest in flow.exits.items():
                 # What is left of the block stands under what the ranks stand under that stay.
                 leaving = under if under is not None and under.parts_ranks else None
                 after = (reached[0][1] or leaving) if reached and not flow.reached else None
                 exits[kind] = exits.get(kind) or left_within(flow, rest, leaving) or after
             if reached and not flow.reached and flow.exits:
-                statements.keep_for_later(next(iter(flow.exits)), written, guard)
+                kind = next(iter(flow.exits))
+                in_call = frame is not None and kind == "return" and len(statements.rounds) == frame.rounds
+                if alike and decided is not None and frame is not None and in_call and several is None:
+                    events, of = (slice(one[number], one[number + 1]) for one in (met, given))
+                    told = partial(decided, bool(number))
+                    frame.early.append(Early(events, of, len(frame.left), told))
+                statements.keep_for_later(kind, written, guard)
         if len(reached) == 2 and alike and not exits:
             # What is put together where there are several processes is not put together where there is one.
             together = [any(map(_puts_together, run.events[met[n] : met[n + 1]])) for n in (0, 1)]
@@ -143,6 +154,19 @@ class Choices:
         if several is not None and decided is not None:
             decided(not several)
         return Flow(bool(reached), exits)
+
+    def leave_alone(self, frame: Frame) -> None:
+        """Take out the ways that returned before several processes were joined: one process that is alone goes them."""
+        events = self.engine.run.events
+        for way in reversed(frame.early):
+            met = [0, way.events.start, way.events.stop, len(events)]
+            if [any(map(_joins, events[first:last])) for first, last in pairwise(met)] == [
+                False,
+                False,
+                True,
+            ]:
+                del events[way.events], frame.returned[way.returned], frame.left[way.left]
+                way.decided()
 
     @contextmanager
     def taking(self, asked: tuple[Slot, bool] | None, taken: bool) -> Iterator[None]:
@@ -195,15 +219,16 @@ def of_several(run: Run, met: Sequence[int]) -> int | None:
         run: the run.
         met: how many events there were before the first way, between them, and after the second.
     """
-    joined = [
-        any(event.kind == "joins" or event.name == "Accelerator" for event in run.events[first:last])
-        for first, last in pairwise(met)
-    ]
+    joined = [any(map(_joins, run.events[first:last])) for first, last in pairwise(met)]
     if not run.checks or joined[0] == joined[1]:
         return None
     number = int(joined[1])
     del run.events[met[1 - number] : met[2 - number]]
     return number
+
+
+def _joins(event: Event) -> bool:
+    return event.kind == "joins" or event.name == "Accelerator"
 
 
 def _puts_together(event: Event) -> bool:
