@@ -76,6 +76,9 @@ def accelerate_call(
         if split is not None and split.const is True:
             run.split = True
         return Value(refs=(made,))
+    version = keywords.get("fsdp_version")
+    if word == "FullyShardedDataParallelPlugin" and version is not None and version.const == 2:
+        run.in_place = True
     if word == "set_seed" and run.checks:
         run.begun_alike = True
         return NONE

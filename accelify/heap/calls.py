@@ -15,6 +15,7 @@ from accelify.heap.containers import array_of, element, empty
 from accelify.heap.fields import is_unknown
 from accelify.heap.frames import Frame
 from accelify.heap.library_calls import LibraryCalls
+from accelify.heap.library_state import REPLACED
 from accelify.heap.locations import moved_within
 from accelify.heap.models import method_of_parts
 from accelify.heap.object_calls import ObjectCalls
@@ -149,8 +150,16 @@ class Calls:
     ) -> Value:
         if isinstance(ref, Function):
             once = Guard("main", self.run.reason(node, "only the main process"))
+            met = len(self.run.events)
             with self.run.under(once if called.type == "#once" else None):
-                return self.call_function(ref, args, keywords, node)
+                made = self.call_function(ref, args, keywords, node)
+            if called.type == REPLACED:
+                # It is the call that prints, by another function in the place of the library's.
+                module, via = self.run.module, tuple(self.run.via())
+                self.run.events[met:] = [
+                    replace(one, module=module, node=node, via=via) for one in self.run.events[met:]
+                ]
+            return made
         if isinstance(ref, Class):
             return self._instance(ref, args, keywords, node)
         if isinstance(ref, Library):

@@ -24,6 +24,8 @@ from accelify.knowledge import Row
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
+# The type of what the script has put in the place of a library's function.
+REPLACED = "#replaced"
 _SHOWING = frozenset({"file.write", "figure.show"})
 
 
@@ -47,7 +49,7 @@ class LibraryState:
     def replace(self, name: str, value: Value) -> None:
         """Note what the script puts in the place of a function of a library's: `builtins.print = quiet`."""
         if value.of(Function):
-            self.engine.run.store.set(self._replaced, name, value)
+            self.engine.run.store.set(self._replaced, name, Value(refs=value.refs, type=REPLACED))
 
     def current(self, name: str) -> Value | None:
         """What an attribute of a library is that a function has started, or that the script has replaced; None where

@@ -134,6 +134,7 @@ class Memory:
             run.at_model,
             run.accelerated,
             run.grouped,
+            run.in_place,
             run.accumulated,
         )
 

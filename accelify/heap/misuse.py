@@ -176,7 +176,7 @@ def of_backward(run: Run, node: ast.AST) -> None:
 
 def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
     """An attribute of a prepared model."""
-    if ref.kind != "module" or not ref.prepared:
+    if ref.kind != "module" or not ref.prepared or run.in_place:
         return
     if name == "no_sync":
         run.meet("accumulate", node, f"model.{name}")
