@@ -25,6 +25,7 @@ from accelify.heap.values import (
     DEVICE,
     MAIN_FLAG,
     NONE,
+    ONCE,
     ONE_FLAG,
     PROCESSES,
     RANK,
@@ -209,7 +210,7 @@ def accelerator_method(
     if name in _FIRST:
         return Value(type="#first")
     if name in _ONCE_DECORATORS:
-        return Value(first.place, first.why, first.refs, type="#once")
+        return Value(first.place, first.why, first.refs, type=ONCE)
     return Value(type=f"#accelerator.{name}")
 
 

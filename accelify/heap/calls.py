@@ -24,6 +24,7 @@ from accelify.heap.process_groups import distributed_call, divided, rank_of_envi
 from accelify.heap.store import join
 from accelify.heap.values import (
     NONE,
+    ONCE,
     UNSET,
     Bound,
     Class,
@@ -138,9 +139,11 @@ class Calls:
     ) -> Value:
         """What a call of a value gives, for whatever it may be."""
         found: Value | None = None
-        for ref in called.refs:
-            result = self._call_ref(ref, called, args, keywords, node)
-            found = result if found is None else join(found, result)
+        once = Guard("main", self.run.reason(node, "only the main process")) if called.type == ONCE else None
+        with self.run.under(once):
+            for ref in called.refs:
+                result = self._call_ref(ref, called, args, keywords, node)
+                found = result if found is None else join(found, result)
         if found is not None:
             return found
         return self.libraries.unknown_calls.function(called, [called, *args], keywords, node)
@@ -149,10 +152,8 @@ class Calls:
         self, ref: Ref, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         if isinstance(ref, Function):
-            once = Guard("main", self.run.reason(node, "only the main process"))
             met = len(self.run.events)
-            with self.run.under(once if called.type == "#once" else None):
-                made = self.call_function(ref, args, keywords, node)
+            made = self.call_function(ref, args, keywords, node)
             if called.type == REPLACED:
                 # It is the call that prints, by another function in the place of the library's.
                 module, via = self.run.module, tuple(self.run.via())
@@ -418,7 +419,7 @@ class Calls:
         return self._result(frame, flow.reached)
 
     def _decorated(self, function: Function, node: ast.AST) -> Guard | None:
-        once = any(value.type == "#once" or _is_once(value) for value in function.decorators)
+        once = any(value.type == ONCE or _is_once(value) for value in function.decorators)
         return Guard("main", self.run.reason(node, "only the main process")) if once else None
 
     def _result(self, frame: Frame, falls_through: bool) -> Value:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import function
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import array_of, put
-from accelify.heap.values import NONE, Container, Function, Value
+from accelify.heap.values import NONE, ONCE, Container, Function, Library, Value
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -48,8 +48,16 @@ class LibraryState:
 
     def replace(self, name: str, value: Value) -> None:
         """Note what the script puts in the place of a function of a library's: `builtins.print = quiet`."""
-        if value.of(Function):
-            self.engine.run.store.set(self._replaced, name, Value(refs=value.refs, type=REPLACED))
+        functions = value.of(Function)
+        silent = name == "sys.stdout" or (functions and all(ref.does_nothing for ref in functions))
+        if silent and any(guard.kind == "others" for guard in self.engine.run.guards):
+            # The main process keeps it.
+            name = "builtins.print" if name == "sys.stdout" else name
+            self.engine.run.store.set(self._replaced, name, Value(refs=(Library(name),), type=ONCE))
+        elif functions or value.type == ONCE:
+            self.engine.run.store.set(
+                self._replaced, name, Value(refs=value.refs, type=value.type or REPLACED)
+            )
 
     def current(self, name: str) -> Value | None:
         """What an attribute of a library is that a function has started, or that the script has replaced; None where

@@ -24,6 +24,7 @@ from accelify.heap.paths import joined_text
 from accelify.heap.pieces import Piece, Written, is_alike
 from accelify.heap.values import (
     MAIN_FLAG,
+    ONCE,
     OTHERS_FLAG,
     RANK,
     UNSET,
@@ -363,6 +364,9 @@ def join(
     if in_order and guard is not None and guard.kind in _FLAGS:
         if isinstance(left.const, bool) and isinstance(right.const, bool) and left.const != right.const:
             return Value(own(), guard.why, type=_FLAGS[guard.kind if left.const else _OPPOSITE[guard.kind]])
+        of_main, of_others = (left, right) if guard.kind == "main" else (right, left)
+        if of_main.refs and of_others.refs and all(map(_does_nothing, of_others.refs)):
+            return Value(refs=of_main.refs, type=ONCE)
         if guard.kind == "others" and left.of(Library) and right.of(Library):
             left, right = right, left  # that of the main process first
     refs = left.refs if left.refs == right.refs else tuple(dict.fromkeys([*left.refs, *right.refs]))
@@ -398,6 +402,10 @@ def join(
         left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
         left.where if left.where == right.where else "",
     )
+
+
+def _does_nothing(ref: Ref) -> bool:
+    return isinstance(ref, Function) and ref.does_nothing
 
 
 def _type(left: Value, right: Value) -> str:

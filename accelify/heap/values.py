@@ -40,6 +40,8 @@ PROCESSES = "#processes"
 SEVERAL = "#several"
 # True on the main process, and on the others where something that is the same on all ranks says so.
 SOME_FLAG = "#some"
+# The type of what is called on the main process, and of which a call does nothing on the others.
+ONCE = "#once"
 # What is false only where a file is not there, and what is true only there.
 FOUND_FLAG, MISSING_FLAG = "#found", "#missing"
 
@@ -147,6 +149,16 @@ class Function(Ref):
         self.name = name
         self.defaults: dict[str, Value] = {}
         self.decorators: tuple[Value, ...] = ()
+
+    @property
+    def does_nothing(self) -> bool:
+        """Whether it does and gives nothing: `lambda *args: None`."""
+        body = self.node.body if isinstance(self.node.body, list) else [self.node.body]
+        return all(
+            isinstance(one, ast.Pass | ast.Constant)
+            or (isinstance(one, ast.Expr | ast.Return) and isinstance(one.value, ast.Constant | None))
+            for one in body
+        )
 
 
 class Class(Ref):
