@@ -23,6 +23,7 @@ from accelify.heap.containers import (
     put,
     reduced_value,
 )
+from accelify.heap.counts import names_of
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.paths import joined_path
 from accelify.heap.values import (
@@ -33,6 +34,7 @@ from accelify.heap.values import (
     PROCESSES,
     RANK,
     UNSET,
+    WRAPPER,
     Bound,
     Container,
     Instance,
@@ -188,6 +190,11 @@ def _first_rounds(engine: Interpreter, args: Args, keywords: Keywords, node: ast
 
 
 def _isinstance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if len(args) == 2 and engine.run.checks:
+        names = names_of(engine.run, args[1])
+        modules = [ref for ref in args[0].of(Instance) if ref.kind == "module"]
+        if WRAPPER in names and len(modules) == len(args[0].refs) == 1:
+            return constant(modules[0].prepared)
     return Value(type="builtins.bool")
 
 
@@ -223,7 +230,12 @@ def _vars(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
 
 
 def _type(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return engine.attributes.read(args[0], "__class__", node) if len(args) == 1 else None
+    if len(args) != 1:
+        return None
+    wrapped = engine.run.checks and args[0].refs and all(ref.prepared for ref in args[0].of(Instance))
+    if wrapped and all(getattr(ref, "kind", "") == "module" for ref in args[0].refs):
+        return Value(type=WRAPPER)
+    return engine.attributes.read(args[0], "__class__", node)
 
 
 def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

@@ -20,7 +20,7 @@ from accelify.domains.placement import (
     multiplied,
     own,
 )
-from accelify.heap.containers import array_of, parts_of, reduced_value
+from accelify.heap.containers import array_of, elements, parts_of, reduced_value
 from accelify.heap.flags import OPPOSITES
 from accelify.heap.run import Run
 from accelify.heap.values import (
@@ -41,6 +41,7 @@ from accelify.heap.values import (
     TURN,
     UNSET,
     WIDTH,
+    WRAPPER,
     Bound,
     Container,
     Instance,
@@ -150,6 +151,15 @@ def summed(op: ast.operator, left: Value, right: Value) -> Placement:
     return added(array_of(left), array_of(right))
 
 
+def weighed(op: ast.operator, left: Value, right: Value) -> tuple[Value, ...]:
+    """The operands from which it comes that a result is of one rank: of a figure of all ranks, times how many samples
+    this one's batch has, it is the figure, as batches are of one size."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(op, ast.Mult) and one.why is not None and one.place.is_uniform and other.place.even:
+            return (one,)
+    return (left, right)
+
+
 def with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Value:
     """A sum remembers the slot that it adds to."""
     if isinstance(op, ast.Add | ast.Sub):
@@ -186,9 +196,17 @@ def of_ranks(run: Run, node: ast.Compare, left: Value, right: Value) -> Value | 
         of_environment = any(ref.name == "os.environ" for ref in right.of(Library))
         if of_environment and (left.const in WORLDS or is_of_launcher(left)):
             flag = _TRUE if isinstance(node.ops[0], ast.In) else _FALSE
+    if left.type == WRAPPER and (names := names_of(run, right)):
+        return constant((WRAPPER in names) == isinstance(node.ops[0], ast.In | ast.Is | ast.Eq))
     if flag in (_TRUE, _FALSE):
         return constant(flag == _TRUE)
     return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=flag) if flag else None
+
+
+def names_of(run: Run, value: Value) -> set[str]:
+    """The last words of the library names that a value is, or that a tuple has."""
+    parts = [value, *(elements(run, value) or [])]
+    return {ref.name.rpartition(".")[2] for part in parts for ref in part.of(Library)}
 
 
 def _flag_of_several(op: ast.cmpop, left: Value, right: Value) -> str:

@@ -42,6 +42,7 @@ from accelify.heap.counts import (
     parts_here,
     size,
     summed,
+    weighed,
     with_token,
     within_pass,
 )
@@ -92,8 +93,7 @@ class Expressions:
 
     def evaluate(self, node: ast.expr, scope: Ref) -> Value:
         """What an expression is."""
-        handler = self._handlers.get(type(node))
-        if handler is None:
+        if (handler := self._handlers.get(type(node))) is None:
             return Value(own(), self.run.reason(node, "an expression that is not read"))
         return handler(node, scope)
 
@@ -182,7 +182,7 @@ class Expressions:
             of = "each process's batch" if place.kind is Kind.ROUND else "the batches of all processes"
             made = self.run.cause(node, place, f"`{self.run.segment(node)}` is a {what} of {of}", type_)
         else:
-            made = self.run.made(node, place, left, right, type_=type_)
+            made = self.run.made(node, place, *weighed(op, left, right), type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
             made = with_text(made, [pattern(left), pattern(right)])
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):

@@ -34,6 +34,8 @@ SPAWNED = "spawned"
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
 # True on one process that is not the main one.
 ONE_FLAG = "#one"
+# The last word of the name of the wrapper around a model, as the type of the wrapper's class.
+WRAPPER = "DistributedDataParallel"
 # The number of processes of a script that is written for several.
 PROCESSES = "#processes"
 # What is true wherever such a script runs in several.

@@ -196,7 +196,7 @@ def _content(event: Event) -> Obligation:
 
 def _meets_before(why: Reason) -> bool:
     """Whether what a figure comes from was put together over the processes on its way."""
-    return any(step.text in _TOGETHER or step.text.startswith("reduced by") for step in why.chain())
+    return any(step.text in _TOGETHER or step.text.startswith("reduced by") for step in why.way())
 
 
 def _what(place: Placement) -> str:
