@@ -24,6 +24,7 @@ from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, mark
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part, part_written, registered
+from accelify.heap.texts import filled
 from accelify.heap.transfers import Transfers, arguments_of
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
@@ -164,7 +165,8 @@ class LibraryCalls:
         type_ = self._type_of(receiver, instance)
         if type_ == "builtins.str":
             # A text made of others shows what they show.
-            return self.engine.expressions.text(node, [receiver, *args, *keywords.values()])
+            parts = filled(self.engine, receiver, args, keywords, node) if name == "format" else None
+            return self.engine.expressions.text(node, parts or [receiver, *args, *keywords.values()])
         row = self.run.knowledge.method(type_ or None, name)
         # What arrays have in common says nothing of an object that takes in what it gets.
         common = (
