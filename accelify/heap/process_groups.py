@@ -20,6 +20,7 @@ from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.run import Run
 from accelify.heap.values import (
     NONE,
+    PROCESSES,
     RANK,
     SPAWNED,
     UNSET,
@@ -88,7 +89,10 @@ def distributed_call(
         shuffle = keywords.get("shuffle")
         detail = "in order" if shuffle is not None and shuffle.const is False else ""
         run.meet("sampler", node, "DistributedSampler", detail=detail)
-        return None
+        # Which part it gives this process is no part of what it is.
+        args = [Value() if value.type in (RANK, PROCESSES) else value for value in args]
+        keywords = {word: value for word, value in keywords.items() if value.type not in (RANK, PROCESSES)}
+        return engine.calls.libraries.call(name, args, keywords, node)
     if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"):
         return _spawned(engine, args, keywords, node)
     if is_accelerate(name) in ("notebook_launcher", "debug_launcher"):
