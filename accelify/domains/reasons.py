@@ -36,9 +36,8 @@ class Reason:
             waiting += reason.parents
         return False
 
-    def chain(self) -> list[Reason]:
-        """The steps from this operation back to where it comes from, at most five, without repeated lines; the last is
-        the cause where one is known."""
+    def way(self) -> list[Reason]:
+        """The steps from this operation back to where it comes from, without repeated lines, as far as a cause."""
         steps: list[Reason] = []
         seen: set[tuple[str, str, int]] = set()
         reason: Reason | None = self
@@ -50,6 +49,11 @@ class Reason:
                 seen.add(step)
                 steps.append(reason)
             reason = reason.parents[0] if reason.parents else None
+        return steps
+
+    def chain(self) -> list[Reason]:
+        """At most five of these steps; the last is the cause where one is known."""
+        steps = self.way()
         last = next((step for step in steps if step.cause), None)
         return [*steps[: _MOST_STEPS - 1], last] if last and len(steps) > _MOST_STEPS else steps[:_MOST_STEPS]
 

@@ -25,6 +25,8 @@ from accelify.heap.values import (
     DEVICE,
     MAIN_FLAG,
     NONE,
+    ONCE,
+    ONE_FLAG,
     PROCESSES,
     RANK,
     UNSET,
@@ -75,6 +77,9 @@ def accelerate_call(
         if split is not None and split.const is True:
             run.split = True
         return Value(refs=(made,))
+    version = keywords.get("fsdp_version")
+    if word == "FullyShardedDataParallelPlugin" and version is not None and version.const == 2:
+        run.in_place = True
     if word == "set_seed" and run.checks:
         run.begun_alike = True
         return NONE
@@ -98,8 +103,10 @@ def processes(run: Run, node: ast.AST) -> Value:
 
 def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> Value | None:
     """An attribute of an Accelerator or a state, None for its methods."""
-    if name in _MAIN_FLAGS or (name == "is_last_process" and run.checks):
+    if name in _MAIN_FLAGS:
         return Value(own(), run.reason(node, "only on the main process"), type=MAIN_FLAG)
+    if name == "is_last_process" and run.checks:
+        return Value(own(), run.reason(node, "only on the last process"), type=ONE_FLAG)
     if name in _RANKS:
         return Value(own(), run.reason(node, "the rank"), type=RANK)
     if name == "num_processes":
@@ -175,6 +182,12 @@ def accelerator_method(
         run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":
         made = [prepared(run, value, node, number) for number, value in enumerate(args)]
+        given = node.args if isinstance(node, ast.Call) else []
+        if len(made) == 1 and any(isinstance(one, ast.Starred) for one in given):
+            # `prepare(*loaders)`, of which it is not known how many there are.
+            several = container(run, "list")
+            put(run, several, made[0])
+            return Value(refs=(several,), type="list")
         return made[0] if len(made) == 1 else _tuple(run, made)
     if name in ("prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"):
         return prepared(run, first, node)
@@ -197,7 +210,7 @@ def accelerator_method(
     if name in _FIRST:
         return Value(type="#first")
     if name in _ONCE_DECORATORS:
-        return Value(first.place, first.why, first.refs, type="#once")
+        return Value(first.place, first.why, first.refs, type=ONCE)
     return Value(type=f"#accelerator.{name}")
 
 

@@ -16,13 +16,15 @@ from accelify.heap.containers import (
     elements,
     fill_of,
     is_without,
+    known_keys,
     open_up,
     over_rounds,
     overwrite,
     put,
     reduced_value,
 )
-from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, write_field
+from accelify.heap.counts import names_of
+from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.paths import joined_path
 from accelify.heap.values import (
     LENGTH,
@@ -32,6 +34,7 @@ from accelify.heap.values import (
     PROCESSES,
     RANK,
     UNSET,
+    WRAPPER,
     Bound,
     Container,
     Instance,
@@ -187,6 +190,11 @@ def _first_rounds(engine: Interpreter, args: Args, keywords: Keywords, node: ast
 
 
 def _isinstance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if len(args) == 2 and engine.run.checks:
+        names = names_of(engine.run, args[1])
+        modules = [ref for ref in args[0].of(Instance) if ref.kind == "module"]
+        if WRAPPER in names and len(modules) == len(args[0].refs) == 1:
+            return constant(modules[0].prepared)
     return Value(type="builtins.bool")
 
 
@@ -218,18 +226,23 @@ def _setattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST)
 
 
 def _vars(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return as_dictionary(engine.run, args[0]) if args and has_fields(args[0]) else None
+    return as_dictionary(engine.run, args[0]) if args and shows_fields(args[0]) else None
 
 
 def _type(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return engine.attributes.read(args[0], "__class__", node) if len(args) == 1 else None
+    if len(args) != 1:
+        return None
+    wrapped = engine.run.checks and args[0].refs and all(ref.prepared for ref in args[0].of(Instance))
+    if wrapped and all(getattr(ref, "kind", "") == "module" for ref in args[0].refs):
+        return Value(type=WRAPPER)
+    return engine.attributes.read(args[0], "__class__", node)
 
 
 def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if not args:
         return constant(0)
     if args[0].type in (RANK, PROCESSES):
-        return args[0]
+        return replace(args[0], text="")
     place = array_of(args[0])
     made = engine.run.made(node, place, args[0], type_="builtins.float")
     type_ = args[0].type if args[0].type in (LENGTH, PASS) else "builtins.float"
@@ -408,24 +421,32 @@ def container_method(
     if name in _QUIET:
         return NONE
     if name in ("keys", "count", "index"):
-        return (
-            Value(refs=(Iterable(Value(type="builtins.str"), shared=False),)) if name == "keys" else Value()
-        )
+        over = Iterable(Value(type="builtins.str"), shared=False, elements=tuple(known_keys(ref) or ()))
+        return Value(refs=(over,)) if name == "keys" else Value()
     if name in ("values", "items"):
         item = element(run, receiver, node)
+        keys = known_keys(ref) if len(receiver.refs) == 1 else None
+        each = [(key, element(run, receiver, node, key.const)) for key in keys or ()]
         if name == "items":
-            pair = container(run, "tuple")
-            put(run, pair, Value(type="builtins.str"), 0)
-            put(run, pair, item, 1)
-            run.store.set(pair, "#known", constant(2))
-            item = Value(refs=(pair,), type="tuple")
-        return Value(refs=(Iterable(item, bool(fill_of(ref))),))
+            item = _pair(engine, Value(type="builtins.str"), item)
+            parts = tuple(_pair(engine, *one) for one in each)
+        else:
+            parts = tuple(one for _, one in each)
+        return Value(refs=(Iterable(item, bool(fill_of(ref)), elements=parts),))
     if name == "copy":
         return receiver
     if name in ("mean", "sum", "max", "min"):
         place = reduced_value(receiver, name)
         return run.made(node, place, receiver)
     return None
+
+
+def _pair(engine: Interpreter, key: Value, value: Value) -> Value:
+    pair = container(engine.run, "tuple")
+    put(engine.run, pair, key, 0)
+    put(engine.run, pair, value, 1)
+    engine.run.store.set(pair, "#known", constant(2))
+    return Value(refs=(pair,), type="tuple")
 
 
 def _update(engine: Interpreter, ref: Container, value: Value, node: ast.AST) -> None:

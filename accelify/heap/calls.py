@@ -12,8 +12,10 @@ from accelify.heap.accelerator import accelerate_call, accelerator_method, is_ac
 from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
 from accelify.heap.containers import array_of, element, empty
+from accelify.heap.fields import is_unknown
 from accelify.heap.frames import Frame
 from accelify.heap.library_calls import LibraryCalls
+from accelify.heap.library_state import REPLACED
 from accelify.heap.locations import moved_within
 from accelify.heap.models import method_of_parts
 from accelify.heap.object_calls import ObjectCalls
@@ -22,6 +24,7 @@ from accelify.heap.process_groups import distributed_call, divided, rank_of_envi
 from accelify.heap.store import join
 from accelify.heap.values import (
     NONE,
+    ONCE,
     UNSET,
     Bound,
     Class,
@@ -93,10 +96,13 @@ class Calls:
         self._write_back(node, {**moved_within(called, args), **self.libraries.mutated.pop(node, {})}, scope)
         return result
 
-    def _write_back(self, node: ast.Call, mutated: Mapping[int, Value], scope: Ref) -> None:
+    def _write_back(self, node: ast.Call, mutated: Mapping[int | str, Value], scope: Ref) -> None:
         """Write what a call made of its arguments in place to where they came from; -1 is the receiver."""
+        words = {keyword.arg: keyword.value for keyword in node.keywords}
         for number, value in mutated.items():
-            if number < 0 and isinstance(node.func, ast.Attribute):
+            if isinstance(number, str):
+                self.engine.choices.note(words[number], scope, value)
+            elif number < 0 and isinstance(node.func, ast.Attribute):
                 self.engine.statements.bind_again(node.func.value, value, scope)
             elif 0 <= number < len(node.args):
                 self.engine.statements.bind_again(node.args[number], value, scope)
@@ -133,9 +139,11 @@ class Calls:
     ) -> Value:
         """What a call of a value gives, for whatever it may be."""
         found: Value | None = None
-        for ref in called.refs:
-            result = self._call_ref(ref, called, args, keywords, node)
-            found = result if found is None else join(found, result)
+        once = Guard("main", self.run.reason(node, "only the main process")) if called.type == ONCE else None
+        with self.run.under(once):
+            for ref in called.refs:
+                result = self._call_ref(ref, called, args, keywords, node)
+                found = result if found is None else join(found, result)
         if found is not None:
             return found
         return self.libraries.unknown_calls.function(called, [called, *args], keywords, node)
@@ -144,9 +152,15 @@ class Calls:
         self, ref: Ref, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         if isinstance(ref, Function):
-            once = Guard("main", self.run.reason(node, "only the main process"))
-            with self.run.under(once if called.type == "#once" else None):
-                return self.call_function(ref, args, keywords, node)
+            met = len(self.run.events)
+            made = self.call_function(ref, args, keywords, node)
+            if called.type == REPLACED:
+                # It is the call that prints, by another function in the place of the library's.
+                module, via = self.run.module, tuple(self.run.via())
+                self.run.events[met:] = [
+                    replace(one, module=module, node=node, via=via) for one in self.run.events[met:]
+                ]
+            return made
         if isinstance(ref, Class):
             return self._instance(ref, args, keywords, node)
         if isinstance(ref, Library):
@@ -231,7 +245,15 @@ class Calls:
         """A call of a method that a class of the project defines, None where it defines none."""
         if isinstance(ref, Library) and self.run.checks:
             return rank_of_environment(self.engine, ref, args, node)
-        if not isinstance(ref, Instance) or ref.cls is None:
+        if not isinstance(ref, Instance):
+            return None
+        if is_unknown(ref) and name in ("__getitem__", "__setitem__") and isinstance(args[0].const, str):
+            # A table, such as one of options: what the script writes under a name it reads there.
+            slot = f"[{args[0].const!r}]"
+            if name == "__getitem__":
+                return self.run.read(ref, slot)
+            self.run.store.set(ref, slot, args[1].plain())
+        if ref.cls is None:
             return None
         function = self.engine.attributes.method(ref, name)
         if function is None:
@@ -385,6 +407,7 @@ class Calls:
                 if isinstance(function.node, ast.Lambda):
                     return self.engine.evaluate(function.node.body, scope).plain()
                 flow = statements.block(function.node.body, scope)
+                self.engine.choices.leave_alone(frame)
                 statements.take_back(frame.left)
         finally:
             self.run.modules.pop()
@@ -396,17 +419,18 @@ class Calls:
         return self._result(frame, flow.reached)
 
     def _decorated(self, function: Function, node: ast.AST) -> Guard | None:
-        once = any(value.type == "#once" or _is_once(value) for value in function.decorators)
+        once = any(value.type == ONCE or _is_once(value) for value in function.decorators)
         return Guard("main", self.run.reason(node, "only the main process")) if once else None
 
     def _result(self, frame: Frame, falls_through: bool) -> Value:
         found: Value | None = None
         divergent = next((guard for _, guard in frame.returned if guard is not None), None)
         returned = [value for value, _ in frame.returned]
+        in_order = len(returned) == 2 and frame.returned[0][1] is divergent
         if falls_through and returned and divergent is not None:
             returned.append(NONE)
         for value in returned:
-            found = value if found is None else join(found, value, divergent)
+            found = value if found is None else join(found, value, divergent, in_order=in_order)
         return found or NONE
 
     def _is_generator(self, function: Function) -> bool:

@@ -10,22 +10,29 @@ if flag:
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from accelify.domains.rounds import BEGUN
+from accelify.heap.accelerator import processes
+from accelify.heap.appending import begun
 from accelify.heap.containers import array_of, slots_of
+from accelify.heap.frames import Early, Frame
+from accelify.heap.handlers import left_within
 from accelify.heap.pieces import Written
-from accelify.heap.run import Run
-from accelify.heap.values import Container, Instance, Ref, Value, is_zero
+from accelify.heap.run import Event, Run
+from accelify.heap.values import SEVERAL, Container, Flow, Guard, Instance, Ref, Value, constant, is_zero
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 Slot = tuple[Ref, str]
 _Left = tuple[Value | None, Value | None, Value | None]
+_Way = tuple[Guard | None, Callable[[], Flow]]
 
 
 class Choices:
@@ -79,6 +86,88 @@ class Choices:
                 before = key[0].fields.get(key[1])
                 left[key] = value, one.get(key, before), other.get(key, before)
 
+    def fork(
+        self,
+        *ways: _Way,
+        decided: Callable[[bool], None] | None = None,
+        asked: tuple[Slot, bool] | None = None,
+        first: bool = False,
+        is_regular: bool = False,
+    ) -> Flow:
+        """Go several ways from one state, each with what it stands under, and put together what they leave.
+
+        Args:
+            ways: what each stands under, and what goes it.
+            decided: told which of two ways several processes go, where one alone goes the other.
+            asked: what decides between two, where a later statement may ask for it again.
+            first: whether one may be for a first round.
+            is_regular: whether every so many rounds of a loop go the same way.
+        """
+        run, statements = self.engine.run, self.engine.statements
+        results: list[tuple[Flow, Written, Guard | None]] = []
+        frame = statements.frames[-1] if statements.frames else None
+        given = [len(frame.returned)] if frame is not None else []
+        met = [len(run.events)]
+        for guard, go in ways:
+            run.store.begin()
+            with run.under(guard, is_condition=not is_regular):
+                flow = go()
+            results.append((flow, run.store.undo(), guard))
+            met.append(len(run.events))
+            given += [len(frame.returned)] if frame is not None else []
+        alike = decided is not None and all(guard is None for guard, _ in ways)
+        alike = alike and run.checks
+        several = of_several(run, met) if alike else None
+        if several is not None:
+            results = [results[several]]
+        guard = next((guard for _, _, guard in results if guard is not None), None)
+        reached = [(written, under) for flow, written, under in results if flow.reached]
+        exits: dict[str, Guard | None] = {}
+        for number, (flow, written, under) in enumerate(results):
+            for kind, rest in flow.exits.items():
+                # What is left of the block stands under what the ranks stand under that stay.
+                leaving = under if under is not None and under.parts_ranks else None
+                after = (reached[0][1] or leaving) if reached and not flow.reached else None
+                exits[kind] = exits.get(kind) or left_within(flow, rest, leaving) or after
+            if reached and not flow.reached and flow.exits:
+                kind = next(iter(flow.exits))
+                in_call = frame is not None and kind == "return" and len(statements.rounds) == frame.rounds
+                if alike and decided is not None and frame is not None and in_call and several is None:
+                    events, of = (slice(one[number], one[number + 1]) for one in (met, given))
+                    told = partial(decided, bool(number))
+                    frame.early.append(Early(events, of, len(frame.left), told))
+                statements.keep_for_later(kind, written, guard)
+        if len(reached) == 2 and alike and not exits:
+            # What is put together where there are several processes is not put together where there is one.
+            together = [any(map(_puts_together, run.events[met[n] : met[n + 1]])) for n in (0, 1)]
+            reached = reached if together[0] == together[1] else [reached[together[1]]]
+        ends = [written for written, _ in reached] or [written for _, written, _ in results]
+        for key in ends[0].keys() & ends[-1].keys() if first and ends[1:] else ():
+            ends[0][key], ends[1][key] = begun(ends[0][key], ends[1][key])
+        left = ends[0]
+        for other in ends[1:]:
+            outlast(run, left, other)
+            left = run.store.merged(left, other, guard, in_order=len(ends) == 2 and len(results) == 2)
+        if len(reached) == 2:
+            self.remember(asked, ends[0], ends[1], left)
+        run.store.write_all(left)
+        if several is not None and decided is not None:
+            decided(not several)
+        return Flow(bool(reached), exits)
+
+    def leave_alone(self, frame: Frame) -> None:
+        """Take out the ways that returned before several processes were joined: one process that is alone goes them."""
+        events = self.engine.run.events
+        for way in reversed(frame.early):
+            met = [0, way.events.start, way.events.stop, len(events)]
+            if [any(map(_joins, events[first:last])) for first, last in pairwise(met)] == [
+                False,
+                False,
+                True,
+            ]:
+                del events[way.events], frame.returned[way.returned], frame.left[way.left]
+                way.decided()
+
     @contextmanager
     def taking(self, asked: tuple[Slot, bool] | None, taken: bool) -> Iterator[None]:
         """Within, there is what the same way of an earlier condition left, as far as nothing was written since."""
@@ -94,6 +183,57 @@ class Choices:
         for key, value, both in put:
             if key[0].fields.get(key[1]) is value:
                 self.store.set(*key, both)
+
+    def hold(self, test: ast.expr, scope: Ref, taken: bool) -> None:
+        """Note that a condition holds, or does not, wherever several processes run the script."""
+        run = self.engine.run
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self.hold(test.operand, scope, not taken)
+        elif isinstance(test, ast.BoolOp):
+            for part in test.values if taken == isinstance(test.op, ast.And) else ():
+                self.hold(part, scope, taken)
+        elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+            number = getattr(test.comparators[0], "value", None)
+            counts = ast.Gt | ast.GtE | ast.NotEq if taken else ast.Lt | ast.LtE | ast.Eq
+            if number in (1, 2) and isinstance(test.ops[0], counts):
+                self.note(test.left, scope, processes(run, test))
+        else:
+            self.note(test, scope, Value(type=SEVERAL) if taken else constant(False))
+
+    def note(self, node: ast.expr, scope: Ref, value: Value) -> None:
+        """Write to where an expression is read from what is known of it now."""
+        run, slot = self.engine.run, _slot_of(self.engine, node, scope)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            tables = self.engine.evaluate(node.value, scope).of(Container)
+            slot = (tables[0], f"[{node.slice.value!r}]") if len(tables) == 1 else None
+        stood = run.read(*slot) if slot is not None else None
+        if slot is not None and not (stood is not None and stood.of(Instance)):
+            run.store.set(*slot, value)
+
+
+def of_several(run: Run, met: Sequence[int]) -> int | None:
+    """Which of two ways several processes go: that on which they are joined, where they are not on the other one. What
+    one process does there alone is taken out of what was met.
+
+    Args:
+        run: the run.
+        met: how many events there were before the first way, between them, and after the second.
+    """
+    joined = [any(map(_joins, run.events[first:last])) for first, last in pairwise(met)]
+    if not run.checks or joined[0] == joined[1]:
+        return None
+    number = int(joined[1])
+    del run.events[met[1 - number] : met[2 - number]]
+    return number
+
+
+def _joins(event: Event) -> bool:
+    return event.kind == "joins" or event.name == "Accelerator"
+
+
+def _puts_together(event: Event) -> bool:
+    name = event.name.rpartition(".")[2]
+    return event.kind == "collective" and name.startswith(("all_reduce", "all_gather", "reduce", "gather"))
 
 
 def _begun(slot: Slot, value: Value) -> Value:

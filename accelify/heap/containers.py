@@ -66,7 +66,7 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
 
     `filling` is "rounds" where a call adds one element, "samples" where it adds those of something.
     """
-    if into.type == "dict":
+    if into.type == "dict" and (key is UNSET or into.slot(f"[{key!r}]") is None):
         run.depends()
         parting = next((one for one in run.guards if one.parts_ranks), None)
         if parting is not None:
@@ -124,6 +124,14 @@ def keys_of(of: Value) -> Value | None:
     if not refs or any(ref.type != "dict" for ref in refs):
         return None
     return next((found for ref in refs if (found := ref.slot(KEYS)) is not None), Value(of.place, of.why))
+
+
+def known_keys(ref: Container) -> list[Value] | None:
+    """The keys of a dictionary as constants, None where there may be others."""
+    names = [name[1:-1] for name in ref.looked_into() if name[0] == "["]
+    if ref.type != "dict" or "" in names or ref.slot(KEYS) is not None or ref.slot(OF) is not None:
+        return None
+    return [constant(ast.literal_eval(name)) for name in names]
 
 
 def is_among(run: Run, value: Value, of: Value) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from accelify.domains.placement import (
     multiplied,
     own,
 )
-from accelify.heap.containers import array_of, parts_of, reduced_value
+from accelify.heap.containers import array_of, elements, parts_of, reduced_value
 from accelify.heap.flags import OPPOSITES
 from accelify.heap.run import Run
 from accelify.heap.values import (
@@ -29,6 +30,7 @@ from accelify.heap.values import (
     LENGTH,
     MAIN_FLAG,
     MORE,
+    ONE_FLAG,
     OTHERS_FLAG,
     PART,
     PASS,
@@ -39,6 +41,7 @@ from accelify.heap.values import (
     TURN,
     UNSET,
     WIDTH,
+    WRAPPER,
     Bound,
     Container,
     Instance,
@@ -148,6 +151,15 @@ def summed(op: ast.operator, left: Value, right: Value) -> Placement:
     return added(array_of(left), array_of(right))
 
 
+def weighed(op: ast.operator, left: Value, right: Value) -> tuple[Value, ...]:
+    """The operands from which it comes that a result is of one rank: of a figure of all ranks, times how many samples
+    this one's batch has, it is the figure, as batches are of one size."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(op, ast.Mult) and one.why is not None and one.place.is_uniform and other.place.even:
+            return (one,)
+    return (left, right)
+
+
 def with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Value:
     """A sum remembers the slot that it adds to."""
     if isinstance(op, ast.Add | ast.Sub):
@@ -167,14 +179,34 @@ def with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Valu
 
 # Comparisons that are known where there are several processes.
 _TRUE, _FALSE = "#true", "#false"
+# What a launcher leaves in the environment of each process: how many there are, and which one it is.
+WORLDS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"})
+_RANK_WORDS = re.compile(r"(?:(?:LOCAL|NODE|GROUP|SLURM|OMPI_COMM_WORLD|PMI)_)*(?:RANK|PROCID|LOCALID)")
+
+
+def is_of_launcher(key: Value) -> bool:
+    """Whether a variable of the environment says which of its processes this is."""
+    return isinstance(key.const, str) and _RANK_WORDS.fullmatch(key.const) is not None
 
 
 def of_ranks(run: Run, node: ast.Compare, left: Value, right: Value) -> Value | None:
     """What a comparison says of the rank that makes it, or of the number of processes; None for another one."""
     flag = rank_flag(node.ops[0], left, right) or _flag_of_several(node.ops[0], left, right)
+    if not flag and run.checks and isinstance(node.ops[0], ast.In | ast.NotIn):
+        of_environment = any(ref.name == "os.environ" for ref in right.of(Library))
+        if of_environment and (left.const in WORLDS or is_of_launcher(left)):
+            flag = _TRUE if isinstance(node.ops[0], ast.In) else _FALSE
+    if left.type == WRAPPER and (names := names_of(run, right)):
+        return constant((WRAPPER in names) == isinstance(node.ops[0], ast.In | ast.Is | ast.Eq))
     if flag in (_TRUE, _FALSE):
         return constant(flag == _TRUE)
     return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=flag) if flag else None
+
+
+def names_of(run: Run, value: Value) -> set[str]:
+    """The last words of the library names that a value is, or that a tuple has."""
+    parts = [value, *(elements(run, value) or [])]
+    return {ref.name.rpartition(".")[2] for part in parts for ref in part.of(Library)}
 
 
 def _flag_of_several(op: ast.cmpop, left: Value, right: Value) -> str:
@@ -183,6 +215,8 @@ def _flag_of_several(op: ast.cmpop, left: Value, right: Value) -> str:
         turned = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE}
         return _flag_of_several(turned.get(type(op), type(op))(), right, left)
     number = right.const
+    if left.type == PROCESSES and number is None and isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+        return _TRUE if isinstance(op, ast.IsNot | ast.NotEq) else _FALSE
     if left.type != PROCESSES or not isinstance(number, int):
         return ""
     if isinstance(op, ast.Gt | ast.NotEq):
@@ -208,11 +242,15 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
         there = isinstance(op, ast.IsNot | ast.NotEq)
         return MAIN_FLAG if there else OTHERS_FLAG if isinstance(op, ast.Is | ast.Eq) else ""
     rank, other = (left, right) if left.type == RANK else (right, left)
-    if rank.type == RANK and other.const == -1 and isinstance(op, ast.Eq | ast.NotEq):
-        # -1 stands for a process that is alone.
-        return _TRUE if isinstance(op, ast.NotEq) else _FALSE
-    if rank.type == RANK and isinstance(op, ast.Eq) and type(other.const) is int and other.const > 1:
-        return MAIN_FLAG  # one process, as good as any
+    if (
+        rank.type == RANK
+        and other.const in (-1, None)
+        and not isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE)
+    ):
+        # They stand for a process that is alone.
+        return _TRUE if isinstance(op, ast.NotEq | ast.IsNot) else _FALSE
+    if rank.type == RANK and isinstance(op, ast.Eq) and type(other.const) is int and other.const > 0:
+        return ONE_FLAG
     if rank.type != RANK or isinstance(other.const, bool) or other.const not in (0, 1, -1):
         return ""
     if other.const == 1:

@@ -27,6 +27,7 @@ from accelify.heap.containers import (
     is_among,
     is_index,
     keys_of,
+    known_keys,
     put,
     worst,
 )
@@ -41,16 +42,17 @@ from accelify.heap.counts import (
     parts_here,
     size,
     summed,
+    weighed,
     with_token,
     within_pass,
 )
-from accelify.heap.flags import ASKED, OPPOSITES, flagged, together
+from accelify.heap.flags import ASKED, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part
-from accelify.heap.texts import texts_of
+from accelify.heap.texts import known_text, texts_of
 from accelify.heap.values import (
     BATCH,
     MADE_HERE,
@@ -91,8 +93,7 @@ class Expressions:
 
     def evaluate(self, node: ast.expr, scope: Ref) -> Value:
         """What an expression is."""
-        handler = self._handlers.get(type(node))
-        if handler is None:
+        if (handler := self._handlers.get(type(node))) is None:
             return Value(own(), self.run.reason(node, "an expression that is not read"))
         return handler(node, scope)
 
@@ -181,13 +182,14 @@ class Expressions:
             of = "each process's batch" if place.kind is Kind.ROUND else "the batches of all processes"
             made = self.run.cause(node, place, f"`{self.run.segment(node)}` is a {what} of {of}", type_)
         else:
-            made = self.run.made(node, place, left, right, type_=type_)
+            made = self.run.made(node, place, *weighed(op, left, right), type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
             made = with_text(made, [pattern(left), pattern(right)])
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
             made = joined_path(replace(made, type="pathlib.Path"), [left, right])
         fold = NUMBERS.get(type(op))
-        if fold and place.is_same and is_number(left.const) and is_number(right.const):
+        texts = isinstance(op, ast.Add) and isinstance(left.const, str) and isinstance(right.const, str)
+        if fold and place.is_same and (texts or (is_number(left.const) and is_number(right.const))):
             return Value(made.place, made.why, type=made.type, const=fold(left.const, right.const))
         return with_token(made, op, left, right)
 
@@ -201,11 +203,11 @@ class Expressions:
     def _UnaryOp(self, node: ast.UnaryOp, scope: Ref) -> Value:
         value = self.evaluate(node.operand, scope)
         if isinstance(node.op, ast.Not):
-            value = flagged(self.run, node, value)
+            value = asked(self.run, node, value)
             if value.type in OPPOSITES:
                 return replace(value, type=OPPOSITES[value.type], const=UNSET)
-            if value.const is not UNSET:
-                return constant(not value.const)
+            if (known := truth(value) if value.const is UNSET else bool(value.const)) is not None:
+                return constant(not known)
             type_ = TURN if value.type == TURN else "builtins.bool"
             return self.run.made(node, function((array_of(value),)), value, type_=type_)
         if isinstance(node.op, ast.USub) and is_number(value.const):
@@ -218,8 +220,8 @@ class Expressions:
         guards = 0
         for part in node.values:
             value = self.evaluate(part, scope)
-            if value.const is not UNSET and not value.refs:
-                if bool(value.const) == isinstance(node.op, ast.Or):
+            if (known := truth(value)) is not None:
+                if known == isinstance(node.op, ast.Or):
                     # Nothing after it is evaluated.
                     values.append(value)
                     break
@@ -274,6 +276,8 @@ class Expressions:
 
     def _JoinedStr(self, node: ast.JoinedStr, scope: Ref) -> Value:
         parts = [self.evaluate(part, scope) for part in node.values]
+        if (known := known_text(node, parts)) is not None:
+            return constant(known)
         shown = [value for value in parts if value.const is UNSET]
         return with_text(self.text(node, shown), map(pattern, parts))
 
@@ -329,7 +333,8 @@ class Expressions:
         made = container(self.run, "dict", node)
         for key, value in parts:
             if key is None:
-                put(self.run, made, element(self.run, value, node))
+                if not value.refs or any(known_keys(ref) is None for ref in value.of(Container)):
+                    put(self.run, made, element(self.run, value, node))
                 for name, inner in [
                     item for ref in value.of(Container) for item in ref.looked_into().items()
                 ]:
@@ -377,9 +382,8 @@ class Expressions:
 
                 self.engine.loops.go(part.iter, over, once)
             else:
-                if key is not None:
-                    self.evaluate(key, inner)
-                put(self.run, made, self.evaluate(elt, inner), filling="rounds")
+                at = self.evaluate(key, inner).const if key is not None else UNSET
+                put(self.run, made, self.evaluate(elt, inner), at, filling="rounds")
 
         body(0)
         return Value(refs=(made,), type=type_)
@@ -394,9 +398,7 @@ class Expressions:
         """An element, or a part of rows."""
         key = Value() if isinstance(at, ast.Slice) else self.evaluate(at, scope)
         if isinstance(at, ast.Slice):
-            for bound in (at.lower, at.upper, at.step):
-                if bound is not None:
-                    self.evaluate(bound, scope)
+            self._Slice(at, scope)
         if base.of(Container):
             if isinstance(at, ast.Slice):
                 return base.plain()

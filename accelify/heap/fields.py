@@ -35,6 +35,16 @@ def has_fields(value: Value) -> bool:
     )
 
 
+def shows_fields(value: Value) -> bool:
+    """Whether the attributes of an object are to be had as a dictionary: some are known, or it may have any."""
+    return has_fields(value) or any(map(is_unknown, value.refs))
+
+
+def is_unknown(ref: Ref) -> bool:
+    """Whether it is an object of which nothing is known: it may be a table."""
+    return isinstance(ref, Instance) and ref.kind == "object" and ref.cls is None and not ref.prepared
+
+
 def fields(run: Run, value: Value, name: Value) -> list[Value]:
     """What an attribute may be whose name is only partly known."""
     found = []

@@ -12,9 +12,14 @@ from accelify.heap.values import (
     FOUND_FLAG,
     MAIN_FLAG,
     MISSING_FLAG,
+    ONE_FLAG,
     OTHERS_FLAG,
     PART,
+    PROCESSES,
+    RANK,
+    SEVERAL,
     SOME_FLAG,
+    UNSET,
     Value,
 )
 
@@ -29,6 +34,15 @@ OPPOSITES = {
 }
 
 
+def truth(value: Value) -> bool | None:
+    """Whether a value is true as a condition, None where that is not known."""
+    if value.const is not UNSET and not value.refs:
+        return bool(value.const)
+    # The number of processes, what is there where they are several, and a rank as the text of a launcher.
+    several = value.type in (SEVERAL, PROCESSES) or (value.type == RANK and value.text)
+    return True if several else None
+
+
 def flagged(run: Run, node: ast.AST, value: Value) -> Value:
     """What the main process alone has, as a condition."""
     if value.optional != MAIN_FLAG or not value.refs:
@@ -37,15 +51,23 @@ def flagged(run: Run, node: ast.AST, value: Value) -> Value:
     return Value(own(), run.reason(node, text), type=MAIN_FLAG)
 
 
+def asked(run: Run, node: ast.AST, value: Value) -> Value:
+    """What the main process alone has, or a rank, as a condition that stands by itself."""
+    if value.type == RANK and not value.text:
+        return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=OTHERS_FLAG)
+    return flagged(run, node, value)
+
+
 def together(run: Run, node: ast.BoolOp, values: Sequence[Value]) -> Value:
     """`and` or `or` of several values."""
     both = isinstance(node.op, ast.And)
     values = [flagged(run, node, value) for value in values]
     types = [value.type for value in values]
-    rest = [value for value in values if value.type not in (MAIN_FLAG, OTHERS_FLAG)]
-    if run.checks and all(value.place.is_uniform for value in rest):
+    flags = {MAIN_FLAG, OTHERS_FLAG, ONE_FLAG}
+    rest = [value for value in values if value.type not in flags]
+    if run.checks and (both or all(value.place.is_uniform for value in rest)):
         # `not distributed or rank == 0`: of one process that is alone it is true as well.
-        if (found := set(types) & {MAIN_FLAG, OTHERS_FLAG}) and len(found) == 1:
+        if len(found := set(types) & flags) == 1:
             return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=found.pop())
     if MAIN_FLAG in types and OTHERS_FLAG not in types and all(value.place.is_uniform for value in rest):
         text = "only the main process" if both else "not on every rank"
@@ -55,5 +77,5 @@ def together(run: Run, node: ast.BoolOp, values: Sequence[Value]) -> Value:
     asked = MISSING_FLAG if both else FOUND_FLAG
     if asked in types or set(types) == {OPPOSITES[asked]}:
         return Value(made.place, made.why, type=asked if asked in types else OPPOSITES[asked])
-    plain = (one for one in types if one not in ("", PART, *ASKED))
+    plain = (one for one in types if one not in ("", PART, *ASKED) and (both or one not in flags))
     return Value(made.place, made.why, refs, next(plain, ""))

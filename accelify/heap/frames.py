@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from accelify.heap.memory import Known
 from accelify.heap.pieces import Written
 from accelify.heap.values import Guard, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """A way that returns before the rest of a call, where a condition that is the same on all ranks says so: which of
+    the events, the values and the writes are of it, and whom to tell that several processes do not go it."""
+
+    events: slice
+    returned: slice
+    left: int
+    decided: Callable[[], None]
 
 
 class Frame:
@@ -20,3 +34,4 @@ class Frame:
         self.yielded: Value | None = None
         self.yielded_shared = False
         self.left: list[tuple[Written, Guard | None]] = []
+        self.early: list[Early] = []

@@ -8,16 +8,18 @@ from functools import reduce
 from pathlib import Path
 
 from accelify.domains.placement import OWN, SAME, Kind
+from accelify.heap.accelerator import processes
 from accelify.heap.appending import begun, is_first
 from accelify.heap.calls import Calls
-from accelify.heap.choices import Choices
+from accelify.heap.choices import Choices, of_several
 from accelify.heap.expressions import Expressions
-from accelify.heap.flags import flagged
+from accelify.heap.flags import asked, truth
 from accelify.heap.iteration import Iteration
 from accelify.heap.loops import Loops
 from accelify.heap.memory import Memory
 from accelify.heap.modules import Modules
 from accelify.heap.names import Attributes, Names
+from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.run import Run
 from accelify.heap.statements import Statements
 from accelify.heap.store import join
@@ -25,10 +27,10 @@ from accelify.heap.values import (
     FOUND_FLAG,
     MAIN_FLAG,
     MISSING_FLAG,
+    ONE_FLAG,
     OTHERS_FLAG,
     SOME_FLAG,
     TURN,
-    UNSET,
     Class,
     Function,
     Guard,
@@ -42,6 +44,7 @@ from accelify.knowledge import Knowledge
 
 # By this name a converted function gets the Accelerator.
 _ACCELERATOR = "accelerator"
+_RANKS, _WORLD = frozenset({"rank", LAUNCHED_WITH}), "world_size"
 
 
 class Interpreter:
@@ -109,13 +112,18 @@ class Interpreter:
                         self._methods(ref)
 
     def _passed(self, function: Function | None) -> dict[str, Value]:
-        """What a function gets that another script calls: where it has a parameter for it, the Accelerator."""
-        if function is None or _ACCELERATOR not in {
-            one.arg for one in ast.walk(function.node.args) if isinstance(one, ast.arg)
-        }:
+        """What a function gets that another script calls: where it has a parameter for it, the Accelerator, and by the
+        names that torch.distributed has for them the rank and how many processes there are."""
+        if function is None:
             return {}
-        made = Value(refs=(Library("accelify.runtime.Accelerator"),))
-        return {_ACCELERATOR: self.calls.call(made, [], {}, function.node)}
+        names = {one.arg for one in ast.walk(function.node.args) if isinstance(one, ast.arg)}
+        found = {name: rank(self.run, function.node) for name in names & _RANKS if self.run.checks}
+        if _WORLD in names and self.run.checks:
+            found[_WORLD] = processes(self.run, function.node)
+        if _ACCELERATOR in names:
+            made = Value(refs=(Library("accelify.runtime.Accelerator"),))
+            found[_ACCELERATOR] = self.calls.call(made, [], {}, function.node)
+        return found
 
     def _methods(self, cls: Class) -> None:
         made: Value | None = None
@@ -135,10 +143,12 @@ class Interpreter:
 
     def guard(self, test: Value, node: ast.AST, taken: bool = True) -> Guard | None:
         """What code stands under that a condition leads to, None where all ranks go the same way."""
-        test = flagged(self.run, node, test)
+        test = asked(self.run, node, test)
         if test.type in (MAIN_FLAG, OTHERS_FLAG):
             assert test.why is not None
             return Guard("main" if (test.type == MAIN_FLAG) == taken else "others", test.why)
+        if test.type == ONE_FLAG and test.why is not None:
+            return Guard("one" if taken else "divergent", test.why)
         if test.type == SOME_FLAG:
             return Guard("some" if taken else "others", test.why) if test.why is not None else None
         if test.type == (MISSING_FLAG if taken else FOUND_FLAG):
@@ -175,14 +185,20 @@ class Interpreter:
     ) -> Value:
         """A conditional expression."""
         test = self.evaluate(node.test, scope)
-        if test.const is not UNSET and not test.refs:
-            return one() if test.const else other()
+        if (known := truth(test)) is not None:
+            return one() if known else other()
         guard, asked = self.guard(test, node.test), self.choices.asked(node.test, scope)
+        met = [len(self.run.events)]
         with self.run.under(guard), self.choices.taking(asked, True):
             left = self.choices.begun(node.test, scope, True, one())
         with self.run.under(self.guard(test, node.test, taken=False)), self.choices.taking(asked, False):
+            met.append(len(self.run.events))
             right = self.choices.begun(node.test, scope, False, other())
-        found = join(*(begun(left, right) if is_first(node.test, test) else (left, right)), guard)
+        if guard is None and (several := of_several(self.run, [*met, len(self.run.events)])) is not None:
+            self.choices.hold(node.test, scope, not several)
+            return right if several else left
+        ends = begun(left, right) if is_first(node.test, test) else (left, right)
+        found = join(*ends, guard, in_order=True)
         assert found is not None
         return found
 

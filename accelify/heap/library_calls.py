@@ -24,6 +24,7 @@ from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, mark
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part, part_written, registered
+from accelify.heap.texts import filled
 from accelify.heap.transfers import Transfers, arguments_of
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
@@ -55,7 +56,9 @@ Keywords = Mapping[str, Value]
 WRAPPED_WEIGHTS = "#wrapped weights"
 # Calls that keep the loggers of the processes quiet that make them.
 _LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
-_SILENCING = frozenset({"logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"})
+_SILENCING = frozenset(
+    {"logging.basicConfig", "logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"}
+)
 
 
 _QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_dir"})
@@ -84,14 +87,14 @@ class LibraryCalls:
         self.engine = engine
         self.run = engine.run
         self.state = LibraryState(engine)
-        # What calls made of their arguments in place: by call, by the argument's number, -1 for the receiver.
-        self.mutated: dict[ast.AST, dict[int, Value]] = {}
+        # What calls made of their arguments in place: by call, by the argument's number or name, -1 for the receiver.
+        self.mutated: dict[ast.AST, dict[int | str, Value]] = {}
         self.unknown_calls = UnknownCalls(engine)
         self.transfers = Transfers(engine)
 
     def call(self, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a function or class of a library by its dotted name."""
-        self._silenced(name, args)
+        self._silenced(name, args, keywords)
         knowledge = self.run.knowledge
         known = knowledge.canonical(name)
         row = knowledge.row(known)
@@ -104,7 +107,7 @@ class LibraryCalls:
 
     def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a method of something that is not of the project."""
-        self._silenced(name, args)
+        self._silenced(name, args, keywords)
         if self.run.checks:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
             if name == "parse_args":
@@ -162,7 +165,8 @@ class LibraryCalls:
         type_ = self._type_of(receiver, instance)
         if type_ == "builtins.str":
             # A text made of others shows what they show.
-            return self.engine.expressions.text(node, [receiver, *args, *keywords.values()])
+            parts = filled(self.engine, receiver, args, keywords, node) if name == "format" else None
+            return self.engine.expressions.text(node, parts or [receiver, *args, *keywords.values()])
         row = self.run.knowledge.method(type_ or None, name)
         # What arrays have in common says nothing of an object that takes in what it gets.
         common = (
@@ -190,14 +194,18 @@ class LibraryCalls:
         self.run.store.set(made, "#of", receiver)
         return Value(refs=(made,))
 
-    def _silenced(self, name: str, args: Args) -> None:
-        if name in _SILENCING:
-            self.run.depends()
-        if name in _SILENCING and any(guard.kind == "others" for guard in self.run.guards):
-            level = next((ref.name.rpartition(".")[2] for value in args for ref in value.of(Library)), "")
+    def _silenced(self, name: str, args: Args, keywords: Keywords) -> None:
+        if name not in _SILENCING:
+            return
+        self.run.depends()
+        level = next((value for value in (*args, keywords.get("level", NONE)) if value.of(Library)), NONE)
+        names = [ref.name.rpartition(".")[2] for ref in level.of(Library)]
+        # That of the main process stands before that of the others.
+        parted = len(names) == 2 and level.place.kind is Kind.MAIN
+        if parted or (name != "logging.basicConfig" and any(one.kind == "others" for one in self.run.guards)):
             # A logger's own level lets it write what is at it.
-            below = int(name == "setLevel")
-            self.run.logs_once = _LEVELS.get(level, logging.CRITICAL) - below
+            below = int(name in ("setLevel", "logging.basicConfig"))
+            self.run.logs_once = _LEVELS.get(names[-1] if names else "", logging.CRITICAL) - below
 
     def _type_of(self, receiver: Value, instance: Instance | None) -> str:
         if instance is not None:
@@ -262,8 +270,8 @@ class LibraryCalls:
             if _is_of_main(row, keywords):
                 guards.append(Guard("main", self.run.reason(node, "only the main process does it")))
             level = _LEVELS.get(row.name.rpartition(".")[2].upper(), 0)
-            loud = row.effect == "log.write" and 0 < self.run.logs_once < level
-            if row.effect == "log.write" and self.run.logs_once and not loud:
+            heard = row.effect == "log.write" and 0 < self.run.logs_once < level
+            if row.effect == "log.write" and self.run.logs_once and not heard:
                 guards.append(
                     Guard("main", self.run.reason(node, "the loggers of the other processes are silent"))
                 )
@@ -277,7 +285,7 @@ class LibraryCalls:
                 detail="made"
                 if made_bar
                 else "loud"
-                if loud
+                if heard and level >= logging.WARNING
                 else self._mode(args, keywords, shift)
                 if row.kind == "file"
                 else "",

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import function
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import array_of, put
-from accelify.heap.values import NONE, Container, Value
+from accelify.heap.values import NONE, ONCE, Container, Function, Library, Value
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
+# The type of what the script has put in the place of a library's function.
+REPLACED = "#replaced"
 _SHOWING = frozenset({"file.write", "figure.show"})
 
 
@@ -40,9 +42,28 @@ class LibraryState:
         # By its type, what was started last.
         self._started = Container("dict", engine.run.store)
         self._started.serial = 0
+        # What the script put in the place of a library's.
+        self._replaced = Container("dict", engine.run.store)
+        self._replaced.serial = 0
+
+    def replace(self, name: str, value: Value) -> None:
+        """Note what the script puts in the place of a function of a library's: `builtins.print = quiet`."""
+        functions = value.of(Function)
+        silent = name == "sys.stdout" or (functions and all(ref.does_nothing for ref in functions))
+        if silent and any(guard.kind == "others" for guard in self.engine.run.guards):
+            # The main process keeps it.
+            name = "builtins.print" if name == "sys.stdout" else name
+            self.engine.run.store.set(self._replaced, name, Value(refs=(Library(name),), type=ONCE))
+        elif functions or value.type == ONCE:
+            self.engine.run.store.set(
+                self._replaced, name, Value(refs=value.refs, type=value.type or REPLACED)
+            )
 
     def current(self, name: str) -> Value | None:
-        """What an attribute of a library is where a function has started it; None where that is not known."""
+        """What an attribute of a library is that a function has started, or that the script has replaced; None where
+        that is not known."""
+        if name in self._replaced.fields:
+            return self.engine.run.read(self._replaced, name)
         row = self.engine.run.knowledge.row(name)
         asks = row is not None and row.transfer == "same" and row.returns
         return self.engine.run.read(self._started, asks) if asks else None

@@ -113,7 +113,7 @@ def _moved(operands: Sequence[Value]) -> str:
     return operands[0].where if is_type else ""
 
 
-def moved_within(called: Value, args: Sequence[Value]) -> dict[int, Value]:
+def moved_within(called: Value, args: Sequence[Value]) -> dict[int | str, Value]:
     """The batches on the host that a function of the project may move in place, by their numbers."""
     found = {n: value for n, value in enumerate(args) if value.type == BATCH and value.where == HOST}
     functions = [ref.method if isinstance(ref, Bound) else ref for ref in called.refs if found]

@@ -138,6 +138,7 @@ class Memory:
             run.at_model,
             run.accelerated,
             run.grouped,
+            run.in_place,
             run.accumulated,
         )
 

@@ -6,6 +6,7 @@ Each is an event of the kind "misuse", whose detail is the demand that is not me
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import SAME, Kind
@@ -35,6 +36,8 @@ _BESIDE = {
 _KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler", "loader": "loader"}
 _PLACES = ("device", "map_location")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
+# What a condition asks that goes by the wrapper around a model.
+_ON_WRAPPERS = re.compile(r"\b(?:hasattr|isinstance|distributed_type)\b|> 1\b")
 # What a wrapper around a model has, whatever the model.
 _OF_MODULES = frozenset(
     """
@@ -173,10 +176,12 @@ def of_backward(run: Run, node: ast.AST) -> None:
 
 def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
     """An attribute of a prepared model."""
-    if ref.kind != "module" or not ref.prepared:
+    if ref.kind != "module" or not ref.prepared or run.in_place:
         return
     if name == "no_sync":
         run.meet("accumulate", node, f"model.{name}")
+    elif (run.accelerated or run.at_model) and name not in _OF_MODULES and _is_asked_for(run, node):
+        return
     elif name == "module" and run.accelerated:
         text = (
             "`.module` of a prepared model is there on several processes only: use accelerator.unwrap_model"
@@ -186,3 +191,13 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
         way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
         text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes: use {way}.{name}"
         run.meet("misuse", node, text, detail="wrapper")
+
+
+def _is_asked_for(run: Run, node: ast.AST) -> bool:
+    """Whether a condition around goes by whether the model is in a wrapper, and in which one."""
+    return any(
+        isinstance(one, ast.If | ast.IfExp)
+        and _ON_WRAPPERS.search(ast.unparse(one.test)) is not None
+        and any(part is node for part in ast.walk(one))
+        for one in (ast.walk(run.module.tree) if run.module.tree is not None else ())
+    )

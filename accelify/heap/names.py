@@ -11,7 +11,7 @@ from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
 from accelify.heap.counts import shape
-from accelify.heap.fields import OTHERS, as_dictionary, has_fields
+from accelify.heap.fields import OTHERS, as_dictionary, shows_fields
 from accelify.heap.misuse import of_attribute
 from accelify.heap.models import mark
 from accelify.heap.process_groups import LAUNCHED_WITH, rank
@@ -75,7 +75,8 @@ class Names:
         if name == "__file__":
             return Value(type="builtins.str")
         if hasattr(builtins, name):
-            return Value(refs=(Library(f"builtins.{name}"),))
+            full = f"builtins.{name}"
+            return self.engine.calls.libraries.state.current(full) or Value(refs=(Library(full),))
         self.run.assume(f"`{name}`, which nothing binds that was read, is the same on every rank", node)
         return Value()
 
@@ -122,7 +123,7 @@ class Attributes:
     def read(self, base: Value, name: str, node: ast.AST) -> Value:
         """What an attribute of a value is."""
         found: list[Value] = []
-        if name == "__dict__" and has_fields(base):
+        if name == "__dict__" and shows_fields(base):
             return as_dictionary(self.run, base)
         for ref in base.refs:
             one = self._of(ref, base, name, node)
@@ -273,6 +274,8 @@ class Attributes:
     def write(self, base: Value, name: str, value: Value, node: ast.AST) -> None:
         """Write an attribute of all objects that a value may be."""
         for ref in base.refs:
+            if isinstance(ref, Library):
+                self.engine.calls.libraries.state.replace(f"{ref.name}.{name}", value)
             if isinstance(ref, Instance | Class | ModuleRef | Function | Container):
                 target: Ref = ref
                 if (

@@ -6,21 +6,24 @@ Met by `accelify check` alone: convert writes none of it.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import MAIN, Placement, own
 from accelify.heap import misuse
-from accelify.heap.accelerator import prepared, processes
+from accelify.heap.accelerator import is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.run import Run
 from accelify.heap.values import (
     NONE,
+    PROCESSES,
     RANK,
     SPAWNED,
+    UNSET,
     Container,
     Guard,
     Instance,
@@ -37,7 +40,6 @@ _GROUP = "torch.distributed."
 _RANKS = frozenset({"get_rank", "get_node_local_rank"})
 # What is so in several processes.
 _ALWAYS = frozenset({"is_available", "is_initialized", "is_torchelastic_launched"})
-_WORLDS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"})
 # Collectives by the number of the argument that they write, and of the one that they send.
 _OVER_ALL = {
     "all_reduce": (0, 0),
@@ -58,8 +60,9 @@ _OVER_ALL = {
 }
 # The option by which torch.distributed.launch tells a script its rank.
 LAUNCHED_WITH = "local_rank"
+# The slot of what an object of Accelerate's runs in each process that it is called in.
+_LAUNCHES = "#launches"
 _WAITS = frozenset({"barrier", "monitored_barrier", "init_process_group"})
-_RANK_WORDS = re.compile(r"(?:(?:LOCAL|NODE|GROUP|SLURM|OMPI_COMM_WORLD|PMI)_)*(?:RANK|PROCID|LOCALID)")
 
 
 def distributed_call(
@@ -79,15 +82,25 @@ def distributed_call(
     if name in misuse.WRAPPERS:
         misuse.of_call(run, name, args, keywords, node)
         run.at_model = run.on_cpu = run.grouped = True
+        run.meet("joins", node, name)
         model = args[0] if args else keywords.get("module", NONE)
         return prepared(run, model, node)
     if name in misuse.SAMPLERS and not run.accelerated:
         shuffle = keywords.get("shuffle")
         detail = "in order" if shuffle is not None and shuffle.const is False else ""
         run.meet("sampler", node, "DistributedSampler", detail=detail)
-        return None
+        # Which part it gives this process is no part of what it is.
+        args = [Value() if value.type in (RANK, PROCESSES) else value for value in args]
+        keywords = {word: value for word, value in keywords.items() if value.type not in (RANK, PROCESSES)}
+        return engine.calls.libraries.call(name, args, keywords, node)
     if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"):
         return _spawned(engine, args, keywords, node)
+    if is_accelerate(name) in ("notebook_launcher", "debug_launcher"):
+        return _spawned(engine, args, keywords, node, with_rank=False)
+    if is_accelerate(name) == "PrepareForLaunch" and args:
+        made = run.allocate((node, name), lambda: Instance(None, name))
+        run.store.set(made, _LAUNCHES, args[0])
+        return Value(refs=(made,))
     if name in ("os.getenv", "os.environ.get") and args:
         return _of_environment(engine.run, args[0], node)
     if name == "builtins.hasattr" and len(args) == 2 and args[1].const == "module":
@@ -106,6 +119,10 @@ def distributed_call(
     if word in _WAITS:
         run.on_cpu = run.grouped = True
         run.meet("collective", node, word)
+        if word == "init_process_group":
+            run.meet("joins", node, word)
+            _told(engine, keywords, "rank", rank(run, node), node)
+            _told(engine, keywords, "world_size", processes(run, node), node)
         return NONE
     if word in _OVER_ALL:
         return _collective(engine, word, args, keywords, node)
@@ -120,13 +137,9 @@ def rank_of_environment(engine: Interpreter, ref: Ref, args: Sequence[Value], no
 
 def _of_environment(run: Run, key: Value, node: ast.AST) -> Value | None:
     """The rank or the number of processes, as the launcher says them; None for another variable."""
-    if isinstance(key.const, str) and key.const in _WORLDS:
+    if key.const in WORLDS:
         return processes(run, node)
-    return rank(run, node) if _is_rank(key) else None
-
-
-def _is_rank(key: Value) -> bool:
-    return isinstance(key.const, str) and _RANK_WORDS.fullmatch(key.const) is not None
+    return replace(rank(run, node), text="*") if is_of_launcher(key) else None
 
 
 def rank(run: Run, node: ast.AST) -> Value:
@@ -135,14 +148,27 @@ def rank(run: Run, node: ast.AST) -> Value:
 
 
 def _spawned(
-    engine: Interpreter, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    engine: Interpreter,
+    args: Sequence[Value],
+    keywords: Mapping[str, Value],
+    node: ast.AST,
+    *,
+    with_rank: bool = True,
 ) -> Value:
-    """Every process runs a function, with its rank before the other arguments."""
-    called = args[0] if args else keywords.get("fn", NONE)
+    """Every process runs a function, `with_rank` with its rank before the other arguments."""
+    called = args[0] if args else keywords.get("fn", keywords.get("function", NONE))
     given = keywords.get("args", args[1] if len(args) > 1 else NONE)
     run = engine.run
+    run.meet("joins", node, "spawn")
+    several = keywords.get("nprocs")
     with run.under(Guard(SPAWNED, run.reason(node, "in the processes that are started here"))):
-        engine.calls.call(called, [rank(run, node), *(elements(run, given) or [])], {}, node)
+        launched = [run.read(ref, _LAUNCHES) for ref in called.of(Instance)]
+        first = [rank(run, node)] if with_rank and not any(launched) else []
+        called = next((one for one in launched if one is not None), called)
+        rest = elements(run, given) or []
+        rest = [processes(run, node) if several is not None and one == several else one for one in rest]
+        _told(engine, keywords, "nprocs", processes(run, node), node)
+        engine.calls.call(called, [*first, *rest], {}, node)
     return NONE
 
 
@@ -168,6 +194,13 @@ def _collective(
     if not containers:
         engine.calls.libraries.mutated.setdefault(node, {})[into] = made
     return NONE
+
+
+def _told(engine: Interpreter, keywords: Mapping[str, Value], name: str, value: Value, node: ast.AST) -> None:
+    """What a call is told of the processes is that from then on, wherever it comes from."""
+    stood = keywords.get(name)
+    if stood is not None and stood.const is UNSET and not stood.type and stood.place.is_same:
+        engine.calls.libraries.mutated.setdefault(node, {})[name] = value
 
 
 def _made(word: str, place: Placement, args: Sequence[Value], keywords: Mapping[str, Value]) -> Placement:

@@ -134,6 +134,8 @@ class Run:
     accelerated: bool = False
     # Whether it is in a process group that it joined by itself.
     grouped: bool = False
+    # Whether models are changed in place, with no wrapper around them.
+    in_place: bool = False
     accumulated: frozenset[str] = frozenset()
     # Why random numbers are others on each rank, once a seed says so.
     seeded: Reason | None = None

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from accelify.domains.placement import function
-from accelify.heap.appending import begun, is_first
-from accelify.heap.choices import Slot, outlast
+from accelify.heap.appending import is_first
 from accelify.heap.chosen_elements import added_to_one
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill
 from accelify.heap.counts import size
+from accelify.heap.flags import truth
 from accelify.heap.frames import Frame
-from accelify.heap.handlers import left_by_main, left_within, parting
+from accelify.heap.handlers import left_by_main, parting
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
 _OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
-_Way = tuple[Guard | None, Callable[[], Flow]]
 # What makes a statement cost more to be gone through than to be remembered.
 _DEAR = (ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -182,7 +181,15 @@ class Statements:
         if not base.refs and is_zero(base) and not is_zero(value):
             base = replace(base, const=UNSET)
             self.bind_again(holder, base, scope)
-        if all(getattr(ref, "kind", "") == "table" for ref in base.refs) and not array_of(value).is_same:
+        if array_of(value).is_same:
+            return
+        if isinstance(key.const, str) and not (base.refs or base.type) and base.place.is_same:
+            # Of a table of which nothing is known the element under one key is another one, and no other.
+            made = self.run.passing("dict", self.run.shared_loops())
+            put(self.run, made, Value())
+            put(self.run, made, value, key.const)
+            self.bind_again(holder, Value(refs=(made,), type="dict"), scope)
+        elif all(getattr(ref, "kind", "") == "table" for ref in base.refs):
             # A part of an array or a table is written: another version of it.
             why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)
             place = function((base.place, array_of(value)), rowwise=True)
@@ -331,8 +338,8 @@ class Statements:
 
     def _If(self, stmt: ast.If, scope: Ref) -> Flow:
         test = self.engine.evaluate(stmt.test, scope)
-        if test.const is not UNSET and not test.refs:
-            taken, left = (stmt.body, stmt.orelse) if test.const else (stmt.orelse, stmt.body)
+        if (known := truth(test)) is not None:
+            taken, left = (stmt.body, stmt.orelse) if known else (stmt.orelse, stmt.body)
             self.run.leave_out([] if asks_for_main(stmt.test) else left)
             return self.block(taken, scope)
         choices = self.engine.choices
@@ -342,59 +349,17 @@ class Statements:
             with choices.taking(asked, taken), choices.beginning(stmt.test, scope, taken):
                 return self.block(stmt.body if taken else stmt.orelse, scope)
 
-        return self.fork(
+        return choices.fork(
             (self.engine.guard(test, stmt.test), lambda: go(True)),
             (self.engine.guard(test, stmt.test, taken=False), lambda: go(False)),
+            decided=lambda taken: choices.hold(stmt.test, scope, taken),
             asked=asked,
             first=is_first(stmt.test, test),
             is_regular=test.type == TURN and not test.place.is_same,
         )
 
-    def fork(
-        self,
-        *ways: _Way,
-        asked: tuple[Slot, bool] | None = None,
-        first: bool = False,
-        is_regular: bool = False,
-    ) -> Flow:
-        """Go several ways from one state, each with what it stands under, and put together what they leave.
-
-        Args:
-            ways: what each stands under, and what goes it.
-            asked: what decides between two, where a later statement may ask for it again.
-            first: whether one may be for a first round.
-            is_regular: whether every so many rounds of a loop go the same way.
-        """
-        results: list[tuple[Flow, Written, Guard | None]] = []
-        for guard, go in ways:
-            self.run.store.begin()
-            with self.run.under(guard, is_condition=not is_regular):
-                flow = go()
-            results.append((flow, self.run.store.undo(), guard))
-        guard = next((guard for _, _, guard in results if guard is not None), None)
-        reached = [(written, under) for flow, written, under in results if flow.reached]
-        exits: dict[str, Guard | None] = {}
-        for flow, written, under in results:
-            for kind, rest in flow.exits.items():
-                # What is left of the block stands under what the ranks stand under that stay.
-                leaving = under if under is not None and under.parts_ranks else None
-                after = (reached[0][1] or leaving) if reached and not flow.reached else None
-                exits[kind] = exits.get(kind) or left_within(flow, rest, leaving) or after
-            if reached and not flow.reached and flow.exits:
-                self._keep_for_later(next(iter(flow.exits)), written, guard)
-        ends = [written for written, _ in reached] or [written for _, written, _ in results]
-        for key in ends[0].keys() & ends[-1].keys() if first and ends[1:] else ():
-            ends[0][key], ends[1][key] = begun(ends[0][key], ends[1][key])
-        left = ends[0]
-        for other in ends[1:]:
-            outlast(self.run, left, other)
-            left = self.run.store.merged(left, other, guard)
-        if len(reached) == 2:
-            self.engine.choices.remember(asked, ends[0], ends[1], left)
-        self.run.store.write_all(left)
-        return Flow(bool(reached), exits)
-
-    def _keep_for_later(self, kind: str, written: Written, guard: Guard | None) -> None:
+    def keep_for_later(self, kind: str, written: Written, guard: Guard | None) -> None:
+        """Note what was written on a way that leaves a function or a round early."""
         if kind == "return" and self.frames:
             self.frames[-1].left.append((written, guard))
         elif kind in ("break", "continue") and self.rounds:
@@ -409,7 +374,7 @@ class Statements:
         subject = self.engine.evaluate(stmt.subject, scope)
         guard = self.engine.guard(subject, stmt.subject)
         ways = [(guard, lambda case=case: self.block(case.body, scope)) for case in stmt.cases]
-        return self.fork(*ways, (guard, Flow))
+        return self.engine.choices.fork(*ways, (guard, Flow))
 
     def _Try(self, stmt: ast.Try, scope: Ref) -> Flow:
         store = self.run.store
@@ -436,7 +401,7 @@ class Statements:
             (parting(self.run, handler), lambda handler=handler: handled(handler))
             for handler in stmt.handlers
         ]
-        result = self.fork((None, whole), *ways) if ways else whole()
+        result = self.engine.choices.fork((None, whole), *ways) if ways else whole()
         if stmt.finalbody:
             last = self.block(stmt.finalbody, scope)
             result = Flow(result.reached and last.reached, {**result.exits, **last.exits})

@@ -24,6 +24,8 @@ from accelify.heap.paths import joined_text
 from accelify.heap.pieces import MADE, Piece, Written, is_alike
 from accelify.heap.values import (
     MAIN_FLAG,
+    ONCE,
+    OTHERS_FLAG,
     RANK,
     UNSET,
     Class,
@@ -43,6 +45,9 @@ _FIXED = (Function, Class, ModuleRef, Library)
 # What nothing is added up in: a model is called, and not added to another one.
 _WHOLE = (*_FIXED, Instance)
 _OF_DEFINITIONS = (ModuleRef, Class)
+# What is true on the ranks that stand under a guard, and false on the others.
+_FLAGS = {"main": MAIN_FLAG, "others": OTHERS_FLAG}
+_OPPOSITE = {"main": "others", "others": "main"}
 
 
 class Store:
@@ -339,8 +344,9 @@ class Store:
         finally:
             self._journals, self._rounds, self._shared, self._made, self._levels, self.pieces = outer
 
-    def merged(self, one: Written, other: Written, guard: Guard | None) -> Written:
-        """What two ways from here leave together; `guard` is what ranks that may go different ones stand under."""
+    def merged(self, one: Written, other: Written, guard: Guard | None, *, in_order: bool = False) -> Written:
+        """What two ways from here leave together; `guard` is what ranks that may go different ones stand under, with
+        `in_order` those that go the first."""
         together: Written = {}
         for key in dict.fromkeys([*one, *other]):
             now = key[0].fields.get(key[1])
@@ -360,7 +366,8 @@ class Store:
                 now = replace(now, token=key, delta=None)  # on the one way it stays what it was
             left, right = one.get(key, now), other.get(key, now)
             # A length that is known on the one way alone is not known.
-            found = None if key[1] == "#known" and left != right else join(left, right, under)
+            unknown = key[1] == "#known" and left != right
+            found = None if unknown else join(left, right, under, in_order=in_order)
             if by_round and found is not None and left is not None and right is not None:
                 found = _added_by_round(found, left, right)
             together[key] = found
@@ -377,8 +384,11 @@ def _parts(owner: Ref) -> frozenset[str]:
     return frozenset([name for name in owner.fields if name[0] != "#"])
 
 
-def join(left: Value | None, right: Value | None, guard: Guard | None = None) -> Value | None:
-    """What a slot holds after two ways to it; `guard` is what the ranks stood under that went different ones."""
+def join(
+    left: Value | None, right: Value | None, guard: Guard | None = None, *, in_order: bool = False
+) -> Value | None:
+    """What a slot holds after two ways to it; `guard` is what the ranks stood under that went different ones, with
+    `in_order` those that went the first."""
     counted = guard.why if guard is not None and guard.kind == "counted" and not guard.place.is_same else None
     if guard is not None and not guard.parts_ranks:
         guard = None
@@ -389,6 +399,14 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         return _parted(known, guard)
     if left is right or left == right:
         return left
+    if in_order and guard is not None and guard.kind in _FLAGS:
+        if isinstance(left.const, bool) and isinstance(right.const, bool) and left.const != right.const:
+            return Value(own(), guard.why, type=_FLAGS[guard.kind if left.const else _OPPOSITE[guard.kind]])
+        of_main, of_others = (left, right) if guard.kind == "main" else (right, left)
+        if of_main.refs and of_others.refs and all(map(_does_nothing, of_others.refs)):
+            return Value(refs=of_main.refs, type=ONCE)
+        if guard.kind == "others" and left.of(Library) and right.of(Library):
+            left, right = right, left  # that of the main process first
     refs = left.refs if left.refs == right.refs else tuple(dict.fromkeys([*left.refs, *right.refs]))
     same_constant = (
         left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)
@@ -422,6 +440,10 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
         left.where if left.where == right.where else "",
     )
+
+
+def _does_nothing(ref: Ref) -> bool:
+    return isinstance(ref, Function) and ref.does_nothing
 
 
 def _type(left: Value, right: Value) -> str:

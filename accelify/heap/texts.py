@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from string import Formatter
 from typing import TYPE_CHECKING
 
 from accelify.heap.containers import shown_fields
@@ -10,6 +15,32 @@ from accelify.heap.values import Instance, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
+
+# What stands in the place of a value in a text: which one, and attributes of it.
+_PLACE = re.compile(r"(\w*)((?:\.\w+)*)")
+
+
+def filled(
+    engine: Interpreter, text: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> list[Value] | None:
+    """What `"{top.average} of {}".format(count, top=meter)` shows, None where the text is not known."""
+    if not isinstance(text.const, str):
+        return None
+    places: list[str] = []
+    with suppress(ValueError):
+        places = [place for _, place, _, _ in Formatter().parse(text.const) if place is not None]
+    values: dict[str, Value] = {**{str(number): value for number, value in enumerate(args)}, **keywords}
+    found: list[Value] = []
+    next_one = count()
+    for place in places:
+        match = _PLACE.fullmatch(place)
+        value = values.get(match[1] or str(next(next_one))) if match is not None else None
+        if match is None or value is None:
+            return None
+        for name in match[2].split(".")[1:]:
+            value = engine.attributes.read(value, name, node)
+        found.append(value)
+    return found or None
 
 
 def texts_of(engine: Interpreter, value: Value, node: ast.AST) -> list[Value]:
@@ -26,3 +57,14 @@ def texts_of(engine: Interpreter, value: Value, node: ast.AST) -> list[Value]:
             engine.run.store.look(ref)
             found += shown_fields(ref)
     return found
+
+
+def known_text(node: ast.JoinedStr, parts: Sequence[Value]) -> str | None:
+    """What a formatted text is whose parts are all known, and written as they are; None for another one."""
+    written = all(
+        isinstance(part, ast.Constant)
+        or (isinstance(part, ast.FormattedValue) and part.format_spec is None and part.conversion == -1)
+        for part in node.values
+    )
+    known = written and all(isinstance(part.const, str | int) for part in parts)
+    return "".join(str(part.const) for part in parts) if known else None

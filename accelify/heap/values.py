@@ -32,10 +32,18 @@ MADE_HERE = "made"
 # The guard of what runs in processes that the script itself starts.
 SPAWNED = "spawned"
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
+# True on one process that is not the main one.
+ONE_FLAG = "#one"
+# The last word of the name of the wrapper around a model, as the type of the wrapper's class.
+WRAPPER = "DistributedDataParallel"
 # The number of processes of a script that is written for several.
 PROCESSES = "#processes"
+# What is true wherever such a script runs in several.
+SEVERAL = "#several"
 # True on the main process, and on the others where something that is the same on all ranks says so.
 SOME_FLAG = "#some"
+# The type of what is called on the main process, and of which a call does nothing on the others.
+ONCE = "#once"
 # What is false only where a file is not there, and what is true only there.
 FOUND_FLAG, MISSING_FLAG = "#found", "#missing"
 
@@ -143,6 +151,16 @@ class Function(Ref):
         self.name = name
         self.defaults: dict[str, Value] = {}
         self.decorators: tuple[Value, ...] = ()
+
+    @property
+    def does_nothing(self) -> bool:
+        """Whether it does and gives nothing: `lambda *args: None`."""
+        body = self.node.body if isinstance(self.node.body, list) else [self.node.body]
+        return all(
+            isinstance(one, ast.Pass | ast.Constant)
+            or (isinstance(one, ast.Expr | ast.Return) and isinstance(one.value, ast.Constant | None))
+            for one in body
+        )
 
 
 class Class(Ref):
@@ -355,6 +373,7 @@ class Guard:
     """What a piece of code stands under, with the placement of the condition.
 
     `divergent`: some ranks may come there and others not; `main`: only the main process does; `others`: all but it;
+    `one`: one of those does;
     `some`: the main process does, the others where all ranks agree on it; `counted`: all ranks do, by a count of the
     rounds of each; `first`: the main process does before the others; `missing`: who does not find a file;
     `spawned`: the processes that the script itself starts.

@@ -3,6 +3,7 @@ process does alone, or has of its share alone, is wrong all the same."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -51,6 +52,7 @@ _DONE = {
     "wait.input": "waits for this input",
     "process.run": "runs this command",
 }
+_MESSAGES = frozenset({"terminal.write", "log.write"})
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
 # What starts the processes themselves.
 _LAUNCHERS = ("torch.multiprocessing.", "torch.distributed.", "multiprocessing.")
@@ -103,7 +105,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "loss":
         yield from _loss(event, one, events)
     elif one.demand == "once":
-        if not (_shows_rank(event) or event.name.startswith(_LAUNCHERS)):
+        if not (_shows_rank(event) or event.name.startswith(_LAUNCHERS) or _is_of_own_batch(event)):
             yield replace(one, found=_done_by_all(event, one.found))
     elif one.sink == "collective" and _is_met_by_the_others(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
@@ -153,6 +155,21 @@ def _done_by_all(event: Event, found: str) -> str:
     return f"every process {done}: {found.removesuffix(' is done by every process')}"
 
 
+def _is_of_own_batch(event: Event) -> bool:
+    """Whether it is a message of the process alone whose batch asks for it: `if loss.isnan(): print("NaN")`."""
+    lines = {
+        guard.why.line
+        for guard in event.guards
+        if guard.kind == "divergent"
+        and guard.place.kind is Kind.ROUND
+        and guard.why.path == event.module.path
+    }
+    return event.kind in _MESSAGES and any(
+        isinstance(one, ast.If) and one.test.lineno in lines and event.node in set(ast.walk(one))
+        for one in (ast.walk(event.module.tree) if lines and event.module.tree is not None else ())
+    )
+
+
 def _shows_rank(event: Event) -> bool:
     """Whether it says which process it is of: each process is meant to do it."""
     found = [event.path] if event.path is not None else []
@@ -162,7 +179,7 @@ def _shows_rank(event: Event) -> bool:
 
 def _content(event: Event) -> Obligation:
     """A figure that is shown or written is one of all processes, or one that they have alike."""
-    of_main = any(guard.kind == "main" for guard in event.guards)
+    of_main = any(guard.kind in ("main", "one") for guard in event.guards)
     for value in event.shown:
         for place, why in places(value):
             if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
@@ -179,7 +196,7 @@ def _content(event: Event) -> Obligation:
 
 def _meets_before(why: Reason) -> bool:
     """Whether what a figure comes from was put together over the processes on its way."""
-    return any(step.text in _TOGETHER or step.text.startswith("reduced by") for step in why.chain())
+    return any(step.text in _TOGETHER or step.text.startswith("reduced by") for step in why.way())
 
 
 def _what(place: Placement) -> str:

@@ -92,12 +92,12 @@ def _folder_around(name: str, folders: Mapping[str, Event]) -> Event | None:
 
 
 def _of_main(event: Event) -> bool:
-    return any(guard.kind == "main" for guard in event.guards)
+    return any(guard.kind in ("main", "one") for guard in event.guards)
 
 
 def _is_ordered(event: Event) -> bool:
     """Whether it is done by some ranks alone, or after the main process has done what stands before it."""
-    return any(guard.kind in ("main", "others", "first", "divergent") for guard in event.guards)
+    return any(guard.kind in ("main", "one", "others", "first", "divergent") for guard in event.guards)
 
 
 def _is_handle(event: Event) -> bool:

@@ -118,7 +118,7 @@ def obligations_of(event: Event) -> Iterator[Obligation]:
         why = event.shown[0].why if event.shown else None
         yield made(event, "rounds", Status.NAMED, text, why)
     elif event.kind == "forward":
-        guard = next((guard for guard in event.guards if guard.kind in ("main", "others")), None)
+        guard = next((guard for guard in event.guards if guard.kind in ("main", "one", "others")), None)
         if guard is not None:
             text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
             yield made(event, "all ranks", Status.NAMED, text, guard.why)
@@ -206,7 +206,7 @@ def _once(event: Event) -> Obligation:
     bar = event.kind == "bar.show" and event.detail != "made"
     if event.path is not None and event.path.place.kind is Kind.MAIN:
         return made(event, "once", Status.PROVED)
-    if "main" in kinds or bar or ("first" in kinds and (event.kind in _FIRST or "missing" in kinds)):
+    if kinds & {"main", "one"} or bar or ("first" in kinds and (event.kind in _FIRST or "missing" in kinds)):
         return made(event, "once", Status.PROVED)
     done = _BY_ITSELF.get(event.kind, "is done by every process")
     if event.name == "warnings.warn" or event.detail == "loud":

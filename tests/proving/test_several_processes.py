@@ -56,6 +56,11 @@ def test_other_right_forms_are_quiet(form, tmp_path):
     assert findings(changed(GROUPED, form), tmp_path) == []
 
 
+@pytest.mark.parametrize("form", rows_of("accelerated_forms", "form"))
+def test_other_right_forms_beside_an_accelerator_are_quiet(form, tmp_path):
+    assert findings(changed(ACCELERATED, form), tmp_path) == []
+
+
 def named(hazard, script, tmp_path):
     script = changed(script, hazard)
     lines = script.splitlines()
