@@ -20,6 +20,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
 from accelify.heap.models import mark
+from accelify.heap.random_draws import STREAMS
 from accelify.heap.run import Run
 from accelify.heap.values import (
     DEVICE,
@@ -76,7 +77,13 @@ def accelerate_call(
             run.split = True
         return Value(refs=(made,))
     if word == "set_seed" and run.checks:
-        run.begun_alike = True
+        specific = keywords.get("device_specific", args[1] if len(args) > 1 else NONE).const is True
+        differing = [value for value in args[:1] if not array_of(value).is_uniform]
+        if specific or differing:
+            run.seeded_apart = True
+            run.seeded = run.reason(node, "each process has another seed", *differing)
+        else:
+            run.begun_alike, run.alike_streams = True, STREAMS
         return NONE
     if word in (
         "gather",
@@ -145,7 +152,10 @@ def accelerator_method(
             each = elements(run, first) or [element(run, first, node)]
             place = function(map(array_of, each), linearly=True)
             return Value(gathered(place), run.reason(node, "gathered", *each))
-        return _over_tensors(run, first, gathered, node, "gathered", alike=_alike(run, first, node))
+        alike = _alike(run, first, node)
+        if alike is not None and run.checks:
+            run.meet("misuse", node, alike.text, detail="gathered")
+        return _over_tensors(run, first, gathered, node, "gathered", alike=alike)
     if name == "reduce":
         operation = keywords.get("reduction", args[1] if len(args) > 1 else constant("sum")).const
         word = operation if isinstance(operation, str) else "sum"
@@ -191,6 +201,8 @@ def accelerator_method(
         return Value(SHARD, run.reason(node, "this rank's share"))
     if name in ("accumulate", "no_sync"):
         run.meet("accumulate", node, f"accelerator.{name}")
+    if name == "unscale_gradients":
+        run.meet("unscaled", node, name)
     if name in _WAITS:
         run.meet("collective", node, f"accelerator.{name}")
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE

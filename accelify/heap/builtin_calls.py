@@ -31,6 +31,7 @@ from accelify.heap.values import (
     PASS,
     PROCESSES,
     RANK,
+    UNDIVIDED,
     UNSET,
     Bound,
     Container,
@@ -93,6 +94,8 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
     for ref in value.of(Instance):
         if ref.kind == "loader":
             engine.iteration.ask(ref, "__len__", (*SAMPLERS, "dataset"), node)
+            if engine.run.checks and not ref.prepared and len(value.refs) == 1:
+                return Value(type=UNDIVIDED)
         if ref.prepared and ref.kind in ("loader", "object") and ref.cls is None and not engine.run.split:
             why = engine.run.reason(node, "counts the batches of each process")
             return Value(engine.iteration.over_loader(ref, node).rounds, why, type="builtins.int")
@@ -232,7 +235,7 @@ def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
         return args[0]
     place = array_of(args[0])
     made = engine.run.made(node, place, args[0], type_="builtins.float")
-    type_ = args[0].type if args[0].type in (LENGTH, PASS) else "builtins.float"
+    type_ = args[0].type if args[0].type in (LENGTH, PASS, UNDIVIDED) else "builtins.float"
     return Value(made.place, args[0].why or made.why, type=type_, const=UNSET)
 
 

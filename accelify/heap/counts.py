@@ -37,6 +37,7 @@ from accelify.heap.values import (
     SHAPES,
     TENSOR,
     TURN,
+    UNDIVIDED,
     UNSET,
     WIDTH,
     Bound,
@@ -171,10 +172,26 @@ _TRUE, _FALSE = "#true", "#false"
 
 def of_ranks(run: Run, node: ast.Compare, left: Value, right: Value) -> Value | None:
     """What a comparison says of the rank that makes it, or of the number of processes; None for another one."""
+    if run.checks:
+        _meet_lengths(run, node, left, right)
     flag = rank_flag(node.ops[0], left, right) or _flag_of_several(node.ops[0], left, right)
     if flag in (_TRUE, _FALSE):
         return constant(flag == _TRUE)
     return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=flag) if flag else None
+
+
+def _meet_lengths(run: Run, node: ast.Compare, left: Value, right: Value) -> None:
+    """A number of rounds of each process that is compared with how many batches there are for all of them."""
+    for count, length in ((left, right), (right, left)):
+        place = array_of(count)
+        counts = place.kind is Kind.SAME and place.degree == 1 and (place.phase or count.type == COUNTER)
+        if (
+            counts
+            and length.type == UNDIVIDED
+            and isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.Lt | ast.LtE)
+        ):
+            text = f"`{run.segment(node)}` compares a count of one process's batches with the number of all of them"
+            run.meet("misuse", node, text, detail="rounds")
 
 
 def _flag_of_several(op: ast.cmpop, left: Value, right: Value) -> str:

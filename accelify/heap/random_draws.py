@@ -21,6 +21,9 @@ _ALIKE = (
 )
 # What gives rows in another order: the places of rows, and no rows.
 _ORDERS = ("randperm", "permutation")
+# How a reason ends that says that ranks draw alike what each of them takes for other rows.
+FOR_OTHER_ROWS = "the same on every process, each time for other rows"
+STREAMS = frozenset({"torch", "numpy", "random"})
 # Arguments that seed one draw.
 _SEEDS = frozenset({"seed", "random_state", "rng", "generator"})
 
@@ -54,10 +57,12 @@ class RandomDraws:
             self.run.assume(_ALIKE, node)
         in_rounds = self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND)
         orders = row.name.endswith(_ORDERS)
-        if in_rounds and not orders and self._is_by_row(args, keywords) and self._is_alike(row, generators):
-            text = f"{text}: the same on every process, each time for other rows"
+        alike = in_rounds and not orders and self._is_alike(row, generators)
+        if alike and self._is_by_row(args, keywords):
             place = Placement(Kind.ROUND, rows=True, samples=None, mixed=True)
-            return self.run.cause(node, place, text, row.returns)
+            return self.run.cause(node, place, f"{text}: {FOR_OTHER_ROWS}", row.returns)
+        if alike and self.run.checks and place.is_same and not draws_rows(row, args, keywords):
+            return Value(type=row.returns)
         if in_rounds:
             rows = not orders and (place.rows or draws_rows(row, args, keywords))
             place = Placement(Kind.ROUND, rows=rows, samples=0 if rows else None)
@@ -81,6 +86,8 @@ class RandomDraws:
         if not differing:
             self.run.begun_alike = True
             self.run.parted_streams.pop(_stream(row), None)
+            if not receiver:
+                self.run.alike_streams |= STREAMS & {_stream(row)} or STREAMS
             return result
         self.run.seeded_apart = True
         why = self.run.reason(
@@ -103,6 +110,8 @@ class RandomDraws:
         if any(self.run.read(ref, "#seeded") for ref in generators):
             return False
         parted = self.run.seeded or self.run.parted_streams.get(_stream(row))
+        if self.run.checks and (self.run.at_model or self.run.grouped) and not generators:
+            return _stream(row) in self.run.alike_streams and not parted
         return bool(generators) or (_stream(row) in ("numpy", "random") and not parted)
 
     def _generated(self, row: Row, generators: Sequence[Instance], node: ast.AST) -> Reason | None:

@@ -9,9 +9,11 @@ from dataclasses import replace
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
+from accelify.heap.random_draws import FOR_OTHER_ROWS
 from accelify.heap.run import Event
+from accelify.obligations.hazards import hazards_of
 from accelify.obligations.obligation import Obligation, Status
-from accelify.obligations.sinks import made, obligations_of, places, word_of
+from accelify.obligations.sinks import is_of_loop_before, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
@@ -51,6 +53,7 @@ _DONE = {
     "wait.input": "waits for this input",
     "process.run": "runs this command",
 }
+_SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
 # What starts the processes themselves.
 _LAUNCHERS = ("torch.multiprocessing.", "torch.distributed.", "multiprocessing.")
@@ -63,8 +66,10 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
         event: of a script that is written for several processes.
         events: all of the script.
     """
+    yield from hazards_of(event, events)
     if event.kind == "misuse":
-        yield made(event, event.detail, Status.NAMED, event.name)
+        if not (event.detail == "beside" and "clip_grad" in event.name and _are_unscaled(event, events)):
+            yield made(event, event.detail, Status.NAMED, event.name)
     elif event.kind == "gather":
         if event.loops and event.loops[-1].shared and not event.loops[-1].trains:
             text = (
@@ -83,13 +88,13 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
         if event.detail == "unprepared":
             yield from _unprepared(event, events)
         else:
-            yield from obligations_of(event)
+            yield from obligations_of(event, events)
     else:
         if event.kind == "step":
             yield from _stepped(event, events)
         if event.kind == "schedule":
             yield from _scheduled(event, events)
-        for one in obligations_of(event):
+        for one in obligations_of(event, events):
             yield from _checked(event, one, events)
 
 
@@ -99,7 +104,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     if one.demand in ("once", "content", "path") and _is_of_own_file(event):
         return
     if one.demand == "content":
-        yield _content(event)
+        yield _content(event, events)
     elif one.demand == "loss":
         yield from _loss(event, one, events)
     elif one.demand == "once":
@@ -118,6 +123,11 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often by some ranks" in one.found:
             yield one
+
+
+def _are_unscaled(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the script takes the loss scale off the gradients in the same loop."""
+    return any(other.kind == "unscaled" and other.loops[-1:] == event.loops[-1:] for other in events)
 
 
 def _in_plain_words(found: str) -> str:
@@ -160,7 +170,7 @@ def _shows_rank(event: Event) -> bool:
     return any(step.text == _RANK for why in reasons for step in why.chain())
 
 
-def _content(event: Event) -> Obligation:
+def _content(event: Event, events: Sequence[Event]) -> Obligation:
     """A figure that is shown or written is one of all processes, or one that they have alike."""
     of_main = any(guard.kind == "main" for guard in event.guards)
     for value in event.shown:
@@ -171,7 +181,8 @@ def _content(event: Event) -> Obligation:
                 continue
             if why is not None and _meets_before(why):
                 continue
-            if event.in_training or place.kind in (Kind.ROUND, Kind.WIDE):
+            in_loop = event.in_training and not is_of_loop_before(event, why, events)
+            if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
             return made(event, "content", Status.NAMED, f"{word_of(event)}: {_what(place)}", why)
     return made(event, "content", Status.PROVED)
@@ -195,9 +206,10 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         yield one
         return
     chain = one.reason.chain() if one.reason is not None else []
-    if one.status is Status.NAMED and any(step.text.startswith(_APART) for step in chain):
+    apart = any(step.text.startswith(_APART) for step in chain)
+    if one.status is Status.NAMED and (apart or any(step.text.endswith(FOR_OTHER_ROWS) for step in chain)):
         # It stands where the data part.
-        text = "the processes train on data that differ between them"
+        text = "the processes train on data that differ between them" if apart else _SAME_NOISE
         here = chain[-1].path == one.path
         yield replace(one, found=text, line=chain[-1].line, column=1) if here else replace(one, found=text)
     if event.detail == "plain" and any(other.kind == "accelerator" for other in events):
@@ -224,6 +236,12 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         text = (
             "a prepared scheduler goes a step for every process each time: one that is stepped once an epoch is not "
             "to be prepared"
+        )
+        yield made(event, "rounds", Status.NAMED, text)
+    elif event.detail == "fast" and event.shared:
+        text = (
+            "a prepared scheduler goes a step for every process each time, and its length is in batches of one: it is "
+            "at its end after 1/N of the training"
         )
         yield made(event, "rounds", Status.NAMED, text)
     elif event.detail == "plain" and event.shared and _has_accelerator(events):

@@ -60,7 +60,8 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
                 )
         elif not _is_ordered(event):
             folder = _folder_around(name, folders)
-            if folder is not None:
+            # A file that is read in it was there before, and so was the folder.
+            if folder is not None and (_writes(event) or event.kind == "folder.list"):
                 yield _inside(event, folder)
             if _writes(event):
                 continue

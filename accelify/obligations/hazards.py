@@ -1,0 +1,81 @@
+"""Hazards of scripts that are written for several processes which only other places of the script show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from accelify.domains.placement import Kind
+from accelify.domains.reasons import Reason
+from accelify.heap.paths import pattern
+from accelify.heap.run import Event
+from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.sinks import SHOWING, made, places, word_of
+
+# Modes that empty a file as it is opened.
+_EMPTYING = ("w", "x")
+_WRITES = frozenset({"file.write", "file.append"})
+
+
+def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """What is wrong at one event, as others of the script show.
+
+    Args:
+        event: of a script that is written for several processes.
+        events: all of the script.
+    """
+    if event.kind == "forward" and not event.detail:
+        yield from _called_by_some(event, events)
+    elif event.kind == "file.read" and event.detail.startswith(_EMPTYING):
+        yield from _emptied(event, events)
+    elif event.kind in SHOWING and any(loop.whole is not None for other in events for loop in other.loops):
+        yield from _copies(event)
+    elif event.kind == "early" and any(other.name == "Accelerator" for other in events):
+        text = f"`{event.name}` comes before the Accelerator gives each process its device: all are on the first GPU"
+        yield made(event, "device", Status.NAMED, text)
+
+
+def _copies(event: Event) -> Iterator[Obligation]:
+    """A sum over the processes of what all of them have alike, as each goes through all samples of a loader."""
+    for place, why in [pair for value in event.shown for pair in places(value)]:
+        alike = place.kind is Kind.SAME and place.degree == -1 and why is not None
+        if alike and why is not None and why.origin().text.startswith("reduced by"):
+            text = f"{word_of(event)}: N times as much, as all processes go through the same samples and are summed up"
+            yield made(event, "gathered", Status.NAMED, text, why)
+
+
+def _called_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """A wrapped model, called in a training loop where some ranks may come and others not. Where a backward stands
+    there as well, that is what is named."""
+    guard = next((one for one in event.guards if one.kind == "divergent"), None)
+    if guard is None or not event.in_training:
+        return
+    where = _place(guard.why)
+    if not any(other.kind == "backward" and where in map(_place, _whys(other)) for other in events):
+        text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
+        yield made(event, "all ranks", Status.NAMED, text, guard.why)
+
+
+def _whys(event: Event) -> Iterator[Reason]:
+    return (guard.why for guard in event.guards)
+
+
+def _place(why: Reason) -> tuple[str, int]:
+    return why.path, why.line
+
+
+def _emptied(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """A file that every process opens anew, and none of them all writes to: the main process's may be emptied."""
+    path = event.path
+    if (
+        path is None
+        or not path.place.is_uniform
+        or any(one.kind in ("main", "first") for one in event.guards)
+    ):
+        return
+    written = [other for other in events if other.kind in _WRITES and other.path is not None]
+    if not any(
+        pattern(other.path or path) == pattern(path) and not any(one.kind == "main" for one in other.guards)
+        for other in written
+    ):
+        text = "every process opens this file anew: what the main process has written before is gone"
+        yield made(event, "once", Status.NAMED, text)
