@@ -27,6 +27,8 @@ from accelify.domains.reasons import Reason
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
 from accelify.heap.locations import at
+from accelify.heap.random_draws import SEEDED
+from accelify.heap.run import why_of
 from accelify.heap.state import is_part
 from accelify.heap.store import join
 from accelify.heap.values import (
@@ -68,7 +70,9 @@ class Iteration:
         place = value.place
         if place.rows and place.kind in (Kind.WIDE, Kind.SHARD, Kind.ROUND) and value.type != BATCH:
             return self._by_samples(place, value, node)
-        rounds = SAME if place.kind is Kind.SAME or value.type == BATCH else place
+        # What was drawn with other seeds are as many numbers.
+        alike = place.kind is Kind.SAME or place.needs == SEEDED
+        rounds = SAME if alike or value.type == BATCH else place
         found = Iterable(element(self.run, value, node), shared=False, rounds=rounds)
         if value.type == BATCH and not place.is_uniform:
             text = f"`{self.run.segment(node)}` may have more elements on one rank than on another"
@@ -231,8 +235,8 @@ class Iteration:
             if ref.wrapped is not None and ref.wrapped.refs
             else None
         )
-        if data is None or data.place.kind is Kind.OWN:
-            return data
+        if data is None or array_of(data).kind is Kind.OWN:
+            return data and Value(array_of(data), why_of(data))
         for one in data.of(Instance):
             get = self.engine.attributes.method(one, "__getitem__")
             if get is not None:

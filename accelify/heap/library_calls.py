@@ -141,7 +141,7 @@ class LibraryCalls:
             and instance.kind == "module"
             and len(args) > 1
         ):
-            registered(self.run, instance, args[0], args[1])
+            registered(self.run, instance, args[0], args[1], name.removeprefix("register_"))
         if instance is not None and instance.kind == "module":
             sent(self.run, instance, name, args)
         if receiver.type == BATCH and receiver.where and name in ("to", "cuda"):
@@ -345,13 +345,11 @@ class LibraryCalls:
     def _mutate(
         self, row: Row, result: Value, args: Args, keywords: Keywords, node: ast.AST, shift: int
     ) -> None:
-        places = [array_of(value) for value in [*args, *keywords.values()]]
-        place = function(places, rowwise=True)
-        why = (
-            None
-            if place.is_same
-            else self.run.reason(node, f"`{self.run.segment(node)}`", *args, *keywords.values())
-        )
+        given = [*args, *keywords.values()]
+        if row.transfer == "draw" and result.place.kind is Kind.OWN:
+            given.append(result)  # another order on each rank
+        place = function(map(array_of, given), rowwise=True)
+        why = None if place.is_same else self.run.reason(node, f"`{self.run.segment(node)}`", *given)
         for one in row.mutates:
             number = -1 if one.receiver else one.position
             for value in arguments_of(one, args, keywords, shift) if row.name.endswith("_") else ():

@@ -82,6 +82,7 @@ def distributed_call(
         misuse.of_call(run, name, args, keywords, node)
         run.at_model = run.on_cpu = run.grouped = True
         model = args[0] if args else keywords.get("module", NONE)
+        run.meet("wrapped", node, name)
         return prepared(run, model, node)
     if name in misuse.SAMPLERS and not run.accelerated:
         shuffle = keywords.get("shuffle")

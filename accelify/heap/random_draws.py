@@ -23,6 +23,10 @@ _ALIKE = (
 _ORDERS = ("randperm", "permutation")
 # How a reason ends that says that ranks draw alike what each of them takes for other rows.
 FOR_OTHER_ROWS = "the same on every process, each time for other rows"
+# In the text of a script whose processes are begun with what one has drawn.
+_STARTERS = ("accelify", "spawn", "Process(", "Launch", "launch")
+# What draws of other seeds need to be the same.
+SEEDED = "drawn with one seed"
 STREAMS = frozenset({"torch", "numpy", "random"})
 # Arguments that seed one draw.
 _SEEDS = frozenset({"seed", "random_state", "rng", "generator"})
@@ -52,7 +56,7 @@ class RandomDraws:
         text = f"`{self.run.segment(node)}` draws random numbers"
         differing = self._generated(row, generators, node)
         if differing is not None and place.is_same and not self.run.in_shared_loop():
-            return Value(own("drawn with one seed"), self.run.reason(node, text, differing), type=row.returns)
+            return Value(own(SEEDED), self.run.reason(node, text, differing), type=row.returns)
         if place.is_same and not self.run.begun_alike:
             self.run.assume(_ALIKE, node)
         in_rounds = self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND)
@@ -133,7 +137,11 @@ class RandomDraws:
     def _unseeded(self, node: ast.AST) -> Reason | None:
         """Why the processes of a script that nothing seeds draw others."""
         run = self.run
-        if run.begun_alike or not (run.checks and (run.at_model or run.grouped)):
+        if run.begun_alike or not run.checks:
+            return None
+        # Before the processes meet: each draws for itself, unless one starts them all and gives them what it has drawn.
+        together = any(word in run.modules[0].text for word in _STARTERS)
+        if not (run.at_model or run.grouped) and together:
             return None
         if isinstance(node, ast.Call) and any(word.arg in _SEEDS for word in node.keywords):
             return None

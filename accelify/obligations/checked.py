@@ -11,13 +11,14 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.random_draws import FOR_OTHER_ROWS
 from accelify.heap.run import Event
-from accelify.obligations.hazards import hazards_of
+from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.ordering import is_handle
 from accelify.obligations.sinks import is_of_loop_before, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
-_RANK = "the rank"
+_RANK, _FLAG = "the rank", "only on the main process"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
 _TOGETHER = frozenset({"gathered", "broadcast"})
@@ -103,6 +104,10 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     one = replace(one, found=_in_plain_words(one.found))
     if one.demand in ("once", "content", "path") and _is_of_own_file(event):
         return
+    if one.demand == "path" and (event.path is None or _is_of_one(event) or is_handle(event)):
+        return  # another process's is of no account; an open file was named where it was opened
+    if one.sink == "state.write" and one.demand == "same" and not goes_into_training(event, events):
+        return
     if one.demand == "content":
         yield _content(event, events)
     elif one.demand == "loss":
@@ -167,16 +172,22 @@ def _shows_rank(event: Event) -> bool:
     """Whether it says which process it is of: each process is meant to do it."""
     found = [event.path] if event.path is not None else []
     reasons = [why for value in [*event.shown, *found] for _, why in places(value) if why is not None]
-    return any(step.text == _RANK for why in reasons for step in why.chain())
+    return any(step.text in (_RANK, _FLAG) for why in reasons for step in why.chain())
+
+
+def _is_of_one(event: Event) -> bool:
+    return any(guard.kind == "main" for guard in event.guards)
 
 
 def _content(event: Event, events: Sequence[Event]) -> Obligation:
     """A figure that is shown or written is one of all processes, or one that they have alike."""
-    of_main = any(guard.kind == "main" for guard in event.guards)
+    of_main = _is_of_one(event)
     for value in event.shown:
         for place, why in places(value):
             if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
                 continue
+            if why is not None and not why.parents and why.text in (_RANK, _FLAG):
+                continue  # it says who it is of
             if not of_main and why is not None and any(step.text == _RANK for step in why.chain()):
                 continue
             if why is not None and _meets_before(why):

@@ -34,6 +34,23 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield made(event, "device", Status.NAMED, text)
 
 
+def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the processes train on with what one of them writes to a model or an optimizer.
+
+    The wrapper around a model gives all of them the main process's weights as it is made, and its buffers in each
+    forward.
+    """
+    if event.detail == "buffer":
+        return False
+    around = {loop.number for loop in event.loops}
+    training = [other for other in events if other.kind in ("backward", "step")]
+    if any(around & {loop.number for loop in other.loops} for other in training):
+        return True
+    number = next((n for n, other in enumerate(events) if other is event), 0)
+    wrapped = any(other.kind == "wrapped" for other in events[:number])
+    return not training or (wrapped and any(other.kind in ("backward", "step") for other in events[number:]))
+
+
 def _copies(event: Event) -> Iterator[Obligation]:
     """A sum over the processes of what all of them have alike, as each goes through all samples of a loader."""
     for place, why in [pair for value in event.shown for pair in places(value)]:
