@@ -72,6 +72,10 @@ def _called_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligatio
         yield made(event, "all ranks", Status.NAMED, text, guard.why)
 
 
+def _is_of_main(event: Event) -> bool:
+    return any(one.kind in ("main", "first") for one in event.guards)
+
+
 def _whys(event: Event) -> Iterator[Reason]:
     return (guard.why for guard in event.guards)
 
@@ -89,10 +93,8 @@ def _emptied(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         or any(one.kind in ("main", "first") for one in event.guards)
     ):
         return
-    written = [other for other in events if other.kind in _WRITES and other.path is not None]
-    if not any(
-        pattern(other.path or path) == pattern(path) and not any(one.kind == "main" for one in other.guards)
-        for other in written
-    ):
+    # Of a writer of rows or the like it is not known which file it writes to.
+    written = [other for other in events if other.kind in _WRITES and not _is_of_main(other)]
+    if not any(other.path is None or pattern(other.path) in ("*", pattern(path)) for other in written):
         text = "every process opens this file anew: what the main process has written before is gone"
         yield made(event, "once", Status.NAMED, text)

@@ -227,6 +227,20 @@ WRONG = cases(
         + "    s.step()\n",
         "s.step()",
     ),
+    (
+        "a loss of batches of which nothing is known",
+        BOTH,
+        "from project import loader_of\n",
+        """\
+        for batch in loader_of("train"):
+            loss = net(batch).mean()
+            if torch.isnan(loss):
+                continue
+            backward(loss)
+            optimizer.step()
+        """,
+        "backward",
+    ),
     ("on the device too early", HF, "torch.nn.Linear(2, 2).to('cuda')\n", TRAIN, ".to('cuda')"),
     (
         "a file emptied by all",
@@ -269,6 +283,21 @@ RIGHT = cases(
             losses.append(loss.item())
             if i % 5 == 4 and int(os.environ["RANK"]) == 0:
                 print(np.mean(losses))
+        """,
+        "",
+    ),
+    (
+        "figures of batches of which nothing is known",
+        BOTH,
+        "from project import loader_of\n",
+        """\
+        for i, batch in enumerate(loader_of("train")):
+            loss = net(batch["x"]).mean()
+            backward(loss)
+            if i % 4 == 0:
+                optimizer.step()
+            if int(os.environ["RANK"]) == 0:
+                print(loss.item())
         """,
         "",
     ),
