@@ -256,7 +256,7 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
             made.prepared = True
             made.wrapped = Value(refs=(ref,))
             mark(run, Value(refs=(made,)), trained=True)
-            run.store.set(ref, "#prepared", constant(True))
+            _note_prepared(run, ref)
             refs.append(made)
         elif isinstance(ref, Container):
             inside = container(run, ref.type)
@@ -266,6 +266,18 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
         else:
             refs.append(ref)
     return Value(value.place, value.why, tuple(refs), value.type)
+
+
+def _note_prepared(run: Run, ref: Instance, depth: int = 0) -> None:
+    """Note that an object is prepared, and the parts of a model with it."""
+    run.store.set(ref, "#prepared", constant(True))
+    if ref.kind != "module" or depth > 2:
+        return
+    run.store.look(ref)
+    parts = [run.read(ref, name) for name in list(ref.fields) if name[0] != "#"]
+    for part in [one for value in parts if value is not None for one in value.of(Instance)]:
+        if part.kind == "module" and run.read(part, "#prepared") is None:
+            _note_prepared(run, part, depth + 1)
 
 
 def unwrapped(value: Value) -> Value:

@@ -251,6 +251,10 @@ def _partial(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST)
     return args[0] if args else None
 
 
+def _cast(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return args[1] if len(args) > 1 else None
+
+
 def _default_dict(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if not args:
         return _sequence("dict")(engine, [], {}, node)
@@ -308,6 +312,7 @@ def _grids(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -
 
 BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]] = {
     "builtins.range": _range,
+    "typing.cast": _cast,
     "torch.autograd.grad": _gradients,
     "torch.meshgrid": _grids,
     "types.SimpleNamespace": _namespace,

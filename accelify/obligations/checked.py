@@ -54,6 +54,7 @@ _DONE = {
     "wait.input": "waits for this input",
     "process.run": "runs this command",
 }
+_OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
 _SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
 # What starts the processes themselves.
@@ -124,7 +125,8 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "prepared":
         # One that puts gradients together by hand has no need of it.
         if not any(other.kind == "collective" and other.loops == event.loops for other in events):
-            yield one
+            trains = event.detail == "bare" and _is_trained_in(event, events)
+            yield replace(one, found=_OF_ANOTHER) if trains else one
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often by some ranks" in one.found:
             yield one
@@ -264,11 +266,19 @@ def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """A model that is trained and not prepared."""
     if not event.loops or not event.loops[-1].trains:
         return
-    around = event.loops[-1].number
-    if any(
-        other.kind == "forward" and not other.detail and other.loops and other.loops[-1].number == around
-        for other in events
-    ):
+    if _is_trained_in(event, events):
         return
     text = f"`{event.name}` calls a model that is not prepared: its gradients are not averaged over the processes"
-    yield made(event, "prepared", Status.NAMED, text)
+    one = made(event, "prepared", Status.NAMED, text)
+    # In a method of the model itself it is the call of the method that goes past the wrapper.
+    by = event.via[0] if event.via and event.name.startswith("self(") else None
+    yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
+
+
+def _is_trained_in(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a wrapped model is called in the loop that an event stands in."""
+    around = event.loops[-1].number if event.loops else 0
+    return any(
+        other.kind == "forward" and not other.detail and other.loops and other.loops[-1].number == around
+        for other in events
+    )

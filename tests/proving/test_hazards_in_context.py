@@ -199,6 +199,38 @@ WRONG = cases(
         "optimizer.step",
     ),
     (
+        "past the wrapper by a cast",
+        HF,
+        "from typing import Any, cast\n",
+        """\
+        def call(model, x):
+            return cast(Any, model)(x)
+
+        for x, y in train:
+            loss = F.mse_loss(call(accelerator.unwrap_model(net), x), y)
+            backward(loss)
+            optimizer.step()
+        """,
+        "cast(Any, model)(x)",
+    ),
+    (
+        "past the wrapper by a method",
+        HF,
+        """\
+        class Net(torch.nn.Linear):
+            def encode(self, x):
+                return self(x)
+        """,
+        """\
+        net = accelerator.prepare(Net(4, 1))
+        for x, y in train:
+            loss = F.mse_loss(accelerator.unwrap_model(net).encode(x), y)
+            backward(loss)
+            optimizer.step()
+        """,
+        ".encode(x)",
+    ),
+    (
         "a length of before prepare",
         HF,
         "count = len(DataLoader(data, batch_size=4))\n",
@@ -299,6 +331,26 @@ RIGHT = cases(
             if int(os.environ["RANK"]) == 0:
                 print(loss.item())
         """,
+        "",
+    ),
+    (
+        "an optimizer of a part of the model",
+        HF,
+        """\
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = torch.nn.Linear(4, 1)
+
+            def forward(self, x):
+                return self.head(x)
+        """,
+        """\
+        net = Net()
+        slow = copy.deepcopy(net)
+        net, optimizer = accelerator.prepare(net, torch.optim.SGD(net.head.parameters(), lr=0.1))
+        """
+        + TRAIN.replace("\n", "\n        "),
         "",
     ),
     ("noise of each process", HF, "set_seed(1, device_specific=True)\n", NOISE, ""),
