@@ -114,7 +114,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "loss":
         yield from _loss(event, one, events)
     elif one.demand == "once":
-        if not (_shows_rank(event) or event.name.startswith(_LAUNCHERS)):
+        if not (_shows_rank(event, events) or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_done_by_all(event, one.found))
     elif one.sink == "collective" and _is_met_by_the_others(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
@@ -170,11 +170,26 @@ def _done_by_all(event: Event, found: str) -> str:
     return f"every process {done}: {found.removesuffix(' is done by every process')}"
 
 
-def _shows_rank(event: Event) -> bool:
+def _shows_rank(event: Event, events: Sequence[Event]) -> bool:
     """Whether it says which process it is of: each process is meant to do it."""
     found = [event.path] if event.path is not None else []
     reasons = [why for value in [*event.shown, *found] for _, why in places(value) if why is not None]
-    return any(step.text in (_RANK, _FLAG) for why in reasons for step in why.chain())
+    return any(step.text == _RANK for why in reasons for step in why.chain()) or any(
+        _says_who(why, events) for why in reasons
+    )
+
+
+def _says_who(why: Reason, events: Sequence[Event]) -> bool:
+    """Whether a value is the rank itself, or whether this is the main process."""
+    if why.parents or why.text in (_RANK, _FLAG):
+        return not why.parents
+    step = (why.text, why.path, why.line)
+    return any(
+        (guard.why.text, guard.why.path, guard.why.line) == step
+        for event in events
+        for guard in event.guards
+        if guard.kind in ("main", "others")
+    )
 
 
 def _is_of_one(event: Event) -> bool:
@@ -188,8 +203,8 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
         for place, why in places(value):
             if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
                 continue
-            if why is not None and not why.parents and why.text in (_RANK, _FLAG):
-                continue  # it says who it is of
+            if why is not None and _says_who(why, events):
+                continue
             if not of_main and why is not None and any(step.text == _RANK for step in why.chain()):
                 continue
             if why is not None and _meets_before(why):

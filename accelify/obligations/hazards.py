@@ -48,7 +48,7 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
         return True
     number = next((n for n, other in enumerate(events) if other is event), 0)
     wrapped = any(other.kind == "wrapped" for other in events[:number])
-    return not training or (wrapped and any(other.kind in ("backward", "step") for other in events[number:]))
+    return wrapped and any(other.kind in ("backward", "step") for other in events[number:])
 
 
 def _copies(event: Event) -> Iterator[Obligation]:

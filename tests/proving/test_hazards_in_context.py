@@ -401,7 +401,19 @@ RIGHT = cases(
         """,
         "",
     ),
-    ("it says which process it is", TORCH, "", "is_main = rank == 0\nprint(f'process {rank}')\n", ""),
+    (
+        "it says which process it is",
+        TORCH,
+        "",
+        """\
+        is_main = rank == 0
+        print(f"process {rank}")
+        print(f"main: {is_main}")
+        if is_main:
+            print(rank)
+        """,
+        "",
+    ),
     (
         "items of each process under their names",
         HF,
