@@ -22,6 +22,7 @@ from accelify.heap.containers import (
     put,
     reduced_value,
 )
+from accelify.heap.counts import share_of
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, write_field
 from accelify.heap.paths import joined_path
 from accelify.heap.values import (
@@ -53,7 +54,8 @@ Keywords = Mapping[str, Value]
 
 
 def _range(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return Value(refs=(engine.iteration.counted(args, node),))
+    share = share_of(engine.run, node, Value(), args)
+    return share or Value(refs=(engine.iteration.counted(args, node),))
 
 
 def _enumerate(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

@@ -243,6 +243,15 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     return ""
 
 
+def share_of(run: Run, node: ast.AST, base: Value, bounds: Sequence[Value]) -> Value | None:
+    """What a script that is written for several processes takes of something by its rank: `rows[rank::size]`."""
+    if not run.checks or not base.place.is_same or not any(array_of(one).kind is Kind.OWN for one in bounds):
+        return None
+    return Value(
+        SHARD, run.reason(node, f"`{run.segment(node)}` is this rank's share", *bounds), type=base.type
+    )
+
+
 def shape(base: Value) -> Value:
     """The shape of a value."""
     return Value(base.place, base.why, type=SHAPES[base.type != BATCH])

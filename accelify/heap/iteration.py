@@ -151,6 +151,9 @@ class Iteration:
 
     def over_loader(self, ref: Instance, node: ast.AST) -> Iterable:
         """A loader: what one batch is to a rank."""
+        if not ref.prepared and (apart := self._divided_by_hand(ref)) is not None:
+            why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`", apart)
+            return Iterable(Value(ROUND_ROWS, why, type=BATCH), shared=True, rounds=same(1))
         if not ref.prepared:
             where = HOST if at(self.run, ref) == HOST and not self.run.on_cpu else ""
             found = Iterable(Value(type=BATCH, where=where), shared=False)
@@ -202,6 +205,11 @@ class Iteration:
             asked = next((one for name in names if (one := self.run.read(loader, f"#{name}"))), None)
             for one in asked.of(Instance) if asked is not None else ():
                 self.engine.calls.special(one, method, list(args), node)
+
+    def _divided_by_hand(self, ref: Instance) -> Value | None:
+        """What of a loader is another on each rank, of a script that is written for several."""
+        parts = [self.run.read(ref, f"#{name}") for name in (*SAMPLERS, "dataset")] if self.run.checks else []
+        return next((one for one in parts if one is not None and not array_of(one).is_uniform), None)
 
     def _drops(self, ref: Ref) -> bool:
         drops = self.run.read(ref, "#drops")

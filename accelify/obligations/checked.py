@@ -114,7 +114,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "loss":
         yield from _loss(event, one, events)
     elif one.demand == "once":
-        if not (_shows_rank(event, events) or event.name.startswith(_LAUNCHERS)):
+        if not (_is_shared_out(event) or _shows_rank(event, events) or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_done_by_all(event, one.found))
     elif one.sink == "collective" and _is_met_by_the_others(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
@@ -189,6 +189,14 @@ def _says_who(why: Reason, events: Sequence[Event]) -> bool:
         for event in events
         for guard in event.guards
         if guard.kind in ("main", "others")
+    )
+
+
+def _is_shared_out(event: Event) -> bool:
+    """Whether the processes share out among them how often it is done: `if number % size == rank`."""
+    return any(
+        guard.kind == "divergent" and any(step.text == _RANK for step in guard.why.chain())
+        for guard in event.guards
     )
 
 

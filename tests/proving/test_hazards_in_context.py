@@ -415,6 +415,40 @@ RIGHT = cases(
         "",
     ),
     (
+        "items that the rank shares out",
+        TORCH,
+        "",
+        """\
+        names, size = ["a", "b", "c"], dist.get_world_size()
+        for name in names[rank::size]:
+            torch.save(name, f"{name}.pt")
+        for i in range(rank, len(names), size):
+            torch.save(names[i], f"{i}.pt")
+        for i, name in enumerate(names):
+            if i % size != rank:
+                continue
+            torch.save(name, f"{name}.pt")
+        for name in [one for i, one in enumerate(names) if i % size == rank]:
+            torch.save(name, f"{name}.pt")
+        """,
+        "",
+    ),
+    (
+        "a loader over this rank's rows",
+        TORCH,
+        "",
+        """\
+        rows = [torch.ones(4)] * 60
+        right = torch.zeros(1)
+        for x in DataLoader(rows[rank :: dist.get_world_size()], batch_size=4):
+            right += (net(x) > 0).sum()
+        dist.all_reduce(right)
+        if rank == 0:
+            print(right.item())
+        """,
+        "",
+    ),
+    (
         "items of each process under their names",
         HF,
         "",
