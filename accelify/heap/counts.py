@@ -52,6 +52,9 @@ from accelify.knowledge import Row
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
 
+# What is said of a condition that parts the ranks.
+CHOSEN = "can be true on one rank only"
+
 # What becomes of a batch, or of a count, that an operator takes.
 OF_RESULTS = {BATCH: TENSOR, **dict.fromkeys((COUNTER, LAST, PART, PASS, WIDTH), "builtins.int")}
 
@@ -245,11 +248,17 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
 
 def share_of(run: Run, node: ast.AST, base: Value, bounds: Sequence[Value]) -> Value | None:
     """What a script that is written for several processes takes of something by its rank: `rows[rank::size]`."""
-    if not run.checks or not base.place.is_same or not any(array_of(one).kind is Kind.OWN for one in bounds):
+    if not run.checks or not base.place.is_same or not any(map(_is_by_rank, bounds)):
         return None
     return Value(
         SHARD, run.reason(node, f"`{run.segment(node)}` is this rank's share", *bounds), type=base.type
     )
+
+
+def _is_by_rank(value: Value) -> bool:
+    """Whether a number is computed from the rank, and not chosen by it."""
+    steps = value.why.chain() if value.why is not None and array_of(value).kind is Kind.OWN else []
+    return bool(steps) and steps[-1].text == "the rank" and not any(CHOSEN in step.text for step in steps)
 
 
 def shape(base: Value) -> Value:

@@ -61,13 +61,14 @@ def _copies(event: Event) -> Iterator[Obligation]:
 
 
 def _called_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    """A wrapped model, called in a training loop where some ranks may come and others not. Where a backward stands
-    there as well, that is what is named."""
+    """A wrapped model, called in a training loop where some ranks may come and others not. Where
+    meetings stand under the same cause, they are what is named."""
     guard = next((one for one in event.guards if one.kind == "divergent"), None)
     if guard is None or not event.in_training:
         return
-    where = _place(guard.why)
-    if not any(other.kind == "backward" and where in map(_place, _whys(other)) for other in events):
+    cause = _place(guard.why)
+    meetings = [other for other in events if other.kind in ("backward", "step", "collective")]
+    if not any(cause in map(_place, _whys(other)) for other in meetings):
         text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
         yield made(event, "all ranks", Status.NAMED, text, guard.why)
 
@@ -81,17 +82,14 @@ def _whys(event: Event) -> Iterator[Reason]:
 
 
 def _place(why: Reason) -> tuple[str, int]:
-    return why.path, why.line
+    last = why.chain()[-1]
+    return last.path, last.line
 
 
 def _emptied(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """A file that every process opens anew, and none of them all writes to: the main process's may be emptied."""
     path = event.path
-    if (
-        path is None
-        or not path.place.is_uniform
-        or any(one.kind in ("main", "first") for one in event.guards)
-    ):
+    if path is None or not path.place.is_uniform or _is_of_main(event):
         return
     # Of a writer of rows or the like it is not known which file it writes to.
     written = [other for other in events if other.kind in _WRITES and not _is_of_main(other)]
