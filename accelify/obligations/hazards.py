@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
-from accelify.heap.paths import pattern
+from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.sinks import SHOWING, made, places, word_of
 
 # Modes that empty a file as it is opened.
 _EMPTYING = ("w", "x")
+_WRITING = (*_EMPTYING, "a")
 _WRITES = frozenset({"file.write", "file.append"})
 
 
@@ -87,12 +88,17 @@ def _place(why: Reason) -> tuple[str, int]:
 
 
 def _emptied(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    """A file that every process opens anew, and none of them all writes to: the main process's may be emptied."""
+    """A file that the main process alone writes to, and every process opens anew."""
     path = event.path
-    if path is None or not path.place.is_uniform or _is_of_main(event):
+    if path is None or not path.place.is_uniform or not file_of(path) or _is_of_main(event):
         return
-    # Of a writer of rows or the like it is not known which file it writes to.
-    written = [other for other in events if other.kind in _WRITES and not _is_of_main(other)]
-    if not any(other.path is None or pattern(other.path) in ("*", pattern(path)) for other in written):
+    opened = [
+        other
+        for other in events
+        if other is not event
+        and file_of(other.path) == file_of(path)
+        and (other.kind in _WRITES or other.detail.startswith(_WRITING))
+    ]
+    if opened and all(map(_is_of_main, opened)):
         text = "every process opens this file anew: what the main process has written before is gone"
         yield made(event, "once", Status.NAMED, text)
