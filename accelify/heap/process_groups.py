@@ -83,7 +83,10 @@ def distributed_call(
         run.at_model = run.on_cpu = run.grouped = True
         model = args[0] if args else keywords.get("module", NONE)
         run.meet("wrapped", node, name)
-        return prepared(run, model, node)
+        wrapper = prepared(run, model, node)
+        for ref in wrapper.of(Instance):
+            ref.kind = "module"  # whatever is known of what it wraps
+        return wrapper
     if name in misuse.SAMPLERS and not run.accelerated:
         shuffle = keywords.get("shuffle")
         detail = "in order" if shuffle is not None and shuffle.const is False else ""

@@ -273,6 +273,17 @@ WRONG = cases(
         """,
         "backward",
     ),
+    (
+        "prefixed weights of a model of which nothing is known",
+        TORCH,
+        "from project import build\n",
+        """\
+        net = DDP(build("large"))
+        if rank == 0:
+            torch.save(net.state_dict(), "net.pt")
+        """,
+        "net.state_dict()",
+    ),
     ("on the device too early", HF, "torch.nn.Linear(2, 2).to('cuda')\n", TRAIN, ".to('cuda')"),
     (
         "a file emptied by all",
