@@ -62,7 +62,7 @@ class RandomDraws:
         in_rounds = self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND)
         orders = row.name.endswith(_ORDERS)
         alike = in_rounds and not orders and self._is_alike(row, generators)
-        if alike and self._is_by_row(args, keywords):
+        if alike and self._is_by_row(row, args, keywords):
             place = Placement(Kind.ROUND, rows=True, samples=None, mixed=True)
             return self.run.cause(node, place, f"{text}: {FOR_OTHER_ROWS}", row.returns)
         if alike and self.run.checks and place.is_same and not draws_rows(row, args, keywords):
@@ -104,10 +104,14 @@ class RandomDraws:
             self.run.store.set(ref, "#seeded", Value(own("one seed"), why))
         return result.placed(own("one seed"), why)
 
-    def _is_by_row(self, args: Args, keywords: Keywords) -> bool:
+    def _is_by_row(self, row: Row, args: Args, keywords: Keywords) -> bool:
         """Whether there is a number for each row of this rank's batch."""
         sizes = [inner for value in [*args, *keywords.values()] for inner in parts_of(value)]
-        return any(one.place.kind is Kind.ROUND and (one.place.even or one.place.rows) for one in sizes)
+        # As large as something of the batch, of which no more is known.
+        taken = self.run.checks and row.name.startswith("torch.")
+        return any(
+            one.place.kind is Kind.ROUND and (taken or one.place.even or one.place.rows) for one in sizes
+        )
 
     def _is_alike(self, row: Row, generators: Sequence[Instance]) -> bool:
         """Whether all ranks draw the same: only torch's stream is another one on each, unless a seed says so."""

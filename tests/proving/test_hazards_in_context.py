@@ -145,6 +145,21 @@ WRONG = cases(
         "randn(x.shape)",
     ),
     (
+        "noise alike for what a library makes of the batch",
+        HF,
+        "from diffusers import AutoencoderKL\nset_seed(1)\n",
+        """\
+        encoder = AutoencoderKL.from_pretrained("name")
+        for x, y in train:
+            hidden = encoder.encode(x).latent_dist.sample()
+            noise = torch.randn_like(hidden)
+            loss = F.mse_loss(net(hidden + noise), noise)
+            backward(loss)
+            optimizer.step()
+        """,
+        "randn_like(hidden)",
+    ),
+    (
         "rows in another order",
         BOTH,
         """\
