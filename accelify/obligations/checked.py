@@ -87,10 +87,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             )
             yield made(event, "epoch", Status.NAMED, text)
     elif event.kind == "forward":
-        if event.detail == "unprepared":
-            yield from _unprepared(event, events)
-        else:
-            yield from obligations_of(event, events)
+        yield from _unprepared(event, events) if event.detail == "unprepared" else ()
     else:
         if event.kind == "step":
             yield from _stepped(event, events)

@@ -14,6 +14,7 @@ from accelify.obligations.sinks import SHOWING, made, places, word_of
 # Modes that empty a file as it is opened.
 _EMPTYING = ("w", "x")
 _WRITING = (*_EMPTYING, "a")
+_MEETINGS = ("backward", "step", "collective")
 _WRITES = frozenset({"file.write", "file.append"})
 
 
@@ -62,14 +63,14 @@ def _copies(event: Event) -> Iterator[Obligation]:
 
 
 def _called_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    """A wrapped model, called in a training loop where some ranks may come and others not. Where
-    meetings stand under the same cause, they are what is named."""
-    guard = next((one for one in event.guards if one.kind == "divergent"), None)
-    if guard is None or not event.in_training:
+    """A wrapped model, called where some ranks may come and others not: of random or own conditions in training alone.
+    Where meetings stand under the same cause, they are what is named."""
+    kinds = ("main", "others", *(("divergent",) if event.in_training else ()))
+    guard = next((one for kind in kinds for one in event.guards if one.kind == kind), None)
+    if guard is None:
         return
-    cause = _place(guard.why)
-    meetings = [other for other in events if other.kind in ("backward", "step", "collective")]
-    if not any(cause in map(_place, _whys(other)) for other in meetings):
+    cause, met = _place(guard.why), ("backward",) if guard.kind != "divergent" else _MEETINGS
+    if not any(cause in map(_place, _whys(other)) for other in events if other.kind in met):
         text = f"`{event.name}` is called on some processes: a wrapper around it may wait for the others"
         yield made(event, "all ranks", Status.NAMED, text, guard.why)
 
