@@ -57,6 +57,15 @@ class Reason:
         last = next((step for step in steps if step.cause), None)
         return [*steps[: _MOST_STEPS - 1], last] if last and len(steps) > _MOST_STEPS else steps[:_MOST_STEPS]
 
+    def origin(self) -> Reason:
+        """The step that all of it begins with."""
+        reason = self
+        for _ in range(_MOST_LOOKED_AT):
+            if not reason.parents:
+                break
+            reason = reason.parents[0]
+        return reason
+
     def sentence(self, path: str = "") -> str:
         """The chain as one sentence; lines of files other than `path` name their file."""
         return ": ".join(_step(step, path) for step in self.chain())

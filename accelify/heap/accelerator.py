@@ -20,6 +20,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
 from accelify.heap.models import mark
+from accelify.heap.random_draws import STREAMS
 from accelify.heap.run import Run
 from accelify.heap.values import (
     DEVICE,
@@ -81,7 +82,13 @@ def accelerate_call(
     if word == "FullyShardedDataParallelPlugin" and version is not None and version.const == 2:
         run.in_place = True
     if word == "set_seed" and run.checks:
-        run.begun_alike = True
+        specific = keywords.get("device_specific", args[1] if len(args) > 1 else NONE).const is True
+        differing = [value for value in args[:1] if not array_of(value).is_uniform]
+        if specific or differing:
+            run.seeded_apart = True
+            run.seeded = run.reason(node, "each process has another seed", *differing)
+        else:
+            run.begun_alike, run.alike_streams = True, STREAMS
         return NONE
     if word in (
         "gather",
@@ -152,7 +159,10 @@ def accelerator_method(
             each = elements(run, first) or [element(run, first, node)]
             place = function(map(array_of, each), linearly=True)
             return Value(gathered(place), run.reason(node, "gathered", *each))
-        return _over_tensors(run, first, gathered, node, "gathered", alike=_alike(run, first, node))
+        alike = _alike(run, first, node)
+        if alike is not None and run.checks:
+            run.meet("misuse", node, alike.text, detail="gathered")
+        return _over_tensors(run, first, gathered, node, "gathered", alike=alike)
     if name == "reduce":
         operation = keywords.get("reduction", args[1] if len(args) > 1 else constant("sum")).const
         word = operation if isinstance(operation, str) else "sum"
@@ -177,6 +187,7 @@ def accelerator_method(
         return Value(type="torch.Tensor")
     run.depends()
     if run.checks and name.startswith("prepare"):
+        run.meet("wrapped", node, name)
         misuse.of_prepare(run, args, node)
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
@@ -204,6 +215,8 @@ def accelerator_method(
         return Value(SHARD, run.reason(node, "this rank's share"))
     if name in ("accumulate", "no_sync"):
         run.meet("accumulate", node, f"accelerator.{name}")
+    if name == "unscale_gradients":
+        run.meet("unscaled", node, name)
     if name in _WAITS:
         run.meet("collective", node, f"accelerator.{name}")
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
@@ -256,7 +269,7 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
             made.prepared = True
             made.wrapped = Value(refs=(ref,))
             mark(run, Value(refs=(made,)), trained=True)
-            run.store.set(ref, "#prepared", constant(True))
+            _note_prepared(run, ref)
             refs.append(made)
         elif isinstance(ref, Container):
             inside = container(run, ref.type)
@@ -266,6 +279,18 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
         else:
             refs.append(ref)
     return Value(value.place, value.why, tuple(refs), value.type)
+
+
+def _note_prepared(run: Run, ref: Instance, depth: int = 0) -> None:
+    """Note that an object is prepared, and the parts of a model with it."""
+    run.store.set(ref, "#prepared", constant(True))
+    if ref.kind != "module" or depth > 2:
+        return
+    run.store.look(ref)
+    parts = [run.read(ref, name) for name in list(ref.fields) if name[0] != "#"]
+    for part in [one for value in parts if value is not None for one in value.of(Instance)]:
+        if part.kind == "module" and run.read(part, "#prepared") is None:
+            _note_prepared(run, part, depth + 1)
 
 
 def unwrapped(value: Value) -> Value:

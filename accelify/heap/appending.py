@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import ROUND_ROWS, WIDE_ROWS, unsure
 from accelify.domains.rounds import APPENDED, BEGUN
 from accelify.heap.containers import array_of, elements
-from accelify.heap.values import Ref, Value
+from accelify.heap.values import COUNTER, Ref, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -47,11 +47,11 @@ def appended(engine: Interpreter, node: ast.Call, args: Sequence[Value], result:
 
 
 def is_first(test: ast.expr, value: Value) -> bool:
-    """Whether a condition may ask for the first round of a loop: `x is None`, `i == 0`, `len(x) > 0`, a flag."""
+    """Whether a condition may ask for the first round of a loop: `x is None`, `i == 0`, `len(x) > 0`, `i`, a flag."""
     if isinstance(test, ast.UnaryOp):
         return is_first(test.operand, value)
     if isinstance(test, ast.Name):
-        return value.type == "builtins.bool" and value.place.is_uniform
+        return value.type in ("builtins.bool", COUNTER) and value.place.is_uniform
     last = test.comparators[-1] if isinstance(test, ast.Compare) and len(test.ops) == 1 else None
     return isinstance(last, ast.Constant) and last.value in (None, 0)
 

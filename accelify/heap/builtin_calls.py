@@ -23,7 +23,7 @@ from accelify.heap.containers import (
     put,
     reduced_value,
 )
-from accelify.heap.counts import names_of
+from accelify.heap.counts import names_of, share_of
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.paths import joined_path
 from accelify.heap.values import (
@@ -33,6 +33,7 @@ from accelify.heap.values import (
     PASS,
     PROCESSES,
     RANK,
+    UNDIVIDED,
     UNSET,
     WRAPPER,
     Bound,
@@ -55,7 +56,8 @@ Keywords = Mapping[str, Value]
 
 
 def _range(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return Value(refs=(engine.iteration.counted(args, node),))
+    share = share_of(engine.run, node, Value(), args)
+    return share or Value(refs=(engine.iteration.counted(args, node),))
 
 
 def _enumerate(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -96,6 +98,8 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
     for ref in value.of(Instance):
         if ref.kind == "loader":
             engine.iteration.ask(ref, "__len__", (*SAMPLERS, "dataset"), node)
+            if engine.run.checks and not ref.prepared and len(value.refs) == 1:
+                return Value(type=UNDIVIDED)
         if ref.prepared and ref.kind in ("loader", "object") and ref.cls is None and not engine.run.split:
             why = engine.run.reason(node, "counts the batches of each process")
             return Value(engine.iteration.over_loader(ref, node).rounds, why, type="builtins.int")
@@ -245,7 +249,7 @@ def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
         return replace(args[0], text="")
     place = array_of(args[0])
     made = engine.run.made(node, place, args[0], type_="builtins.float")
-    type_ = args[0].type if args[0].type in (LENGTH, PASS) else "builtins.float"
+    type_ = args[0].type if args[0].type in (LENGTH, PASS, UNDIVIDED) else "builtins.float"
     return Value(made.place, args[0].why or made.why, type=type_, const=UNSET)
 
 
@@ -259,6 +263,10 @@ def _flag(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
 
 def _partial(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     return args[0] if args else None
+
+
+def _cast(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    return args[1] if len(args) > 1 else None
 
 
 def _default_dict(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -318,6 +326,7 @@ def _grids(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -
 
 BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]] = {
     "builtins.range": _range,
+    "typing.cast": _cast,
     "torch.autograd.grad": _gradients,
     "torch.meshgrid": _grids,
     "types.SimpleNamespace": _namespace,

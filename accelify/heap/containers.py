@@ -84,6 +84,9 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
     if run.store.pieces:
         # Where ranks part it matters whether something is there already.
         run.store.note(into, "[]", softly=guard is None)
+    if run.checks and guard is not None and guard.kind == "divergent" and value.place.is_same:
+        # Only some ranks have it.
+        value = Value(own(), guard.why, value.refs, value.type, text=value.text)
     before = None if run.is_absent((into, "[]")) else into.fields.get("[]")
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
     if filling:

@@ -39,6 +39,7 @@ from accelify.heap.values import (
     SHAPES,
     TENSOR,
     TURN,
+    UNDIVIDED,
     UNSET,
     WIDTH,
     WRAPPER,
@@ -53,6 +54,9 @@ from accelify.knowledge import Row
 
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
+
+# What is said of a condition that parts the ranks.
+CHOSEN = "can be true on one rank only"
 
 # What becomes of a batch, or of a count, that an operator takes.
 OF_RESULTS = {BATCH: TENSOR, **dict.fromkeys((COUNTER, LAST, PART, PASS, WIDTH), "builtins.int")}
@@ -191,6 +195,8 @@ def is_of_launcher(key: Value) -> bool:
 
 def of_ranks(run: Run, node: ast.Compare, left: Value, right: Value) -> Value | None:
     """What a comparison says of the rank that makes it, or of the number of processes; None for another one."""
+    if run.checks:
+        _meet_lengths(run, node, left, right)
     flag = rank_flag(node.ops[0], left, right) or _flag_of_several(node.ops[0], left, right)
     if not flag and run.checks and isinstance(node.ops[0], ast.In | ast.NotIn):
         of_environment = any(ref.name == "os.environ" for ref in right.of(Library))
@@ -207,6 +213,20 @@ def names_of(run: Run, value: Value) -> set[str]:
     """The last words of the library names that a value is, or that a tuple has."""
     parts = [value, *(elements(run, value) or [])]
     return {ref.name.rpartition(".")[2] for part in parts for ref in part.of(Library)}
+
+
+def _meet_lengths(run: Run, node: ast.Compare, left: Value, right: Value) -> None:
+    """A number of rounds of each process that is compared with how many batches there are for all of them."""
+    for count, length in ((left, right), (right, left)):
+        place = array_of(count)
+        counts = place.kind is Kind.SAME and place.degree == 1 and (place.phase or count.type == COUNTER)
+        if (
+            counts
+            and length.type == UNDIVIDED
+            and isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.Lt | ast.LtE)
+        ):
+            text = f"`{run.segment(node)}` compares a count of one process's batches with the number of all of them"
+            run.meet("misuse", node, text, detail="rounds")
 
 
 def _flag_of_several(op: ast.cmpop, left: Value, right: Value) -> str:
@@ -262,6 +282,21 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     if isinstance(op, ast.NotEq | ast.Gt) and other.const == 0:
         return OTHERS_FLAG
     return ""
+
+
+def share_of(run: Run, node: ast.AST, base: Value, bounds: Sequence[Value]) -> Value | None:
+    """What a script that is written for several processes takes of something by its rank: `rows[rank::size]`."""
+    if not run.checks or not base.place.is_same or not any(map(_is_by_rank, bounds)):
+        return None
+    return Value(
+        SHARD, run.reason(node, f"`{run.segment(node)}` is this rank's share", *bounds), type=base.type
+    )
+
+
+def _is_by_rank(value: Value) -> bool:
+    """Whether a number is computed from the rank, and not chosen by it."""
+    steps = value.why.chain() if value.why is not None and array_of(value).kind is Kind.OWN else []
+    return bool(steps) and steps[-1].text == "the rank" and not any(CHOSEN in step.text for step in steps)
 
 
 def shape(base: Value) -> Value:

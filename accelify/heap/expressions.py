@@ -40,6 +40,7 @@ from accelify.heap.counts import (
     is_same_object,
     of_ranks,
     parts_here,
+    share_of,
     size,
     summed,
     weighed,
@@ -398,7 +399,9 @@ class Expressions:
         """An element, or a part of rows."""
         key = Value() if isinstance(at, ast.Slice) else self.evaluate(at, scope)
         if isinstance(at, ast.Slice):
-            self._Slice(at, scope)
+            bounds = [self.evaluate(one, scope) for one in (at.lower, at.upper, at.step) if one is not None]
+            if (share := share_of(self.run, node, base, bounds)) is not None:
+                return share
         if base.of(Container):
             if isinstance(at, ast.Slice):
                 return base.plain()

@@ -12,6 +12,7 @@ from accelify.heap.accelerator import processes
 from accelify.heap.appending import begun, is_first
 from accelify.heap.calls import Calls
 from accelify.heap.choices import Choices, of_several
+from accelify.heap.counts import CHOSEN
 from accelify.heap.expressions import Expressions
 from accelify.heap.flags import asked, truth
 from accelify.heap.iteration import Iteration
@@ -166,7 +167,7 @@ class Interpreter:
         self.run.depends()
         if any(guard.kind == "main" for guard in self.run.guards):
             return None
-        text = f"`{self.run.segment(node)}` can be true on one rank only"
+        text = f"`{self.run.segment(node)}` {CHOSEN}"
         return Guard("divergent", self.run.reason(node, text, test), test.place)
 
     def counted(self, test: Value, node: ast.AST) -> Guard | None:

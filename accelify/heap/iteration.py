@@ -27,6 +27,8 @@ from accelify.domains.reasons import Reason
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, container, element, elements, fill_of, known_keys, put
 from accelify.heap.locations import at
+from accelify.heap.random_draws import SEEDED
+from accelify.heap.run import why_of
 from accelify.heap.state import is_part
 from accelify.heap.store import join
 from accelify.heap.values import (
@@ -68,7 +70,9 @@ class Iteration:
         place = value.place
         if place.rows and place.kind in (Kind.WIDE, Kind.SHARD, Kind.ROUND) and value.type != BATCH:
             return self._by_samples(place, value, node)
-        rounds = SAME if place.kind is Kind.SAME or value.type == BATCH else place
+        # What was drawn with other seeds are as many numbers.
+        alike = place.kind is Kind.SAME or place.needs == SEEDED
+        rounds = SAME if alike or value.type == BATCH else place
         found = Iterable(element(self.run, value, node), shared=False, rounds=rounds)
         if value.type == BATCH and not place.is_uniform:
             text = f"`{self.run.segment(node)}` may have more elements on one rank than on another"
@@ -147,6 +151,9 @@ class Iteration:
 
     def over_loader(self, ref: Instance, node: ast.AST) -> Iterable:
         """A loader: what one batch is to a rank."""
+        if not ref.prepared and (apart := self._divided_by_hand(ref)) is not None:
+            why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`", apart)
+            return Iterable(Value(ROUND_ROWS, why, type=BATCH), shared=True, rounds=same(1))
         if not ref.prepared:
             where = HOST if at(self.run, ref) == HOST and not self.run.on_cpu else ""
             found = Iterable(Value(type=BATCH, where=where), shared=False)
@@ -199,6 +206,11 @@ class Iteration:
             for one in asked.of(Instance) if asked is not None else ():
                 self.engine.calls.special(one, method, list(args), node)
 
+    def _divided_by_hand(self, ref: Instance) -> Value | None:
+        """What of a loader is another on each rank, of a script that is written for several."""
+        parts = [self.run.read(ref, f"#{name}") for name in (*SAMPLERS, "dataset")] if self.run.checks else []
+        return next((one for one in parts if one is not None and not array_of(one).is_uniform), None)
+
     def _drops(self, ref: Ref) -> bool:
         drops = self.run.read(ref, "#drops")
         return drops is not None and drops.const is True
@@ -231,8 +243,8 @@ class Iteration:
             if ref.wrapped is not None and ref.wrapped.refs
             else None
         )
-        if data is None or data.place.kind is Kind.OWN:
-            return data
+        if data is None or array_of(data).kind is Kind.OWN:
+            return data and Value(array_of(data), why_of(data))
         for one in data.of(Instance):
             get = self.engine.attributes.method(one, "__getitem__")
             if get is not None:

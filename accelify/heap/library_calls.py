@@ -125,7 +125,7 @@ class LibraryCalls:
             length = self.run.read(instance, "#length")
             detail = "prepared" if instance.prepared else "own rounds" if length is not None else "plain"
             known = instance.wrapped.of(Instance) if instance.wrapped is not None else []
-            if kind == "schedule" and any(self.run.read(one, "#length") is not None for one in known):
+            if kind == "schedule" and any(self._is_short(self.run.read(one, "#length")) for one in known):
                 detail = "fast"
             inner = (
                 instance.wrapped.of(Instance) if instance.wrapped is not None and self.run.at_model else []
@@ -144,7 +144,7 @@ class LibraryCalls:
             and instance.kind == "module"
             and len(args) > 1
         ):
-            registered(self.run, instance, args[0], args[1])
+            registered(self.run, instance, args[0], args[1], name.removeprefix("register_"))
         if instance is not None and instance.kind == "module":
             sent(self.run, instance, name, args)
         if receiver.type == BATCH and receiver.where and name in ("to", "cuda"):
@@ -182,6 +182,10 @@ class LibraryCalls:
         if row is None or row.transfer == "unknown" or takes:
             return self.unknown_calls.method(receiver, instance, name, args, keywords, node)
         return self._by_row(row, name, [receiver, *args], keywords, node, receiver=True)
+
+    def _is_short(self, length: Value | None) -> bool:
+        """Whether a schedule's length is in rounds of each process."""
+        return length is not None and (not self.run.checks or array_of(length).degree == 1)
 
     def _is_bare(self, optimizer: Instance) -> bool:
         """Whether it steps parameters of models none of which is prepared."""
@@ -253,6 +257,13 @@ class LibraryCalls:
             if row.effect in ("terminal.write", "log.write"):
                 shown = self.engine.expressions.shown(shown, node)
             paths = self._paths(row, args, keywords, shift)
+            if (
+                self.run.checks
+                and receiver
+                and not paths
+                and any(one.kind == "file" for one in args[0].of(Instance))
+            ):
+                paths = [args[0]]
             if row.path and not paths and not shown and row.kind != "tracker":
                 return self.transfers.of(row, args, keywords, node)  # no file is named
             if row.effect == "process.run":
@@ -316,7 +327,9 @@ class LibraryCalls:
 
     def _mode(self, args: Args, keywords: Keywords, shift: int) -> str:
         """The mode in which a file is opened."""
-        mode = keywords.get("mode", args[1] if len(args) > 1 else NONE)
+        mode = keywords.get(
+            "mode", keywords["flag"] if "flag" in keywords else args[1] if len(args) > 1 else NONE
+        )
         return mode.const if isinstance(mode.const, str) else ""
 
     def _paths(self, row: Row, args: Args, keywords: Keywords, shift: int) -> list[Value]:
@@ -329,6 +342,8 @@ class LibraryCalls:
             self.run.read(ref, "#worker") is not None for value in args[:shift] for ref in value.of(Instance)
         ):
             return False
+        if row.kind == "file" and row.effect == "file.write" and self._mode(args, keywords, shift) == "r":
+            return False
         if row.name.startswith("?.") and any(
             ref.type == "dict" for value in asked for ref in value.of(Container)
         ):
@@ -338,13 +353,11 @@ class LibraryCalls:
     def _mutate(
         self, row: Row, result: Value, args: Args, keywords: Keywords, node: ast.AST, shift: int
     ) -> None:
-        places = [array_of(value) for value in [*args, *keywords.values()]]
-        place = function(places, rowwise=True)
-        why = (
-            None
-            if place.is_same
-            else self.run.reason(node, f"`{self.run.segment(node)}`", *args, *keywords.values())
-        )
+        given = [*args, *keywords.values()]
+        if row.transfer == "draw" and result.place.kind is Kind.OWN:
+            given.append(result)  # another order on each rank
+        place = function(map(array_of, given), rowwise=True)
+        why = None if place.is_same else self.run.reason(node, f"`{self.run.segment(node)}`", *given)
         for one in row.mutates:
             number = -1 if one.receiver else one.position
             for value in arguments_of(one, args, keywords, shift) if row.name.endswith("_") else ():

@@ -132,6 +132,7 @@ class Memory:
             tuple(run.parted_streams),
             run.seeded_apart,
             run.begun_alike,
+            run.alike_streams,
             run.logs_once,
             run.split,
             run.on_cpu,

@@ -34,6 +34,8 @@ _BESIDE = {
     **dict.fromkeys(SAMPLERS, "leave it out: accelerator.prepare divides the loader"),
 }
 _KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler", "loader": "loader"}
+# What a script has written to the wrapper itself.
+SET = "#set "
 _PLACES = ("device", "map_location")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
 # What a condition asks that goes by the wrapper around a model.
@@ -60,7 +62,8 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
         run.meet("misuse", node, f"`{short}` works beside the Accelerator: {_BESIDE[name]}", detail="beside")
     if name in _DEVICE_CALLS or name.startswith("torch."):
         _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *_at(keywords)], node, name)
-    if name == "torch.load" and len(args) < 2 and "map_location" not in keywords:
+    passed_on = isinstance(node, ast.Call) and any(word.arg is None for word in node.keywords)
+    if name == "torch.load" and len(args) < 2 and "map_location" not in keywords and not passed_on:
         text = "`torch.load` without map_location puts what was on a GPU on the same GPU for every process"
         run.meet("misuse", node, text, detail="device")
 
@@ -71,8 +74,14 @@ def of_method(
     """A call of a method of a library's object."""
     if name == "set_epoch":
         run.meet("epoch", node, name)
-    if (run.accelerated or run.grouped) and name in ("to", "cuda"):
-        _fixed(run, [*args[:1], *_at(keywords)], node, name)
+    if name in ("to", "cuda"):
+        given = [*args[:1], *_at(keywords)]
+        if run.accelerated or run.grouped:
+            _fixed(run, given, node, name)
+        elif (name == "cuda" and not given) or any(
+            one.const == "cuda" or one.type == "torch.device" for one in given
+        ):
+            run.meet("early", node, run.segment(node))
 
 
 def without_devices(keywords: Mapping[str, Value]) -> Mapping[str, Value]:
@@ -178,6 +187,8 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
     """An attribute of a prepared model."""
     if ref.kind != "module" or not ref.prepared or run.in_place:
         return
+    if run.read(ref, f"{SET}{name}") is not None:
+        return
     if name == "no_sync":
         run.meet("accumulate", node, f"model.{name}")
     elif (run.accelerated or run.at_model) and name not in _OF_MODULES and _is_asked_for(run, node):
@@ -201,3 +212,13 @@ def _is_asked_for(run: Run, node: ast.AST) -> bool:
         and any(part is node for part in ast.walk(one))
         for one in (ast.walk(run.module.tree) if run.module.tree is not None else ())
     )
+
+
+def of_length(run: Run, length: Value, node: ast.AST) -> None:
+    """The length of a schedule, made of the number of batches of a prepared loader."""
+    if array_of(length).degree == 2:
+        text = (
+            "the length of the schedule is divided by the number of processes, and the loader's length is that of one "
+            "process already"
+        )
+        run.meet("misuse", node, text, detail="rounds")

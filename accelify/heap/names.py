@@ -12,7 +12,7 @@ from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
 from accelify.heap.counts import shape
 from accelify.heap.fields import OTHERS, as_dictionary, shows_fields
-from accelify.heap.misuse import of_attribute
+from accelify.heap.misuse import SET, of_attribute
 from accelify.heap.models import mark
 from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.state import state_written
@@ -285,6 +285,8 @@ class Attributes:
                     and ref.wrapped.of(Instance)
                 ):
                     target = ref.wrapped.of(Instance)[0]
+                    if self.run.checks:
+                        self.run.store.set(ref, f"{SET}{name}", constant(True))
                 if isinstance(target, Instance) and target.kind == "module":
                     mark(self.run, value)
                 setter = self.method(target, f"{name}.setter") if isinstance(target, Instance) else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, Placement
 from accelify.heap.locations import meet_model
-from accelify.heap.values import Instance, Value
+from accelify.heap.values import UNSET, Instance, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -22,6 +22,8 @@ class ObjectCalls:
         self.run = engine.run
         # Whether a model is being gone through.
         self._in_model = False
+        # By the number of a loop: whether a backward stands in it.
+        self._training: dict[int, bool] = {}
 
     def call(
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -53,14 +55,16 @@ class ObjectCalls:
             if ref.kind == "module" and (self.run.guards or self.run.checks):
                 self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
             if ref.kind == "object" and ref.cls is None:
-                return self.engine.calls.libraries.unknown_calls.method(
+                made = self.engine.calls.libraries.unknown_calls.method(
                     Value(refs=(ref,)), ref, "__call__", args, keywords, node
                 )
+                return self._of_batch(made, [*args, *keywords.values()], node)
             before, self._in_model = self._in_model, self._in_model or ref.kind == "module"
             try:
-                return self.engine.calls.call(ref.wrapped, args, keywords, node)
+                made = self.engine.calls.call(ref.wrapped, args, keywords, node)
             finally:
                 self._in_model = before
+            return self._of_batch(made, [*args, *keywords.values()], node) if ref.kind == "module" else made
         for method in ("__call__", "forward"):
             function = self.engine.attributes.method(ref, method)
             if function is not None:
@@ -73,6 +77,31 @@ class ObjectCalls:
                     else result
                 )
         return self.engine.calls.libraries.object_called(ref, args, keywords, node)
+
+    def _of_batch(self, made: Value, operands: Sequence[Value], node: ast.AST) -> Value:
+        """What a wrapped model gives in training of a batch of which nothing is known: each rank has its own."""
+        run = self.run
+        plain = made.place.is_same and not made.refs and run.checks and run.at_model and run.loops
+        unknown = plain and any(one.place.is_same and not one.type and one.const is UNSET for one in operands)
+        if not unknown or run.loops[-1].whole is not None or not self._trains(run.loops[-1].number):
+            return made
+        why = run.reason(node, f"`{run.segment(node)}` of a batch of which nothing is known")
+        return Value(Placement(Kind.ROUND, samples=None), why, type=made.type)
+
+    def _trains(self, loop: int) -> bool:
+        """Whether a backward stands in the loop of this number, in the module that is gone through."""
+        if loop not in self._training:
+            tree = self.run.module.tree
+            body = [
+                part
+                for stmt in (ast.walk(tree) if tree is not None else ())
+                if isinstance(stmt, ast.For) and id(stmt.iter) == loop
+                for part in ast.walk(stmt)
+            ]
+            self._training[loop] = any(
+                getattr(part, "attr", getattr(part, "id", "")) == "backward" for part in body
+            )
+        return self._training[loop]
 
     def by_rows(self, ref: Instance, result: Value, operands: Sequence[Value], node: ast.AST) -> Value:
         """A model's result that is not known to be right: assumed to be made row by row."""

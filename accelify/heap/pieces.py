@@ -93,7 +93,6 @@ class Piece:
         self.around = self.around or inner.around
         self.first_call = min(self.first_call, inner.first_call + depth - inner.depth)
 
-
     def inner(self) -> list[Piece]:
         """The pieces that were done again in it, of which it does not note what they read."""
         return [piece for piece, is_apart in self.taken.items() if is_apart]

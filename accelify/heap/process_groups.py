@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from accelify.domains.collectives import all_reduced, broadcast, gathered
@@ -18,6 +19,7 @@ from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.run import Run
+from accelify.heap.store import MADE
 from accelify.heap.values import (
     NONE,
     PROCESSES,
@@ -84,7 +86,11 @@ def distributed_call(
         run.at_model = run.on_cpu = run.grouped = True
         run.meet("joins", node, name)
         model = args[0] if args else keywords.get("module", NONE)
-        return prepared(run, model, node)
+        run.meet("wrapped", node, name)
+        wrapper = prepared(run, model, node)
+        for ref in wrapper.of(Instance):
+            ref.kind = "module"  # whatever is known of what it wraps
+        return wrapper
     if name in misuse.SAMPLERS and not run.accelerated:
         shuffle = keywords.get("shuffle")
         detail = "in order" if shuffle is not None and shuffle.const is False else ""
@@ -105,6 +111,8 @@ def distributed_call(
         return _of_environment(engine.run, args[0], node)
     if name == "builtins.hasattr" and len(args) == 2 and args[1].const == "module":
         return constant(True) if all(ref.prepared for ref in args[0].of(Instance)) and args[0].refs else None
+    if name == "copy.deepcopy" and args:
+        return _copied(run, args[0], node)
     if name == "torch.device":
         # Where something lies is no part of what it is.
         return Value(type="torch.device", where="") if not all(v.place.is_same for v in args) else None
@@ -127,6 +135,22 @@ def distributed_call(
     if word in _OVER_ALL:
         return _collective(engine, word, args, keywords, node)
     return None
+
+
+def _copied(run: Run, value: Value, node: ast.AST) -> Value | None:
+    """A copy of models that are not prepared: other objects, with parameters of their own."""
+    models = [ref for ref in value.of(Instance) if ref.kind == "module" and not ref.prepared]
+    if not models or len(models) < len(value.refs):
+        return None
+    made = list[Ref]()
+    for ref in models:
+        run.store.look(ref)
+        copy = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
+        for name, inner in list(ref.fields.items()):
+            if name not in ("#prepared", MADE):
+                run.store.set(copy, name, inner)
+        made.append(copy)
+    return Value(refs=tuple(made))
 
 
 def rank_of_environment(engine: Interpreter, ref: Ref, args: Sequence[Value], node: ast.AST) -> Value | None:

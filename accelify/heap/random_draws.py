@@ -21,6 +21,13 @@ _ALIKE = (
 )
 # What gives rows in another order: the places of rows, and no rows.
 _ORDERS = ("randperm", "permutation")
+# How a reason ends that says that ranks draw alike what each of them takes for other rows.
+FOR_OTHER_ROWS = "the same on every process, each time for other rows"
+# In the text of a script whose processes are begun with what one has drawn.
+_STARTERS = ("accelify", "spawn", "Process(", "Launch", "launch")
+# What draws of other seeds need to be the same.
+SEEDED = "drawn with one seed"
+STREAMS = frozenset({"torch", "numpy", "random"})
 # Arguments that seed one draw.
 _SEEDS = frozenset({"seed", "random_state", "rng", "generator"})
 
@@ -49,15 +56,17 @@ class RandomDraws:
         text = f"`{self.run.segment(node)}` draws random numbers"
         differing = self._generated(row, generators, node)
         if differing is not None and place.is_same and not self.run.in_shared_loop():
-            return Value(own("drawn with one seed"), self.run.reason(node, text, differing), type=row.returns)
+            return Value(own(SEEDED), self.run.reason(node, text, differing), type=row.returns)
         if place.is_same and not self.run.begun_alike:
             self.run.assume(_ALIKE, node)
         in_rounds = self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND)
         orders = row.name.endswith(_ORDERS)
-        if in_rounds and not orders and self._is_by_row(args, keywords) and self._is_alike(row, generators):
-            text = f"{text}: the same on every process, each time for other rows"
+        alike = in_rounds and not orders and self._is_alike(row, generators)
+        if alike and self._is_by_row(row, args, keywords):
             place = Placement(Kind.ROUND, rows=True, samples=None, mixed=True)
-            return self.run.cause(node, place, text, row.returns)
+            return self.run.cause(node, place, f"{text}: {FOR_OTHER_ROWS}", row.returns)
+        if alike and self.run.checks and place.is_same and not draws_rows(row, args, keywords):
+            return Value(type=row.returns)
         if in_rounds:
             rows = not orders and (place.rows or draws_rows(row, args, keywords))
             place = Placement(Kind.ROUND, rows=rows, samples=0 if rows else None)
@@ -81,6 +90,8 @@ class RandomDraws:
         if not differing:
             self.run.begun_alike = True
             self.run.parted_streams.pop(_stream(row), None)
+            if not receiver:
+                self.run.alike_streams |= STREAMS & {_stream(row)} or STREAMS
             return result
         self.run.seeded_apart = True
         why = self.run.reason(
@@ -93,16 +104,22 @@ class RandomDraws:
             self.run.store.set(ref, "#seeded", Value(own("one seed"), why))
         return result.placed(own("one seed"), why)
 
-    def _is_by_row(self, args: Args, keywords: Keywords) -> bool:
+    def _is_by_row(self, row: Row, args: Args, keywords: Keywords) -> bool:
         """Whether there is a number for each row of this rank's batch."""
         sizes = [inner for value in [*args, *keywords.values()] for inner in parts_of(value)]
-        return any(one.place.kind is Kind.ROUND and (one.place.even or one.place.rows) for one in sizes)
+        # As large as something of the batch, of which no more is known.
+        taken = self.run.checks and row.name.startswith("torch.")
+        return any(
+            one.place.kind is Kind.ROUND and (taken or one.place.even or one.place.rows) for one in sizes
+        )
 
     def _is_alike(self, row: Row, generators: Sequence[Instance]) -> bool:
         """Whether all ranks draw the same: only torch's stream is another one on each, unless a seed says so."""
         if any(self.run.read(ref, "#seeded") for ref in generators):
             return False
         parted = self.run.seeded or self.run.parted_streams.get(_stream(row))
+        if self.run.checks and (self.run.at_model or self.run.grouped) and not generators:
+            return _stream(row) in self.run.alike_streams and not parted
         return bool(generators) or (_stream(row) in ("numpy", "random") and not parted)
 
     def _generated(self, row: Row, generators: Sequence[Instance], node: ast.AST) -> Reason | None:
@@ -124,7 +141,11 @@ class RandomDraws:
     def _unseeded(self, node: ast.AST) -> Reason | None:
         """Why the processes of a script that nothing seeds draw others."""
         run = self.run
-        if run.begun_alike or not (run.checks and (run.at_model or run.grouped)):
+        if run.begun_alike or not run.checks:
+            return None
+        # Before the processes meet: each draws for itself, unless one starts them all and gives them what it has drawn.
+        together = any(word in run.modules[0].text for word in _STARTERS)
+        if not (run.at_model or run.grouped) and together:
             return None
         if isinstance(node, ast.Call) and any(word.arg in _SEEDS for word in node.keywords):
             return None

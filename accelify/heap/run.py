@@ -143,6 +143,8 @@ class Run:
     parted_streams: dict[str, Reason] = field(default_factory=dict)
     # Whether all ranks draw the same from here on: a seed was set, or the Accelerator made.
     begun_alike: bool = False
+    # The streams that a seed lets all ranks of a script draw alike from that is written for several.
+    alike_streams: frozenset[str] = frozenset()
     # Whether any seed differs between ranks, a generator's too.
     seeded_apart: bool = False
     steps: int = 0

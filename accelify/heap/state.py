@@ -56,17 +56,18 @@ def state_written(run: Run, ref: Ref, name: str, value: Value, node: ast.AST) ->
     if not isinstance(ref, Instance) or ref.kind != "module":
         return value
     marked = f"#state {name}"
-    if run.read(ref, marked) is not None:
-        run.meet("state.write", node, run.segment(node), [value])
+    if (known := run.read(ref, marked)) is not None:
+        detail = "buffer" if known.const == "buffer" and run.checks else ""
+        run.meet("state.write", node, run.segment(node), [value], detail=detail)
     elif value.type == PARAMETER:
         run.store.set(ref, marked, constant(True))
     return replace(value, type=TENSOR) if value.type == PARAMETER else value
 
 
-def registered(run: Run, ref: Instance, name: Value, value: Value) -> None:
-    """`register_buffer` or `register_parameter` of a model."""
+def registered(run: Run, ref: Instance, name: Value, value: Value, kind: str) -> None:
+    """`register_buffer` or `register_parameter` of a model; `kind` says which."""
     if isinstance(name.const, str):
         run.store.set(
             ref, name.const, value if value.const is None else replace(value, type=TENSOR, where="")
         )
-        run.store.set(ref, f"#state {name.const}", constant(True))
+        run.store.set(ref, f"#state {name.const}", constant(kind))

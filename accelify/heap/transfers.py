@@ -22,6 +22,7 @@ from accelify.domains.placement import (
     unturned,
     wide,
 )
+from accelify.heap import misuse
 from accelify.heap.collating import SAMPLERS, pads_rows, stacks_rows
 from accelify.heap.containers import (
     array_of,
@@ -43,6 +44,7 @@ from accelify.heap.values import (
     NONE,
     PASS,
     TENSOR,
+    UNDIVIDED,
     UNSET,
     WIDTH,
     Container,
@@ -434,7 +436,7 @@ class Transfers:
             (node, row.name), lambda: Instance(None, row.returns or row.name, row.kind or "bar")
         )
         over = args[0] if args else keywords.get("iterable")
-        whole = (LENGTH, PASS, WIDTH, "builtins.int")
+        whole = (LENGTH, PASS, UNDIVIDED, WIDTH, "builtins.int")
         if over is not None and not over.refs and (isinstance(over.const, int) or over.type in whole):
             over = Value(refs=(self.engine.iteration.counted(args, node),))  # as many rounds as a number says
         if over is not None:
@@ -485,6 +487,8 @@ class Transfers:
             if counted:
                 # A length in rounds of each process, as its steps are.
                 self.run.store.set(made, "#length", counted[0])
+                if self.run.checks:
+                    misuse.of_length(self.run, counted[0], node)
         if row.kind == "generator":
             self.random.made(row, made, args, keywords, node)
             return Value(refs=(made,), type=type_)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import WIDE_ROWS, Kind, Placement, function, own
 from accelify.heap.containers import array_of, element, elements, open_up, put
+from accelify.heap.misuse import SAMPLERS
 from accelify.heap.models import MODEL
 from accelify.heap.values import TENSOR, Bound, Container, Function, Instance, Library, Value
 
@@ -54,6 +55,8 @@ class UnknownCalls:
         """A call of something of which nothing is known: a function of all that it gets."""
         self.callbacks([value for value in args if value is not called], keywords, node)
         operands = [value for value in [*args, *keywords.values()] if value is not called]
+        if self.run.checks:  # a loader of an unknown class has as many batches for each rank
+            operands = [one for one in operands if not any(ref.type in SAMPLERS for ref in one.of(Instance))]
         places = [array_of(value) for value in operands]
         name = self._name(called, node)
         effect = _EFFECTS_BY_VERB.get(name.rpartition(".")[2].partition("_")[0])

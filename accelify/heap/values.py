@@ -62,6 +62,8 @@ WIDTH = "builtins.width"
 LAST = "#last"
 # How many samples there are of something, and that by the samples of a batch: the rounds of a pass over all of it.
 LENGTH, PASS = "#length", "#pass"
+# The type of how many batches a loader has that is not prepared yet, where a script is written for several processes.
+UNDIVIDED = "#undivided"
 # The type of whether a loader has given another batch.
 MORE = "#more"
 

@@ -10,13 +10,16 @@ from dataclasses import replace
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
+from accelify.heap.random_draws import FOR_OTHER_ROWS
 from accelify.heap.run import Event
+from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
-from accelify.obligations.sinks import made, obligations_of, places, word_of
+from accelify.obligations.ordering import is_handle
+from accelify.obligations.sinks import is_of_loop_before, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
-_RANK = "the rank"
+_RANK, _FLAG = "the rank", "only on the main process"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
 _TOGETHER = frozenset({"gathered", "broadcast"})
@@ -53,6 +56,8 @@ _DONE = {
     "process.run": "runs this command",
 }
 _MESSAGES = frozenset({"terminal.write", "log.write"})
+_OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
+_SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
 # What starts the processes themselves.
 _LAUNCHERS = ("torch.multiprocessing.", "torch.distributed.", "multiprocessing.")
@@ -65,8 +70,10 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
         event: of a script that is written for several processes.
         events: all of the script.
     """
+    yield from hazards_of(event, events)
     if event.kind == "misuse":
-        yield made(event, event.detail, Status.NAMED, event.name)
+        if not (event.detail == "beside" and "clip_grad" in event.name and _are_unscaled(event, events)):
+            yield made(event, event.detail, Status.NAMED, event.name)
     elif event.kind == "gather":
         if event.loops and event.loops[-1].shared and not event.loops[-1].trains:
             text = (
@@ -82,16 +89,13 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             )
             yield made(event, "epoch", Status.NAMED, text)
     elif event.kind == "forward":
-        if event.detail == "unprepared":
-            yield from _unprepared(event, events)
-        else:
-            yield from obligations_of(event)
+        yield from _unprepared(event, events) if event.detail == "unprepared" else ()
     else:
         if event.kind == "step":
             yield from _stepped(event, events)
         if event.kind == "schedule":
             yield from _scheduled(event, events)
-        for one in obligations_of(event):
+        for one in obligations_of(event, events):
             yield from _checked(event, one, events)
 
 
@@ -100,12 +104,17 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     one = replace(one, found=_in_plain_words(one.found))
     if one.demand in ("once", "content", "path") and _is_of_own_file(event):
         return
+    if one.demand == "path" and (event.path is None or _is_of_one(event) or is_handle(event)):
+        return  # another process's is of no account; an open file was named where it was opened
+    if one.sink == "state.write" and one.demand == "same" and not goes_into_training(event, events):
+        return
     if one.demand == "content":
-        yield _content(event)
+        yield _content(event, events)
     elif one.demand == "loss":
         yield from _loss(event, one, events)
     elif one.demand == "once":
-        if not (_shows_rank(event) or event.name.startswith(_LAUNCHERS) or _is_of_own_batch(event)):
+        known = _is_shared_out(event) or _shows_rank(event, events) or _is_of_own_batch(event)
+        if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_done_by_all(event, one.found))
     elif one.sink == "collective" and _is_met_by_the_others(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
@@ -116,10 +125,16 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "prepared":
         # One that puts gradients together by hand has no need of it.
         if not any(other.kind == "collective" and other.loops == event.loops for other in events):
-            yield one
+            trains = event.detail == "bare" and _is_trained_in(event, events)
+            yield replace(one, found=_OF_ANOTHER) if trains else one
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often by some ranks" in one.found:
             yield one
+
+
+def _are_unscaled(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the script takes the loss scale off the gradients in the same loop."""
+    return any(other.kind == "unscaled" and other.loops[-1:] == event.loops[-1:] for other in events)
 
 
 def _in_plain_words(found: str) -> str:
@@ -170,25 +185,55 @@ def _is_of_own_batch(event: Event) -> bool:
     )
 
 
-def _shows_rank(event: Event) -> bool:
+def _shows_rank(event: Event, events: Sequence[Event]) -> bool:
     """Whether it says which process it is of: each process is meant to do it."""
     found = [event.path] if event.path is not None else []
     reasons = [why for value in [*event.shown, *found] for _, why in places(value) if why is not None]
-    return any(step.text == _RANK for why in reasons for step in why.chain())
+    return any(step.text == _RANK for why in reasons for step in why.chain()) or any(
+        _says_who(why, events) for why in reasons
+    )
 
 
-def _content(event: Event) -> Obligation:
+def _says_who(why: Reason, events: Sequence[Event]) -> bool:
+    """Whether a value is the rank itself, or whether this is the main process."""
+    if why.parents or why.text in (_RANK, _FLAG):
+        return not why.parents
+    step = (why.text, why.path, why.line)
+    return any(
+        (guard.why.text, guard.why.path, guard.why.line) == step
+        for event in events
+        for guard in event.guards
+        if guard.kind in ("main", "others")
+    )
+
+
+def _is_shared_out(event: Event) -> bool:
+    """Whether the processes share out among them how often it is done: `if number % size == rank`."""
+    return any(
+        guard.kind == "divergent" and any(step.text == _RANK for step in guard.why.chain())
+        for guard in event.guards
+    )
+
+
+def _is_of_one(event: Event) -> bool:
+    return any(guard.kind in ("main", "one") for guard in event.guards)
+
+
+def _content(event: Event, events: Sequence[Event]) -> Obligation:
     """A figure that is shown or written is one of all processes, or one that they have alike."""
-    of_main = any(guard.kind in ("main", "one") for guard in event.guards)
+    of_main = _is_of_one(event)
     for value in event.shown:
         for place, why in places(value):
             if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
+                continue
+            if why is not None and _says_who(why, events):
                 continue
             if not of_main and why is not None and any(step.text == _RANK for step in why.chain()):
                 continue
             if why is not None and _meets_before(why):
                 continue
-            if event.in_training or place.kind in (Kind.ROUND, Kind.WIDE):
+            in_loop = event.in_training and not is_of_loop_before(event, why, events)
+            if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
             return made(event, "content", Status.NAMED, f"{word_of(event)}: {_what(place)}", why)
     return made(event, "content", Status.PROVED)
@@ -212,9 +257,10 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         yield one
         return
     chain = one.reason.chain() if one.reason is not None else []
-    if one.status is Status.NAMED and any(step.text.startswith(_APART) for step in chain):
+    apart = any(step.text.startswith(_APART) for step in chain)
+    if one.status is Status.NAMED and (apart or any(step.text.endswith(FOR_OTHER_ROWS) for step in chain)):
         # It stands where the data part.
-        text = "the processes train on data that differ between them"
+        text = "the processes train on data that differ between them" if apart else _SAME_NOISE
         here = chain[-1].path == one.path
         yield replace(one, found=text, line=chain[-1].line, column=1) if here else replace(one, found=text)
     if event.detail == "plain" and any(other.kind == "accelerator" for other in events):
@@ -243,6 +289,12 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "to be prepared"
         )
         yield made(event, "rounds", Status.NAMED, text)
+    elif event.detail == "fast" and event.shared:
+        text = (
+            "a prepared scheduler goes a step for every process each time, and its length is in batches of one: it is "
+            "at its end after 1/N of the training"
+        )
+        yield made(event, "rounds", Status.NAMED, text)
     elif event.detail == "plain" and event.shared and _has_accelerator(events):
         text = "the scheduler is not prepared, and counts the batches of one process: it goes on N times too slowly"
         yield made(event, "rounds", Status.NAMED, text)
@@ -252,11 +304,19 @@ def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """A model that is trained and not prepared."""
     if not event.loops or not event.loops[-1].trains:
         return
-    around = event.loops[-1].number
-    if any(
-        other.kind == "forward" and not other.detail and other.loops and other.loops[-1].number == around
-        for other in events
-    ):
+    if _is_trained_in(event, events):
         return
     text = f"`{event.name}` calls a model that is not prepared: its gradients are not averaged over the processes"
-    yield made(event, "prepared", Status.NAMED, text)
+    one = made(event, "prepared", Status.NAMED, text)
+    # In a method of the model itself it is the call of the method that goes past the wrapper.
+    by = event.via[0] if event.via and event.name.startswith("self(") else None
+    yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
+
+
+def _is_trained_in(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a wrapped model is called in the loop that an event stands in."""
+    around = event.loops[-1].number if event.loops else 0
+    return any(
+        other.kind == "forward" and not other.detail and other.loops and other.loops[-1].number == around
+        for other in events
+    )

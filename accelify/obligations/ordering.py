@@ -48,7 +48,7 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
         if event.kind not in _WRITES and event.kind not in _READS:
             continue
         name = file_of(event.path)
-        if not name or _is_handle(event):
+        if not name or is_handle(event):
             continue
         if _of_main(event):
             if _writes(event):
@@ -60,7 +60,8 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
                 )
         elif not _is_ordered(event):
             folder = _folder_around(name, folders)
-            if folder is not None:
+            # A file that is read in it was there before, and so was the folder.
+            if folder is not None and (_writes(event) or event.kind == "folder.list"):
                 yield _inside(event, folder)
             if _writes(event):
                 continue
@@ -100,7 +101,7 @@ def _is_ordered(event: Event) -> bool:
     return any(guard.kind in ("main", "one", "others", "first", "divergent") for guard in event.guards)
 
 
-def _is_handle(event: Event) -> bool:
+def is_handle(event: Event) -> bool:
     """Whether it is done with an open file, whose opening stands for it."""
     refs = event.path.of(Instance) if event.path is not None else []
     return any(ref.kind == "file" for ref in refs)

@@ -17,6 +17,7 @@ _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "f
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO"})
 _LOGGED = frozenset({"log.write", "tracker.log"})
 _WRITTEN = frozenset({"file.write", "file.append", "network.send"})
+SHOWING = _SHOWN | _WRITTEN
 _ONCE = frozenset(
     {
         "network.get",
@@ -70,15 +71,20 @@ _WORDS = {
 }
 
 
-def obligations_of(event: Event) -> Iterator[Obligation]:
-    """What one event requires, each with what was found."""
+def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Obligation]:
+    """What one event requires, each with what was found.
+
+    Args:
+        event: of the abstract run.
+        events: all of them.
+    """
     if event.kind in _LOGGED and not event.shown and event.path is None:
         return  # nothing is logged: `x.log()` of what is not known
     if event.path is not None and any(ref.type in _BUFFERS for ref in event.path.of(Instance)):
         return  # it is written to memory
-    if event.kind in _SHOWN or event.kind in _WRITTEN:
+    if event.kind in SHOWING:
         yield _once(event)
-        yield _content(event)
+        yield _content(event, events)
         if event.path is not None:
             yield _path(event)
         if event.kind in _WRITTEN:
@@ -231,7 +237,16 @@ def _exists_ok(event: Event) -> bool:
     )
 
 
-def _content(event: Event) -> Obligation:
+def is_of_loop_before(event: Event, why: Reason | None, events: Sequence[Event]) -> bool:
+    """Whether a figure comes from another loop over batches than those around it, which has been gone through."""
+    origin = why.origin() if why is not None else None
+    place = (origin.path, origin.line) if origin is not None else None
+    return place not in {loop.place for loop in event.loops} and any(
+        loop.place == place and loop.shared for other in events for loop in other.loops
+    )
+
+
+def _content(event: Event, events: Sequence[Event]) -> Obligation:
     of_main = any(guard.kind == "main" for guard in event.guards)
     divergent = next(
         (
@@ -244,7 +259,7 @@ def _content(event: Event) -> Obligation:
     worst: tuple[Status, str, Reason | None] = (Status.PROVED, "", None)
     for value in event.shown:
         for place, why in places(value):
-            found = _shown(event, place, why)
+            found = _shown(event, place, why, events)
             if _order(found[0]) > _order(worst[0]):
                 worst = found
     if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
@@ -282,7 +297,9 @@ def places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | N
                     yield from places(inner, depth + 1)
 
 
-def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, str, Reason | None]:
+def _shown(
+    event: Event, place: Placement, why: Reason | None, events: Sequence[Event]
+) -> tuple[Status, str, Reason | None]:
     words = word_of(event)
     if place.kind is Kind.CLOCK and place.degree != 0:
         place = same(place.degree)
@@ -294,10 +311,15 @@ def _shown(event: Event, place: Placement, why: Reason | None) -> tuple[Status, 
         return Status.PROVED, "", None
     if place == own("broadcast"):
         return Status.ASSUMED, f"{words}: as good as that of any run, from the main process", why
-    if event.in_training and (
-        place.phase
-        or place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
-        or (place.kind is Kind.OWN and (event.kind in _SHOWN or place.needs in _OF_SHARES))
+    whole = place.kind is Kind.LINEAR and not place.phase and is_of_loop_before(event, why, events)
+    if (
+        event.in_training
+        and not whole
+        and (
+            place.phase
+            or place.kind in (Kind.ROUND, Kind.WIDE, Kind.LINEAR, Kind.SAME, Kind.SHARD)
+            or (place.kind is Kind.OWN and (event.kind in _SHOWN or place.needs in _OF_SHARES))
+        )
     ):
         return Status.LOOP, f"{words} {INSIDE}", why
     if place.kind in (Kind.ROUND, Kind.WIDE) and place.degree is not None:

@@ -109,7 +109,7 @@ def validate(
         if event.detail in _BY_ROUNDS and is_made_whole(event, run.events):
             event = replace(event, detail="whole")
         for one in [
-            *(checked_obligations_of(event, run.events) if checks else obligations_of(event)),
+            *(checked_obligations_of(event, run.events) if checks else obligations_of(event, run.events)),
             *never_accumulated(event, run.events),
             *never_let_go(event, run.events),
         ]:

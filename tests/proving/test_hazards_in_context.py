@@ -1,0 +1,570 @@
+"""Hazards that other places of a script show: each small program in its line, and its right neighbour quiet."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_project
+from accelify.project import Imports
+from accelify.proving import checked
+from accelify.source import Source
+
+HEAD = {
+    "accelerate": """\
+import copy, os, random
+import numpy as np
+import torch
+import torch.nn.functional as F
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.ones(60, 4), torch.ones(60, 1))
+""",
+    "torch": """\
+import os, random
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+data = TensorDataset(torch.ones(60, 4), torch.ones(60, 1))
+""",
+}
+SETUP = {
+    "accelerate": """\
+accelerator = Accelerator()
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+train = DataLoader(data, batch_size=4)
+net, optimizer, train = accelerator.prepare(net, optimizer, train)
+backward = accelerator.backward
+""",
+    "torch": """\
+net = DDP(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+train = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))
+backward = lambda loss: loss.backward()
+""",
+}
+TRAIN = """\
+for x, y in train:
+    loss = F.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    backward(loss)
+    optimizer.step()
+"""
+NOISE = TRAIN.replace("net(x)", "net(x + torch.randn_like(x))")
+SIZED_NOISE = TRAIN.replace("net(x)", "net(x + torch.randn(x.shape))")
+COPIES = """\
+right = torch.zeros(1)
+for x, y in DataLoader(data, batch_size=4):
+    right += (net(x) > 0).sum()
+"""
+BOTH, HF, TORCH = ("accelerate", "torch"), ("accelerate",), ("torch",)
+
+
+def findings(text, tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    return checked(convert_project(Source.read(path), ConvertOptions(), Imports())[0])
+
+
+def cases(*rows):
+    return [
+        pytest.param(form, dedent(ahead), dedent(body), marked, id=f"{name}-{form}")
+        for name, forms, ahead, body, marked in rows
+        for form in forms
+    ]
+
+
+WRONG = cases(
+    (
+        "forward under a draw",
+        BOTH,
+        "",
+        """\
+        for x, y in train:
+            more = 0.0
+            if random.random() < 0.5:
+                more = net(x).detach()
+            loss = F.mse_loss(net(x) + more, y)
+            backward(loss)
+            optimizer.step()
+        """,
+        "more = net(x)",
+    ),
+    (
+        "an evaluation within the steps",
+        BOTH,
+        "",
+        """\
+        val = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False)) if 0 else train
+        for step in range(20):
+            loss = F.mse_loss(net(torch.ones(4, 4)), torch.ones(4, 1))
+            backward(loss)
+            optimizer.step()
+            if step % 5 == 4:
+                losses = []
+                for x, y in val:
+                    losses.append(F.mse_loss(net(x), y).item())
+                if int(os.environ["RANK"]) == 0:
+                    print(np.mean(losses))
+        """,
+        "print(np.mean",
+    ),
+    (
+        "a total that the first round begins",
+        BOTH,
+        "",
+        """\
+        total = 0.0
+        for i, (x, y) in enumerate(train):
+            loss = F.mse_loss(net(x), y)
+            backward(loss)
+            optimizer.step()
+            total = total + loss.item() if i else loss.item()
+        if int(os.environ["RANK"]) == 0:
+            print(total / len(train))
+        """,
+        "print(total",
+    ),
+    ("noise alike", HF, "set_seed(1)\n", NOISE, "randn_like"),
+    (
+        "noise alike",
+        TORCH,
+        "torch.manual_seed(1)\n",
+        SIZED_NOISE,
+        "randn(x.shape)",
+    ),
+    (
+        "noise alike for what a library makes of the batch",
+        HF,
+        "from diffusers import AutoencoderKL\nset_seed(1)\n",
+        """\
+        encoder = AutoencoderKL.from_pretrained("name")
+        for x, y in train:
+            hidden = encoder.encode(x).latent_dist.sample()
+            noise = torch.randn_like(hidden)
+            loss = F.mse_loss(net(hidden + noise), noise)
+            backward(loss)
+            optimizer.step()
+        """,
+        "randn_like(hidden)",
+    ),
+    (
+        "rows in another order",
+        BOTH,
+        """\
+        data = list(range(60))
+        random.shuffle(data)
+        """,
+        TRAIN,
+        "random.shuffle(data)",
+    ),
+    (
+        "a metric of one share",
+        HF,
+        "import evaluate\n",
+        """\
+        metric = evaluate.load("accuracy")
+        for x, y in train:
+            metric.add_batch(predictions=net(x), references=y)
+        accelerator.print(metric.compute())
+        """,
+        "accelerator.print",
+    ),
+    (
+        "copies gathered",
+        HF,
+        "",
+        """\
+        for x, y in DataLoader(data, batch_size=4):
+            out = accelerator.gather(net(x))
+        """,
+        "accelerator.gather",
+    ),
+    (
+        "copies summed",
+        HF,
+        "",
+        COPIES + "right = accelerator.reduce(right)\naccelerator.print(right.item())\n",
+        "print(r",
+    ),
+    (
+        "copies summed",
+        TORCH,
+        "",
+        COPIES + "dist.all_reduce(right)\nif rank == 0:\n    print(right.item())\n",
+        "print(r",
+    ),
+    (
+        "the optimizer of a copy",
+        HF,
+        "",
+        "other = copy.deepcopy(accelerator.unwrap_model(net))\n"
+        "optimizer = accelerator.prepare(torch.optim.SGD(other.parameters(), 1))\n" + TRAIN,
+        "optimizer.step",
+    ),
+    (
+        "past the wrapper by a cast",
+        HF,
+        "from typing import Any, cast\n",
+        """\
+        def call(model, x):
+            return cast(Any, model)(x)
+
+        for x, y in train:
+            loss = F.mse_loss(call(accelerator.unwrap_model(net), x), y)
+            backward(loss)
+            optimizer.step()
+        """,
+        "cast(Any, model)(x)",
+    ),
+    (
+        "past the wrapper by a method",
+        HF,
+        """\
+        class Net(torch.nn.Linear):
+            def encode(self, x):
+                return self(x)
+        """,
+        """\
+        net = accelerator.prepare(Net(4, 1))
+        for x, y in train:
+            loss = F.mse_loss(accelerator.unwrap_model(net).encode(x), y)
+            backward(loss)
+            optimizer.step()
+        """,
+        ".encode(x)",
+    ),
+    (
+        "a length of before prepare",
+        HF,
+        "count = len(DataLoader(data, batch_size=4))\n",
+        """\
+        for i, (x, y) in enumerate(train):
+            backward(F.mse_loss(net(x), y))
+            if i + 1 == count:
+                optimizer.step()
+        """,
+        "i + 1 == count",
+    ),
+    (
+        "a length divided again",
+        HF,
+        "",
+        "s = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0, len(train) // accelerator.num_processes)\n"
+        + TRAIN,
+        "LinearLR",
+    ),
+    (
+        "a prepared schedule as long as one share",
+        HF,
+        "",
+        "s = accelerator.prepare(torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0, len(train)))\n"
+        + TRAIN
+        + "    s.step()\n",
+        "s.step()",
+    ),
+    (
+        "a loss of batches of which nothing is known",
+        BOTH,
+        "from project import loader_of\n",
+        """\
+        for batch in loader_of("train"):
+            loss = net(batch).mean()
+            if torch.isnan(loss):
+                continue
+            backward(loss)
+            optimizer.step()
+        """,
+        "backward",
+    ),
+    (
+        "prefixed weights of a model of which nothing is known",
+        TORCH,
+        "from project import build\n",
+        """\
+        net = DDP(build("large"))
+        if rank == 0:
+            torch.save(net.state_dict(), "net.pt")
+        """,
+        "net.state_dict()",
+    ),
+    ("on the device too early", HF, "torch.nn.Linear(2, 2).to('cuda')\n", TRAIN, ".to('cuda')"),
+    (
+        "a file emptied by all",
+        TORCH,
+        "",
+        """\
+        open("log.txt", "w").close()
+        if rank == 0:
+            with open("log.txt", "a") as file:
+                file.write("x")
+        """,
+        '"w").close()',
+    ),
+)
+RIGHT = cases(
+    (
+        "forward under a draw that is alike",
+        HF,
+        "set_seed(1)\n",
+        """\
+        for x, y in train:
+            more = 0.0
+            if random.random() < 0.5:
+                more = net(x).detach()
+            backward(F.mse_loss(net(x) + more, y))
+            optimizer.step()
+        """,
+        "",
+    ),
+    (
+        "a running mean within the steps",
+        BOTH,
+        "",
+        """\
+        losses = []
+        for i, (x, y) in enumerate(train):
+            loss = F.mse_loss(net(x), y)
+            backward(loss)
+            optimizer.step()
+            losses.append(loss.item())
+            if i % 5 == 4 and int(os.environ["RANK"]) == 0:
+                print(np.mean(losses))
+        """,
+        "",
+    ),
+    (
+        "figures of batches of which nothing is known",
+        BOTH,
+        "from project import loader_of\n",
+        """\
+        for i, batch in enumerate(loader_of("train")):
+            loss = net(batch["x"]).mean()
+            backward(loss)
+            if i % 4 == 0:
+                optimizer.step()
+            if int(os.environ["RANK"]) == 0:
+                print(loss.item())
+        """,
+        "",
+    ),
+    (
+        "an optimizer of a part of the model",
+        HF,
+        """\
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = torch.nn.Linear(4, 1)
+
+            def forward(self, x):
+                return self.head(x)
+        """,
+        """\
+        net = Net()
+        slow = copy.deepcopy(net)
+        net, optimizer = accelerator.prepare(net, torch.optim.SGD(net.head.parameters(), lr=0.1))
+        """
+        + TRAIN.replace("\n", "\n        "),
+        "",
+    ),
+    ("noise of each process", HF, "set_seed(1, device_specific=True)\n", NOISE, ""),
+    ("noise of each process", TORCH, "torch.manual_seed(rank)\n", SIZED_NOISE, ""),
+    ("rows in one order", BOTH, "random.seed(1)\ndata = list(range(60))\nrandom.shuffle(data)\n", TRAIN, ""),
+    (
+        "a metric of all",
+        HF,
+        "import evaluate\n",
+        """\
+        metric = evaluate.load("accuracy")
+        for x, y in train:
+            out, y = accelerator.gather_for_metrics((net(x), y))
+            metric.add_batch(predictions=out, references=y)
+        accelerator.print(metric.compute())
+        """,
+        "",
+    ),
+    (
+        "a length after prepare",
+        HF,
+        "",
+        """\
+        for i, (x, y) in enumerate(train):
+            backward(F.mse_loss(net(x), y))
+            if i + 1 == len(train):
+                optimizer.step()
+        """,
+        "",
+    ),
+    (
+        "a prepared schedule as long as all",
+        HF,
+        "",
+        "count = len(DataLoader(data, batch_size=4))\n"
+        "s = accelerator.prepare(torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0, count))\n"
+        + TRAIN
+        + "    s.step()\n",
+        "",
+    ),
+    (
+        "a file of each process",
+        TORCH,
+        "",
+        """\
+        with open(f"ids-{rank}.txt", "w") as file:
+            file.write("x")
+        """,
+        "",
+    ),
+    (
+        "it says which process it is",
+        TORCH,
+        "",
+        """\
+        is_main = rank == 0
+        print(f"process {rank}")
+        print(f"main: {is_main}")
+        if is_main:
+            print(rank)
+        """,
+        "",
+    ),
+    (
+        "items that the rank shares out",
+        TORCH,
+        "",
+        """\
+        names, size = ["a", "b", "c"], dist.get_world_size()
+        for name in names[rank::size]:
+            torch.save(name, f"{name}.pt")
+        for i in range(rank, len(names), size):
+            torch.save(names[i], f"{i}.pt")
+        for i, name in enumerate(names):
+            if i % size != rank:
+                continue
+            torch.save(name, f"{name}.pt")
+        for name in [one for i, one in enumerate(names) if i % size == rank]:
+            torch.save(name, f"{name}.pt")
+        """,
+        "",
+    ),
+    (
+        "a loader over this rank's rows",
+        TORCH,
+        "",
+        """\
+        rows = [torch.ones(4)] * 60
+        right = torch.zeros(1)
+        for x in DataLoader(rows[rank :: dist.get_world_size()], batch_size=4):
+            right += (net(x) > 0).sum()
+        dist.all_reduce(right)
+        if rank == 0:
+            print(right.item())
+        """,
+        "",
+    ),
+    (
+        "items of each process under their names",
+        HF,
+        "",
+        """\
+        with accelerator.split_between_processes(["a", "b", "c"]) as names:
+            for name in names:
+                with open(f"{name}.txt", "w") as file:
+                    file.write(name)
+        """,
+        "",
+    ),
+    (
+        "weights before the wrapper",
+        TORCH,
+        """\
+        torch.manual_seed(rank)
+        inner = torch.nn.Linear(4, 1)
+        with torch.no_grad():
+            inner.weight.copy_(torch.randn(1, 4))
+        """,
+        "net = DDP(inner)\n" + TRAIN,
+        "",
+    ),
+    (
+        "loaded when training is over",
+        TORCH,
+        "",
+        TRAIN
+        + """\
+if rank == 0:
+    net.load_state_dict(torch.load("best.pt", map_location="cpu"))
+""",
+        "",
+    ),
+    (
+        "an attribute that the script sets",
+        TORCH,
+        "",
+        "net.classes = 4\n" + TRAIN + "    assert net.classes\n",
+        "",
+    ),
+    (
+        "clipped after the scale is off",
+        HF,
+        "",
+        """\
+        for x, y in train:
+            backward(F.mse_loss(net(x), y))
+            accelerator.unscale_gradients()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+        """,
+        "",
+    ),
+    ("a shelf that is read", TORCH, "import shelve\n", "rows = shelve.open('data', 'r')\n", ""),
+    (
+        "a file of an earlier run",
+        HF,
+        "",
+        """\
+        if accelerator.is_main_process:
+            os.makedirs("out", exist_ok=True)
+        torch.load("out/teacher.pt", map_location="cpu")
+        """,
+        "",
+    ),
+    (
+        "arguments passed on",
+        TORCH,
+        "",
+        """\
+        def load(*args, **options):
+            return torch.load(*args, **options)
+        """,
+        "",
+    ),
+)
+
+
+def script(form, ahead, body):
+    return HEAD[form] + ahead + SETUP[form] + body
+
+
+@pytest.mark.parametrize(("form", "ahead", "body", "marked"), WRONG)
+def test_wrong_ones_are_named_in_their_line(form, ahead, body, marked, tmp_path):
+    text = script(form, ahead, body)
+    found = findings(text, tmp_path)
+    assert any(marked in text.splitlines()[one.line - 1] for one in found), found
+
+
+@pytest.mark.parametrize(("form", "ahead", "body", "marked"), RIGHT)
+def test_right_neighbours_are_quiet(form, ahead, body, marked, tmp_path):
+    assert findings(script(form, ahead, body), tmp_path) == []
