@@ -219,8 +219,19 @@ class AcceleratorPlace(ConstructorArguments):
                 if block is anchor.block:
                     anchor.before, anchor.after = first, None
                     anchor.offset = self.tree.start(first)
+                    self._leave_late(anchor)
                     return True
         return False
+
+    def _leave_late(self, anchor: Anchor) -> None:
+        """Leave out what the Accelerator would read before it is set, now that it is made further up."""
+        for name in ("mixed_precision", "cpu"):
+            if name in self.arguments and name not in self.known.arguments and not self._names_known(anchor):
+                self.dropped[name] = self.arguments.pop(name)
+                self.argument_reads.pop(name, None)
+                if name == "mixed_precision":
+                    self.script.keep_precision()
+        self.named_devices = bound_before(self.script, anchor, self.named_devices)
 
     def _prepare_after(self, anchor: Anchor) -> None:
         """Arguments of a constructor are prepared after the Accelerator that it makes."""
