@@ -143,7 +143,8 @@ def accelerator_method(
         if name == "gather_object" and first.of(Container):
             # The elements of all ranks' lists, one after the other.
             each = elements(run, first) or [element(run, first, node)]
-            place = function(map(array_of, each), linearly=True)
+            filled = any(map(fill_of, first.of(Container)))
+            place = array_of(first) if filled else function(map(array_of, each), linearly=True)
             return Value(gathered(place), run.reason(node, "gathered", *each))
         return _over_tensors(run, first, gathered, node, "gathered", alike=_alike(run, first, node))
     if name == "reduce":

@@ -21,6 +21,7 @@ from accelify.heap.parameters import SPREAD, bind_parameters
 from accelify.heap.process_groups import distributed_call, divided, rank_of_environment
 from accelify.heap.store import join
 from accelify.heap.values import (
+    ENDED,
     NONE,
     UNSET,
     Bound,
@@ -393,6 +394,8 @@ class Calls:
         if frame.yielded is not None or self._is_generator(function):
             item = frame.yielded or NONE
             return Value(refs=(Iterable(item, frame.yielded_shared),))
+        if not (flow.reached or frame.returned or isinstance(function.node.body[-1], ast.Raise)):
+            return Value(type=ENDED)
         return self._result(frame, flow.reached)
 
     def _decorated(self, function: Function, node: ast.AST) -> Guard | None:

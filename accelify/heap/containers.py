@@ -263,6 +263,7 @@ def array_of(value: Value, depth: int = 0) -> Placement:
                     more = _together(inner, ref, depth)
                     # Side by side means and sums of one batch stay what they are.
                     linearly = place.kind is Kind.ROUND and (more.kind is Kind.ROUND or more.is_same)
+                    linearly = linearly or (more == place and more.kind in (Kind.SAME, Kind.LINEAR))
                     both = (place, more)
                     place = more if place.is_same else function(both, rowwise=True, linearly=linearly)
     return place
@@ -351,6 +352,15 @@ def _rank(place: Placement) -> int:
     if place.kind is Kind.SAME:
         return 100 if place.degree == 0 else 7
     return _DISTANCE.index(place.kind)
+
+
+def is_part_of_all(base: Value, key: Value, at: ast.expr) -> bool:
+    """Whether a subscript takes several elements, or some that all ranks choose from an array that they have alike."""
+    first = at.elts[0] if isinstance(at, ast.Tuple) else at
+    if isinstance(first, ast.Slice):
+        return True
+    array = base.type.startswith(("torch", "numpy")) and key.const is UNSET
+    return array and array_of(key).is_same and array_of(base).is_same
 
 
 def is_index(at: ast.expr) -> bool:

@@ -26,6 +26,7 @@ from accelify.heap.containers import (
     elements,
     is_among,
     is_index,
+    is_part_of_all,
     keys_of,
     put,
     worst,
@@ -392,13 +393,9 @@ class Expressions:
 
     def index(self, node: ast.AST, base: Value, at: ast.expr, scope: Ref) -> Value:
         """An element, or a part of rows."""
-        key = Value() if isinstance(at, ast.Slice) else self.evaluate(at, scope)
-        if isinstance(at, ast.Slice):
-            for bound in (at.lower, at.upper, at.step):
-                if bound is not None:
-                    self.evaluate(bound, scope)
+        key = self.evaluate(at, scope)
         if base.of(Container):
-            if isinstance(at, ast.Slice):
+            if is_part_of_all(base, key, at):
                 return base.plain()
             found = element(self.run, base, node, key.const)
             if key.place.is_same or key.place.kind is Kind.SAME:
@@ -438,7 +435,9 @@ class Expressions:
             or (isinstance(of_rows, ast.Slice) and of_rows.lower is None and of_rows.upper is None)
         )
         first = key if not isinstance(at, ast.Tuple) else element(self.run, key, node, 0)
-        place = function((base.place, *([] if isinstance(at, ast.Tuple) else [key.place])), rowwise=whole)
+        linearly = not base.place.rows and array_of(key).is_same  # a part of figures
+        keys = [] if isinstance(at, ast.Tuple) else [key.place]
+        place = function((base.place, *keys), rowwise=whole, linearly=linearly)
         if base.place.kind is Kind.WIDE and base.place.rows and first.place.kind is Kind.SAMPLE:
             place = SAMPLE
         if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
@@ -446,6 +445,9 @@ class Expressions:
         if base.place.kind is Kind.ROUND:
             rows = base.place.rows and (whole or not is_index(at))
             chosen = not whole and key.place.rows and not isinstance(at, ast.Tuple)
+            # In a loop over the rows it may be a part of one of them.
+            of_all = base.place.sure and not isinstance(getattr(node, "value", None), ast.Subscript)
+            chosen = chosen and (of_all or not self.run.by_rows())
             place = replace(
                 base.place,
                 rows=rows,

@@ -112,6 +112,8 @@ class Iteration:
     def _over_container(self, ref: Container, value: Value, node: ast.AST) -> Iterable:
         fill = fill_of(ref)
         item = element(self.run, value, node)
+        if fill == "samples" and array_of(value).is_same:
+            return Iterable(item.placed(SAME), shared=False)  # every rank goes through those of all
         if fill:
             return Iterable(item, shared=True, rounds=same(1) if fill == "rounds" else array_of(value))
         known = elements(self.run, value)
@@ -178,6 +180,8 @@ class Iteration:
         padded = any(self.run.read(one, "#padded") is not None for one in wrapped)
         batch = Value(replace(ROUND_ROWS, sure=first, padded=padded), why, type=BATCH, where=where)
         found = Iterable(batch, shared=True, rounds=same(1))
+        shuffles = [value for one in wrapped if (value := self.run.read(one, "#shuffles")) is not None]
+        found.apart = any(value.const is True for value in shuffles)
         if any(self._drops(one) for one in wrapped):
             taken = "drop_last=True takes up to N-1 whole batches more"
             text = f"{taken} from the end of `{self.run.segment(node)}`, and all where there are fewer than N"

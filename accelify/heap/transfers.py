@@ -383,7 +383,7 @@ class Transfers:
         filled = [ref for value in args[:1] for ref in value.of(Container) if fill_of(ref)]
         figures = {one.place for one in parts_of(args[0])} if args and not filled else set()
         if row.name.rpartition(".")[2] in _FROM_FIGURES and len(figures) == 1:
-            place = next((one for one in figures if one.kind is Kind.LINEAR), place)
+            place = next((one for one in figures if one.kind in (Kind.SAME, Kind.LINEAR)), place)
         if row.name.endswith("stack") or axis is None or axis.const in (0, UNSET):
             place = unsure(place)
         made = self.run.made(node, place, *operands, type_=row.returns)
@@ -473,6 +473,7 @@ class Transfers:
             for name in SAMPLERS:
                 self.run.store.set(made, f"#{name}", keywords.get(name))
             self.run.store.set(made, "#dataset", first)
+            self.run.store.set(made, "#shuffles", keywords.get("shuffle"))
             self.run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))
             if pads_rows(args, keywords):
                 self.run.store.set(made, "#padded", constant(True))
