@@ -261,7 +261,18 @@ class Iterable(Ref):
     fewer samples, all together, than the original, `apart` whether they draw other numbers from torch's stream, `limited` why each rank goes through as many rounds as the original.
     """
 
-    __slots__ = ("apart", "elements", "fewer", "item", "limited", "rounds", "samples", "shared", "uneven", "whole")
+    __slots__ = (
+        "apart",
+        "elements",
+        "fewer",
+        "item",
+        "limited",
+        "rounds",
+        "samples",
+        "shared",
+        "uneven",
+        "whole",
+    )
 
     def __init__(
         self,
