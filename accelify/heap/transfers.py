@@ -38,6 +38,7 @@ from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
+from accelify.heap.schedules import length_of
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -478,14 +479,7 @@ class Transfers:
             if pads_rows(args, keywords):
                 self.run.store.set(made, "#padded", constant(True))
         if row.kind == "scheduler":
-            counted = [
-                v
-                for v in [*args, *keywords.values()]
-                if array_of(v).kind is Kind.SAME and not array_of(v).is_same
-            ]
-            if counted:
-                # A length in rounds of each process, as its steps are.
-                self.run.store.set(made, "#length", counted[0])
+            self.run.store.set(made, "#length", length_of(self.engine, [*args, *keywords.values()], node))
         if row.kind == "generator":
             self.random.made(row, made, args, keywords, node)
             return Value(refs=(made,), type=type_)

@@ -258,7 +258,8 @@ class Iterable(Ref):
     """What a loop goes over: what one element is, and whether its rounds are shared out; `samples` is what the rows are
     that it goes over one by one, SAME where it goes over something else, `whole` why each rank goes through all batches
     of a loader, where it does, `uneven` why ranks can have different numbers of rounds, `fewer` why they go through
-    fewer samples, all together, than the original, `apart` whether they draw other numbers from torch's stream, `limited` why each rank goes through as many rounds as the original.
+    fewer samples, all together, than the original, `limited` why each rank goes through as many rounds as the original,
+    `apart` whether the ranks draw other numbers from torch's stream.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Cells of tables that rows choose, arrays of figures and parts of them, lists of rows that were gathered as objects."""
+"""Cells of tables that rows choose, arrays of figures and parts of them, lists of rows gathered as objects."""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, t
 from accelify.analysis.values import Entity
 
 _CRITERION = re.compile(r"crit|loss", re.I)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
 
 
@@ -455,6 +456,8 @@ class _Analysis:
         call: ast.expr = calls[0]
         if isinstance(stmt, ast.Expr) and stmt.value is call:
             return "nothing here reads what the model gives"
+        if any(isinstance(a, (ast.Lambda, *COMPREHENSIONS)) for a in self.script.tree.ancestors(call)):
+            return "the model is called more than once in one statement"
         inside = names_in(call)
         outside = {
             n.id for n in walk(stmt) if isinstance(n, ast.Name) and not any(n is m for m in walk(call))
