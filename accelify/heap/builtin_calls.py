@@ -16,6 +16,7 @@ from accelify.heap.containers import (
     elements,
     fill_of,
     is_without,
+    keys_in,
     open_up,
     over_rounds,
     overwrite,
@@ -24,6 +25,7 @@ from accelify.heap.containers import (
 )
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, write_field
 from accelify.heap.paths import joined_path
+from accelify.heap.run import Run
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -363,6 +365,15 @@ _QUIET = frozenset({"remove", "discard", "sort", "reverse", "move_to_end"})
 FILLING = _ADDING | _EXTENDING | _QUIET | {"clear"}
 
 
+def pair(run: Run, one: Value, other: Value) -> Value:
+    """A tuple of two."""
+    made = container(run, "tuple")
+    put(run, made, one, 0)
+    put(run, made, other, 1)
+    run.store.set(made, "#known", constant(2))
+    return Value(refs=(made,), type="tuple")
+
+
 def container_method(
     engine: Interpreter,
     receiver: Value,
@@ -412,14 +423,11 @@ def container_method(
             Value(refs=(Iterable(Value(type="builtins.str"), shared=False),)) if name == "keys" else Value()
         )
     if name in ("values", "items"):
-        item = element(run, receiver, node)
-        if name == "items":
-            pair = container(run, "tuple")
-            put(run, pair, Value(type="builtins.str"), 0)
-            put(run, pair, item, 1)
-            run.store.set(pair, "#known", constant(2))
-            item = Value(refs=(pair,), type="tuple")
-        return Value(refs=(Iterable(item, bool(fill_of(ref))),))
+        keys = keys_in(ref) or [] if ref.type == "dict" and len(receiver.refs) == 1 else []
+        found = [(constant(key), element(run, receiver, node, key)) for key in keys]
+        all_of = Value(type="builtins.str"), element(run, receiver, node)
+        parts = [pair(run, *one) if name == "items" else one[1] for one in (all_of, *found)]
+        return Value(refs=(Iterable(parts[0], bool(fill_of(ref)), elements=tuple(parts[1:])),))
     if name == "copy":
         return receiver
     if name in ("mean", "sum", "max", "min"):

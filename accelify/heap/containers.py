@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable as Many
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -124,6 +125,16 @@ def keys_of(of: Value) -> Value | None:
     if not refs or any(ref.type != "dict" for ref in refs):
         return None
     return next((found for ref in refs if (found := ref.slot(KEYS)) is not None), Value(of.place, of.why))
+
+
+def keys_in(ref: Container) -> list[Any] | None:
+    """The keys of a dictionary in their order, None where they are not all known, or not the same on all ranks."""
+    names = [name for name in ref.looked_into() if name[0] == "["]
+    if "[]" in names or ref.slot(KEYS) is not None or fill_of(ref):
+        return None
+    with suppress(ValueError):  # such as `inf`
+        return [ast.literal_eval(name[1:-1]) for name in names]
+    return None
 
 
 def is_among(run: Run, value: Value, of: Value) -> bool | None:

@@ -188,7 +188,8 @@ class Expressions:
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
             made = joined_path(replace(made, type="pathlib.Path"), [left, right])
         fold = NUMBERS.get(type(op))
-        if fold and place.is_same and is_number(left.const) and is_number(right.const):
+        texts = isinstance(op, ast.Add) and isinstance(left.const, str) and isinstance(right.const, str)
+        if fold and place.is_same and (texts or (is_number(left.const) and is_number(right.const))):
             return Value(made.place, made.why, type=made.type, const=fold(left.const, right.const))
         return with_token(made, op, left, right)
 
@@ -378,9 +379,8 @@ class Expressions:
 
                 self.engine.loops.go(part.iter, over, once)
             else:
-                if key is not None:
-                    self.evaluate(key, inner)
-                put(self.run, made, self.evaluate(elt, inner), filling="rounds")
+                name = UNSET if key is None else self.evaluate(key, inner).const
+                put(self.run, made, self.evaluate(elt, inner), name, filling="rounds")
 
         body(0)
         return Value(refs=(made,), type=type_)

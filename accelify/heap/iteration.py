@@ -25,7 +25,7 @@ from accelify.domains.placement import (
 )
 from accelify.domains.reasons import Reason
 from accelify.heap.collating import SAMPLERS
-from accelify.heap.containers import array_of, container, element, elements, fill_of, put
+from accelify.heap.containers import array_of, container, element, elements, fill_of, keys_in, put
 from accelify.heap.locations import at
 from accelify.heap.state import is_part
 from accelify.heap.store import join
@@ -118,7 +118,7 @@ class Iteration:
             return Iterable(item, shared=True, rounds=same(1) if fill == "rounds" else array_of(value))
         known = elements(self.run, value)
         if ref.type == "dict":
-            return Iterable(Value(type="builtins.str"), shared=False)
+            return Iterable(Value(type="builtins.str"), False, elements=tuple(map(constant, keys_in(ref) or ())))
         return Iterable(item, shared=False, elements=tuple(known or ()))
 
     def _over_instance(self, ref: Instance, value: Value, node: ast.AST) -> Iterable:
