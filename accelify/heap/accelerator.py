@@ -10,6 +10,7 @@ from functools import partial
 from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import (
     SAME,
+    UNRELATED,
     SHARD,
     Placement,
     function,
@@ -290,6 +291,10 @@ def _over_tensors(
         place = change(array_of(value))
         if place.is_same:
             return Value(place, type=value.type)
+        if text == "gathered" and array_of(value).turned:
+            name = run.segment(node)
+            text = f"`{name}` puts together along the first axis what has its rows along another"
+            return run.cause(node, UNRELATED, text, value.type)
         why = alike or run.reason(node, text, value, by_data=in_list)
         return Value(place, why, value.refs, value.type)
     known = elements(run, value)

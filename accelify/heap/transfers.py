@@ -235,8 +235,9 @@ class Transfers:
     def _names_rows(self, row: Row, args: Args, keywords: Keywords) -> bool:
         """Whether the axis that a call names is that of the rows; where it names none, it is taken for another."""
         axis = self._axis(row, args, keywords)
+        first = array_of(args[0]) if args else ROUND_ROWS
         known = axis is not None and isinstance(axis.const, int) and not isinstance(axis.const, bool)
-        return known and axis is not None and axis.const == int(bool(args) and array_of(args[0]).turned)
+        return known and axis is not None and first.rows and axis.const == int(first.turned)
 
     def _moved(self, row: Row, place: Placement, args: Args, keywords: Keywords) -> Placement:
         """Rows in another shape: they are known to stay along their axis where the call says so."""
