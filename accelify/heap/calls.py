@@ -321,6 +321,11 @@ class Calls:
     ) -> Value:
         """Go through a function of the project with these arguments."""
         depth = sum(1 for called, _ in self.run.calls if called is function.node)
+        given = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
+        if depth and len(given) == 1 and array_of(given[0]).rows:
+            # What it makes of each part, such as a batch's tensors on a device.
+            self.run.assume(f"`{function.name}` makes of each part what it makes of the whole", node)
+            return given[0].placed(array_of(given[0]))
         if depth >= _MOST_OF_ONE or len(self.run.calls) >= _DEEPEST:
             text = (
                 f"`{function.name}` calls itself"
@@ -334,10 +339,6 @@ class Calls:
                 self.run.leave_unread(text, node)
             cut = next((n for n, (called, _) in enumerate(self.run.calls) if called is function.node), 0)
             self.run.leave_pieces(cut if depth >= _MOST_OF_ONE else 0)
-            given = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
-            if len(given) == 1 and array_of(given[0]).rows:
-                # What it makes of each part, such as a batch's tensors on a device.
-                return given[0].placed(array_of(given[0]))
             return Value(own(), self.run.reason(node, text, *args)) if given else Value()
         if self._gone.get(function.node, 0) >= _MOST_CONTEXTS:
             # One call stands for all others: wherever it is made, whatever numbers and texts it gets.
