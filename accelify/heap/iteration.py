@@ -118,7 +118,9 @@ class Iteration:
             return Iterable(item, shared=True, rounds=same(1) if fill == "rounds" else array_of(value))
         known = elements(self.run, value)
         if ref.type == "dict":
-            return Iterable(Value(type="builtins.str"), False, elements=tuple(map(constant, keys_in(ref) or ())))
+            return Iterable(
+                Value(type="builtins.str"), False, elements=tuple(map(constant, keys_in(ref) or ()))
+            )
         return Iterable(item, shared=False, elements=tuple(known or ()))
 
     def _over_instance(self, ref: Instance, value: Value, node: ast.AST) -> Iterable:

@@ -11,7 +11,9 @@ from accelify.analysis.syntax import call_argument, walk
 
 TIME_FIRST = "what the model gives has the time first, as its CTC loss takes it"
 _LOSSES = frozenset({"torch.nn.functional.ctc_loss", "torch.ctc_loss"})
-_TURNING = frozenset({"permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "t", "T", "rearrange"})
+_TURNING = frozenset(
+    {"permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "t", "T", "rearrange"}
+)
 
 
 def has_time_first(script: ScriptModel) -> bool:
