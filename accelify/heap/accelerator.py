@@ -10,8 +10,8 @@ from functools import partial
 from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import (
     SAME,
-    UNRELATED,
     SHARD,
+    UNRELATED,
     Placement,
     function,
     own,

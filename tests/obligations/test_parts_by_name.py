@@ -1,4 +1,4 @@
-"""Dictionaries of which all keys are known, functions that call themselves for each part, and rows along another axis."""
+"""Dictionaries of which all keys are known, functions that call themselves for parts, rows along another axis."""
 
 from __future__ import annotations
 
