@@ -424,10 +424,10 @@ def container_method(
         )
     if name in ("values", "items"):
         keys = keys_in(ref) or [] if ref.type == "dict" and len(receiver.refs) == 1 else []
-        found = [(constant(key), element(run, receiver, node, key)) for key in keys]
-        all_of = Value(type="builtins.str"), element(run, receiver, node)
-        parts = [pair(run, *one) if name == "items" else one[1] for one in (all_of, *found)]
-        return Value(refs=(Iterable(parts[0], bool(fill_of(ref)), elements=tuple(parts[1:])),))
+        known = [(constant(key), element(run, receiver, node, key)) for key in keys]
+        of_all = (Value(type="builtins.str"), element(run, receiver, node))
+        items = [pair(run, *one) if name == "items" else one[1] for one in (of_all, *known)]
+        return Value(refs=(Iterable(items[0], bool(fill_of(ref)), elements=tuple(items[1:])),))
     if name == "copy":
         return receiver
     if name in ("mean", "sum", "max", "min"):
