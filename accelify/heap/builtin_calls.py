@@ -23,6 +23,7 @@ from accelify.heap.containers import (
     put,
     reduced_value,
 )
+from accelify.heap.counts import is_number
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, write_field
 from accelify.heap.paths import joined_path
 from accelify.heap.run import Run
@@ -129,6 +130,10 @@ def _reduction(operation: str) -> Callable[[Interpreter, Args, Keywords, ast.AST
             of_rounds = shared and operation in ("sum", "mean")
             place = over_rounds(array_of(value), operation) if of_rounds else reduced_value(value, operation)
         else:
+            # `max(1, count)` is the count, wherever there is anything.
+            counts = [value for value in args if not (is_number(value.const) and value.const <= 1)]
+            if operation == "max" and len(counts) == 1:
+                return counts[0].plain()
             place = function((array_of(value) for value in args), rowwise=True)
         type_ = args[0].type if len(args) > 1 and args[0].type != PART else ""
         return engine.run.made(node, place, *args, type_=type_)

@@ -234,8 +234,9 @@ class Expressions:
         del self.run.guards[len(self.run.guards) - guards :]
         if not values:
             return constant(isinstance(node.op, ast.And))
-        if len(values) == 1:
-            return values[0]
+        counts = isinstance(node.op, ast.Or) and len(values) == 2 and is_number(values[1].const)
+        if len(values) == 1 or (counts and not values[0].refs):
+            return values[0]  # `count or 1` is the count, wherever there is anything
         return together(self.run, node, values)
 
     def _Compare(self, node: ast.Compare, scope: Ref) -> Value:
@@ -475,16 +476,15 @@ class Expressions:
                 self.evaluate(part, scope)
         return Value()
 
-    def _Starred(self, node: ast.Starred, scope: Ref) -> Value:
+    def _Starred(self, node: ast.Starred | ast.Await, scope: Ref) -> Value:
         return self.evaluate(node.value, scope)
+
+    _Await = _Starred
 
     def _NamedExpr(self, node: ast.NamedExpr, scope: Ref) -> Value:
         value = self.evaluate(node.value, scope)
         self.engine.statements.bind(node.target, value, scope)
         return value
-
-    def _Await(self, node: ast.Await, scope: Ref) -> Value:
-        return self.evaluate(node.value, scope)
 
     def _Yield(self, node: ast.Yield, scope: Ref) -> Value:
         value = NONE if node.value is None else self.evaluate(node.value, scope)

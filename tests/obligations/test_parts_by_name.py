@@ -143,3 +143,27 @@ for epoch in range(3):
         scheduler.step()
 """
     assert (named(text) == []) == right
+
+
+@pytest.mark.parametrize(
+    ("count", "right"),
+    [
+        ("len(loader)", True),
+        ("max(1, len(loader))", True),
+        ("max(rounds, 1)", True),
+        ("(len(loader) or 1)", True),
+        ("min(rounds, 100)", False),
+        ("max(rounds, 100)", False),
+        ("100", False),
+    ],
+)
+def test_a_count_that_is_kept_from_nothing_is_the_count(count: str, right: bool) -> None:
+    text = f"""\
+total = rounds = 0
+for x, y in loader:
+    out, y = accelerator.gather_for_metrics((model(x), y))
+    total += nn.functional.cross_entropy(out, y).item()
+    rounds += 1
+accelerator.print(total / {count})
+"""
+    assert (named(text) == []) == right
