@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, same
 from accelify.heap.containers import array_of
-from accelify.heap.values import Bound, Function, Value
+from accelify.heap.values import Function, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -26,12 +26,14 @@ def length_of(engine: Interpreter, given: Sequence[Value], node: ast.AST) -> Val
         place = array_of(value)
         if place.kind is Kind.SAME and not place.is_same:
             return value
-        if any(isinstance(ref, Function | Bound) for ref in value.refs):
+        if any(isinstance(getattr(ref, "method", ref), Function) for ref in value.refs):
+            engine.run.store.begin()
             with engine.run.quiet():
                 of_steps, of_rounds = [
                     array_of(engine.calls.call(value, [Value(count, type="builtins.int")], {}, node))
                     for count in (same(0), same(1))
                 ]
+            engine.run.store.undo()
             if of_rounds.is_same and not of_steps.is_same:
                 return value
     return None
