@@ -11,6 +11,7 @@ from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import (
     SAME,
     SHARD,
+    UNRELATED,
     Placement,
     function,
     own,
@@ -157,7 +158,8 @@ def accelerator_method(
         if name == "gather_object" and first.of(Container):
             # The elements of all ranks' lists, one after the other.
             each = elements(run, first) or [element(run, first, node)]
-            place = function(map(array_of, each), linearly=True)
+            filled = any(map(fill_of, first.of(Container)))
+            place = array_of(first) if filled else function(map(array_of, each), linearly=True)
             return Value(gathered(place), run.reason(node, "gathered", *each))
         alike = _alike(run, first, node)
         if alike is not None and run.checks:
@@ -327,6 +329,10 @@ def _over_tensors(
         place = change(array_of(value))
         if place.is_same:
             return Value(place, type=value.type)
+        if text == "gathered" and array_of(value).turned:
+            name = run.segment(node)
+            text = f"`{name}` puts together along the first axis what has its rows along another"
+            return run.cause(node, UNRELATED, text, value.type)
         why = alike or run.reason(node, text, value, by_data=in_list)
         return Value(place, why, value.refs, value.type)
     known = elements(run, value)

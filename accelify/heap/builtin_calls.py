@@ -16,16 +16,17 @@ from accelify.heap.containers import (
     elements,
     fill_of,
     is_without,
-    known_keys,
+    keys_in,
     open_up,
     over_rounds,
     overwrite,
     put,
     reduced_value,
 )
-from accelify.heap.counts import names_of, share_of
+from accelify.heap.counts import is_number, names_of, share_of
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.paths import joined_path
+from accelify.heap.run import Run
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -134,6 +135,10 @@ def _reduction(operation: str) -> Callable[[Interpreter, Args, Keywords, ast.AST
             of_rounds = shared and operation in ("sum", "mean")
             place = over_rounds(array_of(value), operation) if of_rounds else reduced_value(value, operation)
         else:
+            # `max(1, count)` is the count, wherever there is anything.
+            counts = [value for value in args if not (is_number(value.const) and value.const <= 1)]
+            if operation == "max" and len(counts) == 1:
+                return counts[0].plain()
             place = function((array_of(value) for value in args), rowwise=True)
         type_ = args[0].type if len(args) > 1 and args[0].type != PART else ""
         return engine.run.made(node, place, *args, type_=type_)
@@ -385,6 +390,15 @@ _QUIET = frozenset({"remove", "discard", "sort", "reverse", "move_to_end"})
 FILLING = _ADDING | _EXTENDING | _QUIET | {"clear"}
 
 
+def pair(run: Run, one: Value, other: Value) -> Value:
+    """A tuple of two."""
+    made = container(run, "tuple")
+    put(run, made, one, 0)
+    put(run, made, other, 1)
+    run.store.set(made, "#known", constant(2))
+    return Value(refs=(made,), type="tuple")
+
+
 def container_method(
     engine: Interpreter,
     receiver: Value,
@@ -430,32 +444,22 @@ def container_method(
     if name in _QUIET:
         return NONE
     if name in ("keys", "count", "index"):
-        over = Iterable(Value(type="builtins.str"), shared=False, elements=tuple(known_keys(ref) or ()))
+        over = Iterable(
+            Value(type="builtins.str"), shared=False, elements=tuple(map(constant, keys_in(ref) or ()))
+        )
         return Value(refs=(over,)) if name == "keys" else Value()
     if name in ("values", "items"):
-        item = element(run, receiver, node)
-        keys = known_keys(ref) if len(receiver.refs) == 1 else None
-        each = [(key, element(run, receiver, node, key.const)) for key in keys or ()]
-        if name == "items":
-            item = _pair(engine, Value(type="builtins.str"), item)
-            parts = tuple(_pair(engine, *one) for one in each)
-        else:
-            parts = tuple(one for _, one in each)
-        return Value(refs=(Iterable(item, bool(fill_of(ref)), elements=parts),))
+        keys = keys_in(ref) or [] if len(receiver.refs) == 1 else []
+        known = [(constant(key), element(run, receiver, node, key)) for key in keys]
+        of_all = (Value(type="builtins.str"), element(run, receiver, node))
+        items = [pair(run, *one) if name == "items" else one[1] for one in (of_all, *known)]
+        return Value(refs=(Iterable(items[0], bool(fill_of(ref)), elements=tuple(items[1:])),))
     if name == "copy":
         return receiver
     if name in ("mean", "sum", "max", "min"):
         place = reduced_value(receiver, name)
         return run.made(node, place, receiver)
     return None
-
-
-def _pair(engine: Interpreter, key: Value, value: Value) -> Value:
-    pair = container(engine.run, "tuple")
-    put(engine.run, pair, key, 0)
-    put(engine.run, pair, value, 1)
-    engine.run.store.set(pair, "#known", constant(2))
-    return Value(refs=(pair,), type="tuple")
 
 
 def _update(engine: Interpreter, ref: Container, value: Value, node: ast.AST) -> None:

@@ -14,6 +14,7 @@ from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
 from accelify.heap.containers import array_of, element, empty
 from accelify.heap.fields import is_unknown
 from accelify.heap.frames import Frame
+from accelify.heap.joining import join
 from accelify.heap.library_calls import LibraryCalls
 from accelify.heap.library_state import REPLACED
 from accelify.heap.locations import moved_within
@@ -21,8 +22,8 @@ from accelify.heap.models import method_of_parts
 from accelify.heap.object_calls import ObjectCalls
 from accelify.heap.parameters import SPREAD, bind_parameters
 from accelify.heap.process_groups import distributed_call, divided, rank_of_environment
-from accelify.heap.store import join
 from accelify.heap.values import (
+    ENDED,
     NONE,
     ONCE,
     UNSET,
@@ -342,6 +343,11 @@ class Calls:
     ) -> Value:
         """Go through a function of the project with these arguments."""
         depth = sum(1 for called, _ in self.run.calls if called is function.node)
+        given = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
+        if depth and len(given) == 1 and array_of(given[0]).rows:
+            # What it makes of each part, such as a batch's tensors on a device.
+            self.run.assume(f"`{function.name}` makes of each part what it makes of the whole", node)
+            return given[0].placed(array_of(given[0]))
         if depth >= _MOST_OF_ONE or len(self.run.calls) >= _DEEPEST:
             text = (
                 f"`{function.name}` calls itself"
@@ -355,12 +361,7 @@ class Calls:
                 self.run.leave_unread(text, node)
             cut = next((n for n, (called, _) in enumerate(self.run.calls) if called is function.node), 0)
             self.run.leave_pieces(cut if depth >= _MOST_OF_ONE else 0)
-            places = [array_of(value) for value in [*args, *keywords.values()]]
-            return (
-                Value()
-                if all(place.is_same for place in places)
-                else Value(own(), self.run.reason(node, text, *args))
-            )
+            return Value(own(), self.run.reason(node, text, *args)) if given else Value()
         if self._gone.get(function.node, 0) >= _MOST_CONTEXTS:
             # One call stands for all others: wherever it is made, whatever numbers and texts it gets.
             node = function.node
@@ -416,6 +417,8 @@ class Calls:
         if frame.yielded is not None or self._is_generator(function):
             item = frame.yielded or NONE
             return Value(refs=(Iterable(item, frame.yielded_shared),))
+        if not (flow.reached or frame.returned or isinstance(function.node.body[-1], ast.Raise)):
+            return Value(type=ENDED)
         return self._result(frame, flow.reached)
 
     def _decorated(self, function: Function, node: ast.AST) -> Guard | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable as Many
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -25,9 +26,10 @@ from accelify.domains.placement import (
     unsure,
 )
 from accelify.heap.fields import OF, write_field
+from accelify.heap.joining import join
 from accelify.heap.paths import pattern
+from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
-from accelify.heap.store import MADE, join
 from accelify.heap.values import OF_SAMPLE, UNSET, Container, Instance, Iterable, Value, constant
 
 # The slot of what decides which keys a dictionary has, where that is not the same on all ranks.
@@ -129,12 +131,15 @@ def keys_of(of: Value) -> Value | None:
     return next((found for ref in refs if (found := ref.slot(KEYS)) is not None), Value(of.place, of.why))
 
 
-def known_keys(ref: Container) -> list[Value] | None:
-    """The keys of a dictionary as constants, None where there may be others."""
-    names = [name[1:-1] for name in ref.looked_into() if name[0] == "["]
-    if ref.type != "dict" or "" in names or ref.slot(KEYS) is not None or ref.slot(OF) is not None:
+def keys_in(ref: Container) -> list[Any] | None:
+    """The keys of a dictionary in their order, None where they are not all known, or not the same on all ranks."""
+    names = [name for name in ref.looked_into() if name[0] == "["]
+    unknown = ref.slot(KEYS) is not None or ref.slot(OF) is not None or fill_of(ref)
+    if ref.type != "dict" or "[]" in names or unknown:
         return None
-    return [constant(ast.literal_eval(name)) for name in names]
+    with suppress(ValueError):  # such as `inf`
+        return [ast.literal_eval(name[1:-1]) for name in names]
+    return None
 
 
 def is_among(run: Run, value: Value, of: Value) -> bool | None:
@@ -274,6 +279,7 @@ def array_of(value: Value, depth: int = 0) -> Placement:
                     more = _together(inner, ref, depth)
                     # Side by side means and sums of one batch stay what they are.
                     linearly = place.kind is Kind.ROUND and (more.kind is Kind.ROUND or more.is_same)
+                    linearly = linearly or (more == place and more.kind in (Kind.SAME, Kind.LINEAR))
                     both = (place, more)
                     place = more if place.is_same else function(both, rowwise=True, linearly=linearly)
     return place
@@ -362,6 +368,25 @@ def _rank(place: Placement) -> int:
     if place.kind is Kind.SAME:
         return 100 if place.degree == 0 else 7
     return _DISTANCE.index(place.kind)
+
+
+def is_part_of_all(base: Value, key: Value, at: ast.expr) -> bool:
+    """Whether a subscript takes several elements, or some that all ranks choose from an array that they have alike."""
+    first = at.elts[0] if isinstance(at, ast.Tuple) else at
+    if isinstance(first, ast.Slice):
+        return True
+    array = base.type.startswith(("torch", "numpy")) and key.const is UNSET
+    return array and array_of(key).is_same and array_of(base).is_same
+
+
+def takes_all(keys: Sequence[ast.expr]) -> bool:
+    """Whether the keys from some axis on take all of that axis."""
+    first = keys[0] if keys else None
+    return (
+        first is None
+        or (isinstance(first, ast.Constant) and first.value is ...)
+        or (isinstance(first, ast.Slice) and first.lower is None and first.upper is None)
+    )
 
 
 def is_index(at: ast.expr) -> bool:

@@ -26,9 +26,11 @@ from accelify.heap.containers import (
     elements,
     is_among,
     is_index,
+    is_part_of_all,
+    keys_in,
     keys_of,
-    known_keys,
     put,
+    takes_all,
     worst,
 )
 from accelify.heap.counts import (
@@ -235,8 +237,9 @@ class Expressions:
         del self.run.guards[len(self.run.guards) - guards :]
         if not values:
             return constant(isinstance(node.op, ast.And))
-        if len(values) == 1:
-            return values[0]
+        counts = isinstance(node.op, ast.Or) and len(values) == 2 and is_number(values[1].const)
+        if len(values) == 1 or (counts and not values[0].refs):
+            return values[0]  # `count or 1` is the count, wherever there is anything
         return together(self.run, node, values)
 
     def _Compare(self, node: ast.Compare, scope: Ref) -> Value:
@@ -334,7 +337,7 @@ class Expressions:
         made = container(self.run, "dict", node)
         for key, value in parts:
             if key is None:
-                if not value.refs or any(known_keys(ref) is None for ref in value.of(Container)):
+                if not value.refs or any(keys_in(ref) is None for ref in value.of(Container)):
                     put(self.run, made, element(self.run, value, node))
                 for name, inner in [
                     item for ref in value.of(Container) for item in ref.looked_into().items()
@@ -383,8 +386,8 @@ class Expressions:
 
                 self.engine.loops.go(part.iter, over, once)
             else:
-                at = self.evaluate(key, inner).const if key is not None else UNSET
-                put(self.run, made, self.evaluate(elt, inner), at, filling="rounds")
+                name = UNSET if key is None else self.evaluate(key, inner).const
+                put(self.run, made, self.evaluate(elt, inner), name, filling="rounds")
 
         body(0)
         return Value(refs=(made,), type=type_)
@@ -397,13 +400,13 @@ class Expressions:
 
     def index(self, node: ast.AST, base: Value, at: ast.expr, scope: Ref) -> Value:
         """An element, or a part of rows."""
-        key = Value() if isinstance(at, ast.Slice) else self.evaluate(at, scope)
-        if isinstance(at, ast.Slice):
+        key = self.evaluate(at, scope)
+        if self.run.checks and isinstance(at, ast.Slice):
             bounds = [self.evaluate(one, scope) for one in (at.lower, at.upper, at.step) if one is not None]
             if (share := share_of(self.run, node, base, bounds)) is not None:
                 return share
         if base.of(Container):
-            if isinstance(at, ast.Slice):
+            if is_part_of_all(base, key, at):
                 return base.plain()
             found = element(self.run, base, node, key.const)
             if key.place.is_same or key.place.kind is Kind.SAME:
@@ -436,14 +439,11 @@ class Expressions:
     def _part(self, node: ast.AST, base: Value, key: Value, at: ast.expr) -> Value:
         parts = [*(at.elts if isinstance(at, ast.Tuple) else [at])]
         turned = base.place.turned
-        of_rows = parts[int(turned)] if len(parts) > int(turned) else None
-        whole = (
-            of_rows is None
-            or (isinstance(of_rows, ast.Constant) and of_rows.value is ...)
-            or (isinstance(of_rows, ast.Slice) and of_rows.lower is None and of_rows.upper is None)
-        )
+        whole = takes_all(parts[int(turned) :])
         first = key if not isinstance(at, ast.Tuple) else element(self.run, key, node, 0)
-        place = function((base.place, *([] if isinstance(at, ast.Tuple) else [key.place])), rowwise=whole)
+        linearly = not base.place.rows and array_of(key).is_same  # a part of figures
+        keys = [] if isinstance(at, ast.Tuple) else [key.place]
+        place = function((base.place, *keys), rowwise=whole, linearly=linearly)
         if base.place.kind is Kind.WIDE and base.place.rows and first.place.kind is Kind.SAMPLE:
             place = SAMPLE
         if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
@@ -451,6 +451,9 @@ class Expressions:
         if base.place.kind is Kind.ROUND:
             rows = base.place.rows and (whole or not is_index(at))
             chosen = not whole and key.place.rows and not isinstance(at, ast.Tuple)
+            # In a loop over the rows it may be a part of one of them.
+            of_all = base.place.sure and not isinstance(getattr(node, "value", None), ast.Subscript)
+            chosen = chosen and (of_all or not self.run.by_rows())
             place = replace(
                 base.place,
                 rows=rows,
@@ -478,16 +481,15 @@ class Expressions:
                 self.evaluate(part, scope)
         return Value()
 
-    def _Starred(self, node: ast.Starred, scope: Ref) -> Value:
+    def _Starred(self, node: ast.Starred | ast.Await, scope: Ref) -> Value:
         return self.evaluate(node.value, scope)
+
+    _Await = _Starred
 
     def _NamedExpr(self, node: ast.NamedExpr, scope: Ref) -> Value:
         value = self.evaluate(node.value, scope)
         self.engine.statements.bind(node.target, value, scope)
         return value
-
-    def _Await(self, node: ast.Await, scope: Ref) -> Value:
-        return self.evaluate(node.value, scope)
 
     def _Yield(self, node: ast.Yield, scope: Ref) -> Value:
         value = NONE if node.value is None else self.evaluate(node.value, scope)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from accelify.heap.joining import join
 from accelify.heap.paths import pattern
 from accelify.heap.run import Run
-from accelify.heap.store import join
 from accelify.heap.values import Class, Instance, ModuleRef, Ref, Value
 
 # What attributes may be that were written by a name that is not known; the object that a dictionary shows.

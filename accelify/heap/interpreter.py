@@ -16,6 +16,7 @@ from accelify.heap.counts import CHOSEN
 from accelify.heap.expressions import Expressions
 from accelify.heap.flags import asked, truth
 from accelify.heap.iteration import Iteration
+from accelify.heap.joining import join
 from accelify.heap.loops import Loops
 from accelify.heap.memory import Memory
 from accelify.heap.modules import Modules
@@ -23,7 +24,6 @@ from accelify.heap.names import Attributes, Names
 from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.run import Run
 from accelify.heap.statements import Statements
-from accelify.heap.store import join
 from accelify.heap.values import (
     FOUND_FLAG,
     MAIN_FLAG,

@@ -25,12 +25,12 @@ from accelify.domains.placement import (
 )
 from accelify.domains.reasons import Reason
 from accelify.heap.collating import SAMPLERS
-from accelify.heap.containers import array_of, container, element, elements, fill_of, known_keys, put
+from accelify.heap.containers import array_of, container, element, elements, fill_of, keys_in, put
+from accelify.heap.joining import join
 from accelify.heap.locations import at
 from accelify.heap.random_draws import SEEDED
 from accelify.heap.run import why_of
 from accelify.heap.state import is_part
-from accelify.heap.store import join
 from accelify.heap.values import (
     BATCH,
     COUNTER,
@@ -116,11 +116,15 @@ class Iteration:
     def _over_container(self, ref: Container, value: Value, node: ast.AST) -> Iterable:
         fill = fill_of(ref)
         item = element(self.run, value, node)
+        if fill == "samples" and array_of(value).is_same:
+            return Iterable(item.placed(SAME), shared=False)  # every rank goes through those of all
         if fill:
             return Iterable(item, shared=True, rounds=same(1) if fill == "rounds" else array_of(value))
         known = elements(self.run, value)
         if ref.type == "dict":
-            return Iterable(Value(type="builtins.str"), shared=False, elements=tuple(known_keys(ref) or ()))
+            return Iterable(
+                Value(type="builtins.str"), False, elements=tuple(map(constant, keys_in(ref) or ()))
+            )
         return Iterable(item, shared=False, elements=tuple(known or ()))
 
     def _over_instance(self, ref: Instance, value: Value, node: ast.AST) -> Iterable:
@@ -185,6 +189,8 @@ class Iteration:
         padded = any(self.run.read(one, "#padded") is not None for one in wrapped)
         batch = Value(replace(ROUND_ROWS, sure=first, padded=padded), why, type=BATCH, where=where)
         found = Iterable(batch, shared=True, rounds=same(1))
+        shuffles = [value for one in wrapped if (value := self.run.read(one, "#shuffles")) is not None]
+        found.apart = any(value.const is True for value in shuffles)
         if any(self._drops(one) for one in wrapped):
             taken = "drop_last=True takes up to N-1 whole batches more"
             text = f"{taken} from the end of `{self.run.segment(node)}`, and all where there are fewer than N"

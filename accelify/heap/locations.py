@@ -132,6 +132,9 @@ def meet_together(run: Run, node: ast.AST, values: Sequence[Value], row: Row | N
     """
     if row is not None and not (row.transfer in _JOINING or row.name.rpartition(".")[2] in _TOGETHER):
         return
+    made = [ref.type for value in values[:1] for ref in value.of(Instance)]
+    if any(name.rpartition(".")[2] in ("ctc_loss", "CTCLoss") for name in [*made, row.name if row else ""]):
+        return  # it takes lengths wherever they lie
     tensors = [value for value in values if value.where and value.type in ("", *_TENSORS)]
     host = [value for value in tensors if value.where == HOST and (value.place.rows or value.type == BATCH)]
     device = [value for value in tensors if value.where == DEVICE]

@@ -19,9 +19,9 @@ from accelify.domains.placement import (
 )
 from accelify.domains.rounds import BEGUN, accumulated, carried
 from accelify.heap.containers import array_of
+from accelify.heap.joining import join
 from accelify.heap.pieces import Piece, Written
 from accelify.heap.run import Event, Loop
-from accelify.heap.store import join
 from accelify.heap.values import (
     COUNTER,
     MORE,
@@ -72,6 +72,7 @@ class Loops:
         events, first = len(run.events), list[Event]()
         with run.loop(node, over.shared, over.samples) as loop:
             loop.whole, loop.uneven, loop.fewer = over.whole, over.uneven, over.fewer
+            loop.apart = over.apart
             loop.parted = over.shared or array_of(over.item).kind is Kind.SHARD
             for number in range(_MOST_PASSES):
                 run.store.begin(of_round=False)

@@ -114,6 +114,7 @@ class Memory:
                         loop.whole is None,
                         loop.uneven is None,
                         loop.fewer is None,
+                        loop.apart,
                         loop.samples,
                         loop.conditions == run.conditions,
                     )

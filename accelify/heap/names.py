@@ -191,6 +191,11 @@ class Attributes:
             value = accelerator_attribute(self.run, ref, name, node)
             if value is not None:
                 return value
+        if name == "dataset" and ref.kind == "loader":
+            loaders = ref.wrapped.refs if ref.wrapped is not None else (ref,)
+            data = next((one for part in loaders if (one := self.run.read(part, "#dataset"))), None)
+            if data is not None and all(one.cls is not None for one in data.of(Instance)) and data.refs:
+                return data
         receiver = Value(refs=(ref,))
         if ref.prepared and ref.wrapped is not None and ref.kind != "loader":
             inner = ref.wrapped.of(Instance)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from accelify.heap.containers import container, put
+from accelify.heap.joining import join
 from accelify.heap.run import Run
-from accelify.heap.store import join
 from accelify.heap.values import UNSET, Function, Scope, Value, constant
 
 # The name of the arguments of `**x` of which nothing is known.

@@ -122,7 +122,7 @@ class Summary:
     """
 
     def __init__(self, piece: Piece) -> None:
-        slots = {*piece.reads, *piece.joins}
+        slots: set[Key] = {*piece.reads, *piece.joins}
         self.adding = {key for key, (_, since) in piece.reads.items() if since >= 0}
         self.joins = set(piece.joins)
         self.steady = [(*key, value) for key, (value, since) in piece.reads.items() if since < 0]
@@ -133,7 +133,7 @@ class Summary:
             self.joins |= summary.joins
         self.newest = max([owner.serial for owner, _ in slots], default=0)
         self.made = {(owner, MADE) for owner, _ in slots if not owner.serial}
-        self.slots = slots
+        self.slots: set[Key] = slots
 
 
 def is_alike(one: Value | None, other: Value | None) -> bool:

@@ -18,8 +18,8 @@ from accelify.heap.accelerator import is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.counts import WORLDS, is_of_launcher
+from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
-from accelify.heap.store import MADE
 from accelify.heap.values import (
     NONE,
     PROCESSES,

@@ -60,6 +60,10 @@ class RandomDraws:
         if place.is_same and not self.run.begun_alike:
             self.run.assume(_ALIKE, node)
         in_rounds = self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND)
+        apart = place.kind is Kind.WIDE and _stream(row) == "torch" and not generators
+        if apart and any(loop.apart for loop in self.run.loops):
+            text = f"{text}, in a shuffled pass others on each process"
+            return self.run.cause(node, own("drawn before the gather"), text, row.returns)
         orders = row.name.endswith(_ORDERS)
         alike = in_rounds and not orders and self._is_alike(row, generators)
         if alike and self._is_by_row(row, args, keywords):

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from accelify.domains.placement import SAME, Placement
+from accelify.domains.placement import SAME, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.locations import located
-from accelify.heap.store import MADE, Store, is_fixed
+from accelify.heap.pieces import MADE
+from accelify.heap.store import Store, is_fixed
 from accelify.heap.values import NONE, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
@@ -40,6 +41,8 @@ class Loop:
     uneven: Reason | None = None
     # Why the ranks go through fewer samples than the original.
     fewer: Reason | None = None
+    # Whether the ranks draw other numbers from torch's stream.
+    apart: bool = False
     # Under how many conditions it stands.
     conditions: int = 0
 
@@ -252,6 +255,11 @@ class Run:
         """Whether the rounds of a loop around are shared out."""
         self.depends()
         return any(loop.shared for loop in self.loops)
+
+    def by_rows(self) -> bool:
+        """Whether a loop around goes over the rows of this rank's batch."""
+        self.depends()
+        return any(loop.samples.kind is Kind.ROUND for loop in self.loops)
 
     def in_each_round(self) -> bool:
         """Whether it is done in each round of the innermost loop around whose rounds are shared out."""

@@ -22,6 +22,7 @@ from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.values import (
     BATCH,
+    ENDED,
     SHAPES,
     TURN,
     UNSET,
@@ -172,9 +173,8 @@ class Statements:
             part = isinstance(target.slice, ast.Slice) and value.of(Container)
             inner = element(self.run, value, target) if part else value
             put(self.run, ref, inner, key.const, filling="" if key.const is not UNSET else "rounds")
-        for ref in base.refs:
-            if self.engine.calls.special(ref, "__setitem__", [key, value], target) is not None:
-                return
+        if any(self.engine.calls.special(ref, "__setitem__", [key, value], target) for ref in base.refs):
+            return
         if base.where and not base.refs and base.type == BATCH:
             base = replace(base, where="")  # a part of a batch may lie elsewhere now
             self.bind_again(holder, base, scope)
@@ -211,8 +211,8 @@ class Statements:
 
     # Simple statements
 
-    def _Expr(self, stmt: ast.Expr, scope: Ref) -> None:
-        self.engine.evaluate(stmt.value, scope)
+    def _Expr(self, stmt: ast.Expr, scope: Ref) -> Flow:
+        return Flow(self.engine.evaluate(stmt.value, scope).type != ENDED)
 
     def _Assign(self, stmt: ast.Assign, scope: Ref) -> None:
         first = stmt.targets[0]

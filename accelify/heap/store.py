@@ -7,27 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from accelify.domains.placement import (
-    AFTER,
-    COUNTED,
-    MAIN,
-    ROUND,
-    UNRELATED,
     Kind,
-    Placement,
-    joined,
-    moved,
-    own,
 )
-from accelify.domains.reasons import Reason
-from accelify.domains.rounds import BEGUN
-from accelify.heap.paths import joined_text
+from accelify.heap.joining import added_by_round, is_by_round, join
 from accelify.heap.pieces import MADE, Piece, Written, is_alike
 from accelify.heap.values import (
-    MAIN_FLAG,
-    ONCE,
-    OTHERS_FLAG,
-    RANK,
-    UNSET,
     Class,
     Function,
     Guard,
@@ -37,7 +21,6 @@ from accelify.heap.values import (
     ModuleRef,
     Ref,
     Value,
-    is_zero,
     newest_scope,
 )
 
@@ -45,9 +28,6 @@ _FIXED = (Function, Class, ModuleRef, Library)
 # What nothing is added up in: a model is called, and not added to another one.
 _WHOLE = (*_FIXED, Instance)
 _OF_DEFINITIONS = (ModuleRef, Class)
-# What is true on the ranks that stand under a guard, and false on the others.
-_FLAGS = {"main": MAIN_FLAG, "others": OTHERS_FLAG}
-_OPPOSITE = {"main": "others", "others": "main"}
 
 
 class Store:
@@ -175,7 +155,7 @@ class Store:
 
     def is_as_read(self, piece: Piece) -> bool:
         """Whether all that a piece read is as it was."""
-        if piece.taken and not self._are_steady(piece, set()):
+        if piece.taken and not _are_steady(piece, set()):
             return False
         round_ = self._rounds[-1] if self._rounds else -1
         shared = self._shared[-1] if self._shared else -1
@@ -191,19 +171,6 @@ class Store:
                     if since != self._since(now, owner.serial, levels[-1] if levels else -1, round_, shared):
                         return False
         return all(_parts(owner) == names for owner, names in piece.seen.items())
-
-    def _are_steady(self, piece: Piece, asked: set[Piece]) -> bool:
-        """Whether what does not add up is as the pieces read it that were done again in one."""
-        for inner in piece.inner():
-            if inner not in asked:
-                asked.add(inner)
-                for owner, name, value in inner.all_reads().steady:
-                    now = owner.fields.get(name)
-                    if now is not value and not is_alike(now, value):
-                        return False
-                if not self._are_steady(inner, asked):
-                    return False
-        return True
 
     def repeat(self, piece: Piece, depth: int, within: tuple[int, ...]) -> None:
         """Write what a piece wrote, which reads what it read, now within `depth` calls and these shared loops."""
@@ -360,7 +327,7 @@ class Store:
             written = one.get(key) or other.get(key)
             if key[1] == "#fill":
                 under = None  # what filled a list is no value that ranks have
-            by_round = guard is not None and _is_by_round(guard)
+            by_round = guard is not None and is_by_round(guard)
             alike = under is None or not under.parts_ranks or by_round
             if now is not None and written is not None and written.token == key and alike:
                 now = replace(now, token=key, delta=None)  # on the one way it stays what it was
@@ -369,7 +336,7 @@ class Store:
             unknown = key[1] == "#known" and left != right
             found = None if unknown else join(left, right, under, in_order=in_order)
             if by_round and found is not None and left is not None and right is not None:
-                found = _added_by_round(found, left, right)
+                found = added_by_round(found, left, right)
             together[key] = found
         return together
 
@@ -384,155 +351,15 @@ def _parts(owner: Ref) -> frozenset[str]:
     return frozenset([name for name in owner.fields if name[0] != "#"])
 
 
-def join(
-    left: Value | None, right: Value | None, guard: Guard | None = None, *, in_order: bool = False
-) -> Value | None:
-    """What a slot holds after two ways to it; `guard` is what the ranks stood under that went different ones, with
-    `in_order` those that went the first."""
-    counted = guard.why if guard is not None and guard.kind == "counted" and not guard.place.is_same else None
-    if guard is not None and not guard.parts_ranks:
-        guard = None
-    if left is None or right is None:
-        known = left or right
-        if known is None or guard is None or known.refs:
-            return known
-        return _parted(known, guard)
-    if left is right or left == right:
-        return left
-    if in_order and guard is not None and guard.kind in _FLAGS:
-        if isinstance(left.const, bool) and isinstance(right.const, bool) and left.const != right.const:
-            return Value(own(), guard.why, type=_FLAGS[guard.kind if left.const else _OPPOSITE[guard.kind]])
-        of_main, of_others = (left, right) if guard.kind == "main" else (right, left)
-        if of_main.refs and of_others.refs and all(map(_does_nothing, of_others.refs)):
-            return Value(refs=of_main.refs, type=ONCE)
-        if guard.kind == "others" and left.of(Library) and right.of(Library):
-            left, right = right, left  # that of the main process first
-    refs = left.refs if left.refs == right.refs else tuple(dict.fromkeys([*left.refs, *right.refs]))
-    same_constant = (
-        left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)
-    )
-    place, why = _place(left, right, None if same_constant else guard)
-    if counted is not None and (chosen := _by_count(left, right, place)) is not None:
-        place, why = chosen, counted
-    token, delta = None, None
-    if left.token is not None and left.token == right.token and guard is None:
-        token = left.token
-        deltas = [value.delta for value in (left, right) if value.delta is not None]
-        begun = [delta for delta in deltas if delta.needs == BEGUN]
-        if len(deltas) == 2 and begun:
-            deltas = [replace(delta, needs="") if delta.needs == BEGUN else delta for delta in deltas]
-        elif begun:
-            token, deltas = None, []
-        delta = joined(*deltas) if len(deltas) == 2 else deltas[0] if deltas else None
-    elif guard is None:
-        for one, other in ((left, right), (right, left)):
-            if is_zero(one) and other.delta is not None and other.delta.is_same:
-                token, delta = other.token, other.delta  # a count that begins anew
-    return Value(
-        place,
-        why,
-        refs,
-        _type(left, right),
-        left.const if same_constant else UNSET,
-        token,
-        delta,
-        _optional(left, right, guard),
-        left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
-        left.where if left.where == right.where else "",
-    )
-
-
-def _does_nothing(ref: Ref) -> bool:
-    return isinstance(ref, Function) and ref.does_nothing
-
-
-def _type(left: Value, right: Value) -> str:
-    if left.type == right.type or right.const is None:
-        return left.type
-    # A rank, and the number of the one process that there is where it has none.
-    numbers = RANK in (left.type, right.type) and isinstance(
-        left.const if right.type == RANK else right.const, int
-    )
-    return right.type if left.const is None else RANK if numbers else ""
-
-
-def _by_count(left: Value, right: Value, place: Placement) -> Placement | None:
-    """What a count of the rounds of each process chooses between two numbers or two figures of the round."""
-    if left.token is not None or right.token is not None:
-        return None
-    numbers = [value.const for value in (left, right) if isinstance(value.const, int | float)]
-    if len(numbers) == 2 and numbers[0] != numbers[1] and not any(isinstance(one, bool) for one in numbers):
-        return moved(UNRELATED, AFTER)
-    if place.kind is Kind.ROUND and left.place.kind is right.place.kind:
-        return replace(place, needs=COUNTED)
-    return None
-
-
-def _optional(left: Value, right: Value, guard: Guard | None) -> bool | str:
-    """Whether one of two values is None on some ways, and whether those are the ways of all but the main process."""
-    if (left.const is None) == (right.const is None):
-        return left.optional if left.optional == right.optional else True
-    of_main = guard is not None and guard.kind in ("main", "others")
-    made = right if left.const is None else left
-    return MAIN_FLAG if of_main or made.optional == MAIN_FLAG else True
-
-
-def _is_by_clock(place: Placement) -> bool:
-    return place.is_same or place.kind is Kind.CLOCK
-
-
-def _is_by_round(guard: Guard) -> bool:
-    """Whether it is this rank's round, and nothing else, that decides which way is taken."""
-    return guard.kind == "divergent" and guard.place.kind is Kind.ROUND and not guard.place.needs
-
-
-def _added_by_round(found: Value, left: Value, right: Value) -> Value:
-    """A total to which a round adds by a condition of its own: so it does in the original."""
-    deltas = [value.delta for value in (left, right) if value.delta is not None]
-    if left.token is None or left.token != right.token or not deltas or not all(map(_is_of_round, deltas)):
-        return found
-    delta = joined(*deltas) if len(deltas) == 2 else deltas[0]
-    return replace(
-        found, token=left.token, delta=replace(ROUND, samples=None) if delta.kind is Kind.SAME else delta
-    )
-
-
-def _is_of_round(place: Placement) -> bool:
-    return place.degree == 0 and place.kind in (Kind.SAME, Kind.ROUND)
-
-
-def _parted(value: Value, guard: Guard) -> Value:
-    """A value that ranks have which went one way, and others do not."""
-    if guard.kind == "divergent":
-        return value.placed(own("decided by all ranks together"), guard.why)
-    return value.placed(MAIN, guard.why) if value.place.is_same else value
-
-
-def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, Reason | None]:
-    objects = [ref for ref in (*left.refs, *right.refs) if not isinstance(ref, Library)]
-    if guard is not None and not objects:
-        if guard.kind == "divergent":
-            if guard.place.kind is Kind.ROUND and all(_is_of_round(value.place) for value in (left, right)):
-                # A choice by this rank's round, between values of this round, is one of the original's rounds too.
-                mixed = [value for value in (left, right) if value.place.mixed]
-                why = next((value.why for value in (*mixed, left, right) if value.why), guard.why)
-                rows = left.place.rows and right.place.rows
-                samples = 0 if rows and left.place.samples == right.place.samples == 0 else None
-                return replace(ROUND, rows=rows, samples=samples, mixed=bool(mixed)), why
-            if guard.place.kind is Kind.CLOCK and all(_is_by_clock(value.place) for value in (left, right)):
-                return guard.place, guard.why
-            return own("decided by all ranks together"), guard.why
-        if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:
-            return MAIN, guard.why
-        parted = left if not left.place.is_same else right
-        return (MAIN, guard.why) if parted.place.is_same else (parted.place, parted.why)
-    if left.place == right.place:
-        return left.place, left.why or right.why
-    for one, other in ((left, right), (right, left)):
-        # Nothing is there yet on one of the ways, or a total that begins with zero.
-        if one.const is None or (is_zero(one) and other.place.kind in (Kind.SAME, Kind.LINEAR, Kind.ROUND)):
-            return other.place, other.why
-    place = joined(left.place, right.place)
-    if place == left.place:
-        return place, left.why
-    return place, right.why if place == right.place else (right.why or left.why)
+def _are_steady(piece: Piece, asked: set[Piece]) -> bool:
+    """Whether what does not add up is as the pieces read it that were done again in one."""
+    for inner in piece.inner():
+        if inner not in asked:
+            asked.add(inner)
+            for owner, name, value in inner.all_reads().steady:
+                now = owner.fields.get(name)
+                if now is not value and not is_alike(now, value):
+                    return False
+            if not _are_steady(inner, asked):
+                return False
+    return True

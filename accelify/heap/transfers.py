@@ -39,6 +39,7 @@ from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
+from accelify.heap.schedules import length_of
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -236,8 +237,9 @@ class Transfers:
     def _names_rows(self, row: Row, args: Args, keywords: Keywords) -> bool:
         """Whether the axis that a call names is that of the rows; where it names none, it is taken for another."""
         axis = self._axis(row, args, keywords)
+        first = array_of(args[0]) if args else ROUND_ROWS
         known = axis is not None and isinstance(axis.const, int) and not isinstance(axis.const, bool)
-        return known and axis is not None and axis.const == int(bool(args) and array_of(args[0]).turned)
+        return known and axis is not None and first.rows and axis.const == int(first.turned)
 
     def _moved(self, row: Row, place: Placement, args: Args, keywords: Keywords) -> Placement:
         """Rows in another shape: they are known to stay along their axis where the call says so."""
@@ -385,7 +387,7 @@ class Transfers:
         filled = [ref for value in args[:1] for ref in value.of(Container) if fill_of(ref)]
         figures = {one.place for one in parts_of(args[0])} if args and not filled else set()
         if row.name.rpartition(".")[2] in _FROM_FIGURES and len(figures) == 1:
-            place = next((one for one in figures if one.kind is Kind.LINEAR), place)
+            place = next((one for one in figures if one.kind in (Kind.SAME, Kind.LINEAR)), place)
         if row.name.endswith("stack") or axis is None or axis.const in (0, UNSET):
             place = unsure(place)
         made = self.run.made(node, place, *operands, type_=row.returns)
@@ -475,20 +477,15 @@ class Transfers:
             for name in SAMPLERS:
                 self.run.store.set(made, f"#{name}", keywords.get(name))
             self.run.store.set(made, "#dataset", first)
+            self.run.store.set(made, "#shuffles", keywords.get("shuffle"))
             self.run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))
             if pads_rows(args, keywords):
                 self.run.store.set(made, "#padded", constant(True))
         if row.kind == "scheduler":
-            counted = [
-                v
-                for v in [*args, *keywords.values()]
-                if array_of(v).kind is Kind.SAME and not array_of(v).is_same
-            ]
-            if counted:
-                # A length in rounds of each process, as its steps are.
-                self.run.store.set(made, "#length", counted[0])
-                if self.run.checks:
-                    misuse.of_length(self.run, counted[0], node)
+            length = length_of(self.engine, [*args, *keywords.values()], node)
+            self.run.store.set(made, "#length", length)
+            if length is not None and self.run.checks:
+                misuse.of_length(self.run, length, node)
         if row.kind == "generator":
             self.random.made(row, made, args, keywords, node)
             return Value(refs=(made,), type=type_)

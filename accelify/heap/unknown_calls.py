@@ -22,6 +22,13 @@ _EFFECTS_BY_VERB = {
     "upload": "network.send",
     "download": "network.get",
 }
+# What runs a file that a path or a text names.
+_RUNNING = frozenset(
+    (
+        "builtins.exec builtins.execfile builtins.__import__ runpy.run_path runpy.run_module imp.load_source "
+        "importlib.import_module importlib.util.module_from_spec importlib.machinery.SourceFileLoader"
+    ).split()
+)
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
 
@@ -59,6 +66,8 @@ class UnknownCalls:
             operands = [one for one in operands if not any(ref.type in SAMPLERS for ref in one.of(Instance))]
         places = [array_of(value) for value in operands]
         name = self._name(called, node)
+        if name in _RUNNING:
+            self.run.leave_unread(f"what `{self.run.segment(node)}` runs", node)
         effect = _EFFECTS_BY_VERB.get(name.rpartition(".")[2].partition("_")[0])
         if effect is not None and operands and name.partition(".")[0] in self.run.unknown_modules:
             self.run.meet(effect, node, name)

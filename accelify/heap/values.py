@@ -66,6 +66,8 @@ LENGTH, PASS = "#length", "#pass"
 UNDIVIDED = "#undivided"
 # The type of whether a loader has given another batch.
 MORE = "#more"
+# The type of what a call gives that never returns.
+ENDED = "typing.NoReturn"
 
 
 # Among the loops in which a container is made: it is made for one row of all ranks' batches.
@@ -276,10 +278,22 @@ class Iterable(Ref):
     """What a loop goes over: what one element is, and whether its rounds are shared out; `samples` is what the rows are
     that it goes over one by one, SAME where it goes over something else, `whole` why each rank goes through all batches
     of a loader, where it does, `uneven` why ranks can have different numbers of rounds, `fewer` why they go through
-    fewer samples, all together, than the original, `limited` why each rank goes through as many rounds as the original.
+    fewer samples, all together, than the original, `limited` why each rank goes through as many rounds as the original,
+    `apart` whether the ranks draw other numbers from torch's stream.
     """
 
-    __slots__ = ("elements", "fewer", "item", "limited", "rounds", "samples", "shared", "uneven", "whole")
+    __slots__ = (
+        "apart",
+        "elements",
+        "fewer",
+        "item",
+        "limited",
+        "rounds",
+        "samples",
+        "shared",
+        "uneven",
+        "whole",
+    )
 
     def __init__(
         self,
@@ -299,11 +313,13 @@ class Iterable(Ref):
         self.uneven: Reason | None = None
         self.fewer: Reason | None = None
         self.limited: Reason | None = None
+        self.apart = False
 
     def like(self, other: Iterable) -> Iterable:
         """This, going over the same as another one."""
         self.whole, self.uneven = self.whole or other.whole, self.uneven or other.uneven
         self.fewer, self.limited = self.fewer or other.fewer, self.limited or other.limited
+        self.apart = self.apart or other.apart
         return self
 
 

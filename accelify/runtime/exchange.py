@@ -77,7 +77,7 @@ class Exchange(ProcessControl):
 
         Args:
             input_data: tensors with one entry a sample, or lists of objects with one a sample, in containers of any
-                kind; with `use_gather_object` one list of objects.
+                kind, where None stays None; with `use_gather_object` one list of objects.
             use_gather_object: gather as objects.
         """
         input_data = self.backend.drop_padding(input_data)
@@ -85,6 +85,8 @@ class Exchange(ProcessControl):
             return input_data
         shares = self._shares()
         items = leaves(input_data)
+        if items and all(x is None for x in items) and not isinstance(input_data, list):
+            return input_data  # such as an output that the model does not have
         if not use_gather_object and _is_mixed(input_data, items):
             return self._gather_each(input_data)
         if any(is_array(x) for x in items) and not use_gather_object:

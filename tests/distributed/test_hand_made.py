@@ -77,6 +77,19 @@ def test_arrays_are_gathered_like_tensors():
         assert (kind, array) == ("ndarray", [3.0 * i for i in range(7)])
 
 
+def gathers_outputs_that_are_not_there():
+    accelerator = fresh_accelerator()
+    own = accelerator.shard_batch(torch.arange(3.0))
+    whole, without, parts = accelerator.gather_for_metrics((own, None, {"aux": None}))
+    return whole.tolist(), without, parts, accelerator.gather_for_metrics((None, None))
+
+
+@pytest.mark.distributed
+def test_none_stays_none():
+    for found in run_ranks(2, gathers_outputs_that_are_not_there):
+        assert found == ([0.0, 1.0, 2.0], None, {"aux": None}, (None, None))
+
+
 def test_one_process_gets_what_it_gave():
     accelerator = fresh_accelerator()
     x, y = torch.ones(3), [1, 2, 3]

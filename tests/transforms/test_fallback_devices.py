@@ -80,3 +80,40 @@ def test_so_is_a_parameter(begin: str, accelerator: str) -> None:
 )
 def test_other_choices_say_nothing_of_the_cpu(chosen: str) -> None:
     assert "str(device)" not in convert(setup=chosen, end="print(device)").new_text
+
+
+OPTIONS_OF_THE_RUN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def epoch(model, loader, parts):
+    for x, y in loader:
+        x, y = x.to(parts["device"]), y.to(parts["device"])
+        nn.functional.cross_entropy(model(x), y).backward()
+        parts["optimizer"].step()
+        parts["optimizer"].zero_grad()
+
+
+def run(device):
+    loader = DataLoader(TensorDataset(torch.zeros(8, 4), torch.zeros(8).long()), batch_size=2)
+    model = nn.Linear(4, 2).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    parts = {}
+    epoch(model, loader, parts)
+
+
+run(torch.device("cpu"))
+"""
+
+
+@pytest.mark.parametrize(
+    "parts", ['{"device": device, "optimizer": optimizer}', '{}\n    parts["device"] = device']
+)
+def test_what_is_made_after_the_accelerator_is_not_read_for_it(parts: str) -> None:
+    text = OPTIONS_OF_THE_RUN.replace("parts = {}", f"parts = {parts}")
+    converted = convert_source(Source(PATH, text), ConvertOptions()).new_text
+    assert "    accelerator = Accelerator()\n" in converted
+    assert converted.index("prepare(") < converted.index("    parts = ")
+    assert 'parts["device"] = accelerator' not in converted

@@ -186,3 +186,39 @@ def test_what_stays_the_scripts_own_is_said() -> None:
     assert [f.message for f in conversion.remaining if f.code == "ACC110"] == [
         "the script keeps its own mixed precision: leave the Accelerator's at `no`"
     ]
+
+
+BY_SCALER = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda")
+parser.add_argument("--amp", action="store_true")
+args = parser.parse_args()
+device = torch.device(args.device)
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler() if {test} else None
+for x, y in DataLoader(TensorDataset(torch.randn(8, 4), torch.ones(8).long()), batch_size=4):
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    with torch.amp.autocast(device_type=device.type, enabled=scaler is not None):
+        loss = nn.functional.cross_entropy(model(x), y)
+    if scaler is not None:
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    else:
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("test", "switch"), [('device.type == "cuda"', ""), ("args.amp", "args.amp and ")])
+def test_where_the_script_asks_for_the_cpu_there_is_no_mixed_precision(test: str, switch: str) -> None:
+    text = convert_source(Source.from_text(BY_SCALER.format(test=test), PATH)).new_text
+    on_gpu = 'torch.cuda.is_available() and str(args.device) != "cpu"'
+    assert f'mixed_precision="fp16" if {switch}{on_gpu} else "no"' in text

@@ -12,6 +12,7 @@ from accelify.analysis.data.one_by_one import is_text, one_by_one, writes_all
 from accelify.analysis.data.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.data.picked import PickedEntries
 from accelify.analysis.data.taken_before import TakenBefore, taken_before
+from accelify.analysis.data.time_first import TIME_FIRST, has_time_first
 from accelify.analysis.losses.stored_losses import keeps_loss
 from accelify.analysis.metrics.averages import changed_by_gathering
 from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
@@ -36,6 +37,7 @@ from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, t
 from accelify.analysis.values import Entity
 
 _CRITERION = re.compile(r"crit|loss", re.I)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
 
 
@@ -141,6 +143,8 @@ class _Analysis:
         shaped = not_by_samples(self.script, self.loop, self.result.loaders)
         if shaped is not None and not (PADDED in shaped and self._of_sequences(forward)):
             return shaped
+        if has_time_first(self.script):
+            return TIME_FIRST
         single = one_by_one(self.script, self.loop, self.statements, last)
         if single is not None:
             return single
@@ -455,6 +459,8 @@ class _Analysis:
         call: ast.expr = calls[0]
         if isinstance(stmt, ast.Expr) and stmt.value is call:
             return "nothing here reads what the model gives"
+        if any(isinstance(a, (ast.Lambda, *COMPREHENSIONS)) for a in self.script.tree.ancestors(call)):
+            return "the model is called more than once in one statement"
         inside = names_in(call)
         outside = {
             n.id for n in walk(stmt) if isinstance(n, ast.Name) and not any(n is m for m in walk(call))

@@ -20,6 +20,7 @@ from accelify.analysis.schedules.windows import mixed_precision
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.assignments import stands_in
 from accelify.analysis.statements.bound import is_surely_bound
+from accelify.analysis.statements.negation import negated
 from accelify.analysis.values import Entity
 
 
@@ -108,6 +109,8 @@ class AcceleratorPlace(ConstructorArguments):
                 message += f": {obstacle}" if obstacle else ""
                 self.blockers.append(Blocker("ACC007", message, site.after))
                 return
+
+        self._without_gpu()
 
     def _wish_of_callers(self, anchor: Anchor, core: set[Scope]) -> tuple[Anchor, str | None]:
         """Write the setting for the CPU by what callers hand to the function that asks for it, if that is known."""
@@ -219,8 +222,28 @@ class AcceleratorPlace(ConstructorArguments):
                 if block is anchor.block:
                     anchor.before, anchor.after = first, None
                     anchor.offset = self.tree.start(first)
+                    self._leave_late(anchor)
                     return True
         return False
+
+    def _without_gpu(self) -> None:
+        """Leave out mixed precision where the script asks for the CPU on a machine that has a GPU."""
+        cpu, precision = self.arguments.get("cpu", "True"), self.arguments.get("mixed_precision")
+        if cpu != "True" and precision is not None and "mixed_precision" not in self.known.arguments:
+            asked, wish = "torch.cuda.is_available()", negated(cpu)
+            wish = f"({wish})" if " or " in wish else wish
+            self.arguments["mixed_precision"] = precision.replace(asked, f"{asked} and {wish}")
+
+    def _leave_late(self, anchor: Anchor) -> None:
+        """Leave out what the Accelerator would read before it is set, now that it is made further up."""
+        late = set(self._late_names(anchor))
+        for name in ("mixed_precision", "cpu"):
+            if name not in self.known.arguments and late & self.argument_reads.get(name, frozenset()):
+                self.dropped[name] = self.arguments.pop(name)
+                self.argument_reads.pop(name, None)
+                if name == "mixed_precision":
+                    self.script.keep_precision()
+        self.named_devices = bound_before(self.script, anchor, self.named_devices)
 
     def _prepare_after(self, anchor: Anchor) -> None:
         """Arguments of a constructor are prepared after the Accelerator that it makes."""

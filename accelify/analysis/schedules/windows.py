@@ -284,9 +284,10 @@ def mixed_precision(
                 if isinstance(ancestor, (ast.FunctionDef, ast.Lambda)):
                     break
         if switch is not None and any(
-            isinstance(n, ast.Name) and script.is_a(n, v.DEVICE) for n in walk(switch)
+            isinstance(n, ast.Name) and (script.is_a(n, v.DEVICE) or script.is_a(n, v.SCALER))
+            for n in walk(switch)
         ):
-            # `enabled=device.type == "cuda"` asks what is_available() asks.
+            # `enabled=device.type == "cuda"` asks what is_available() asks, as does `scaler is not None`.
             switch, cpu_kind = None, "no"
         if (
             switch is not None
