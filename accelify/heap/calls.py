@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from accelify.domains.placement import own
+from accelify.heap import misuse
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
@@ -250,6 +251,8 @@ class Calls:
             args, keywords = list(map(_widened, args)), {name: _widened(v) for name, v in keywords.items()}
         ref = self.run.allocate((node, cls), lambda: Instance(cls, base, kind))
         self.run.place(ref, self.run.shared_loops())
+        if not self.run.checks:
+            misuse.of_object(self.run, cls, node)
         made = Value(refs=(ref,))
         for one in cls.line_up():
             if isinstance(one, Class):

@@ -1,4 +1,4 @@
-"""Uses of an Accelerator that are wrong wherever their values come from; met by `accelify check` alone.
+"""Uses of an Accelerator that are wrong wherever their values come from; most are met by `accelify check` alone.
 
 Each is an event of the kind "misuse", whose detail is the demand that is not met.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from accelify.domains.placement import SAME, Kind
 from accelify.heap.containers import array_of
 from accelify.heap.run import Run
-from accelify.heap.values import BATCH, Instance, Value
+from accelify.heap.values import BATCH, Class, Instance, Value
 
 # The names of torch's wrapper for several processes, and of its sampler.
 WRAPPERS = frozenset(
@@ -32,6 +32,9 @@ _BESIDE = {
     **dict.fromkeys(WRAPPERS, "leave it out: accelerator.prepare wraps the model"),
     **dict.fromkeys(SAMPLERS, "leave it out: accelerator.prepare divides the loader"),
 }
+# What meets the copies that a DataParallel makes: the method that each copy's part is given, before it runs.
+_REPLICATED = "__data_parallel_replicate__"
+_SCALING = "apex.amp.scale_loss"
 _KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler", "loader": "loader"}
 _PLACES = ("device", "map_location")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
@@ -46,6 +49,23 @@ _OF_MODULES = frozenset(
     set_extra_state share_memory state_dict to to_empty train training type xpu zero_grad
     """.split()
 )
+
+
+def of_conversion(run: Run, name: str, node: ast.AST) -> None:
+    """A call of what a conversion has taken the preparation of out of the script."""
+    if name == _SCALING:
+        text = "`scale_loss` of apex raises where nothing calls amp.initialize: accelerator.backward(loss) scales the loss"
+        run.meet("misuse", node, text, detail="beside")
+
+
+def of_object(run: Run, cls: Class, node: ast.AST) -> None:
+    """An object of a class whose parts meet over the copies of a DataParallel, of which a process has none."""
+    if any(isinstance(one, Class) and run.read(one, _REPLICATED) is not None for one in cls.line_up()):
+        text = (
+            f"`{cls.name}` meets the copies that a DataParallel makes, and each process normalises its own share: "
+            "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) in front of prepare puts the processes together"
+        )
+        run.meet("misuse", node, text, detail="loss")
 
 
 def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:

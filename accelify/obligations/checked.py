@@ -64,7 +64,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
         events: all of the script.
     """
     if event.kind == "misuse":
-        yield made(event, event.detail, Status.NAMED, event.name)
+        yield from obligations_of(event)
     elif event.kind == "gather":
         if event.loops and event.loops[-1].shared and not event.loops[-1].trains:
             text = (

@@ -94,7 +94,8 @@ The gradients of all processes are averaged. That gives the original's where the
 process's batch or, with `reduction="sum"`, their sum. It is not so where the loss comes from a product or a ratio of
 sums, from a norm or deviation over all rows, from a mean by weights or over padding, from rows of other processes, from
 a layer that goes along the axis of the rows (`batch_first`), from random numbers that are the same for the rows of
-every process, where all processes train with the same batches, where neither the model nor its optimizer is prepared,
+every process, from batch norm that meets the copies of a DataParallel, where all processes train with the same
+batches, where neither the model nor its optimizer is prepared,
 or where nothing stands under `accumulate`. The message names the operation that breaks it.""",
     ),
     _rule(

@@ -14,7 +14,7 @@ not converted is a finding, too: of several processes on several GPUs only the f
 modules that take the model out of its wrapper (`net = net.module` under a flag) get a flag that says there is none, or
 are reported, as is `.module` of what cannot be followed. An input on the host that a function of another module passes
 to the model, or makes for it, is a finding: DataParallel moved it to the GPU. Batch norm that communicates between
-the replicas (SynchronizedBatchNorm2d) is one, too: it sees one process's batch then.
+the replicas (SynchronizedBatchNorm2d) is named by ACC705: it sees one process's batch then.
 """
 
 from __future__ import annotations
