@@ -16,6 +16,7 @@ REPLACED: dict[str, str | None] = {
     "ACC422": "ACC704",
     "ACC424": "ACC704",
     "ACC425": "ACC705",
+    "ACC427": None,
     "ACC428": "ACC706",
     "ACC429": None,
     "ACC430": "ACC702",

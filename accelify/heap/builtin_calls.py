@@ -23,7 +23,7 @@ from accelify.heap.containers import (
     reduced_value,
 )
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, write_field
-from accelify.heap.paths import joined_path
+from accelify.heap.paths import joined_path, pattern
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -303,6 +303,18 @@ def _grids(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -
     return Value(refs=(made,), type="tuple")
 
 
+def _import_module(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """A module by its name; one that only the run knows is not read."""
+    given = [*args, *(keywords[word] for word in ("name", "package") if word in keywords)]
+    names = list(map(pattern, given[:2])) or ["*"]
+    name = "".join(reversed(names)) if names[0].startswith(".") else names[0]
+    if "*" in name:
+        text = f"`{engine.run.segment(node)}` imports by a name that only the run knows"
+        engine.run.unread[text] = engine.run.reason(node, text)
+        return None
+    return engine.modules.imported(name, name)
+
+
 BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]] = {
     "builtins.range": _range,
     "torch.autograd.grad": _gradients,
@@ -352,6 +364,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.repr": _text,
     "builtins.format": _text,
     "functools.partial": _partial,
+    "importlib.import_module": _import_module,
     "dataclasses.field": _field,
 }
 

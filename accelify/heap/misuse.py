@@ -54,7 +54,9 @@ _OF_MODULES = frozenset(
 def of_conversion(run: Run, name: str, node: ast.AST) -> None:
     """A call of what a conversion has taken the preparation of out of the script."""
     if name == _SCALING:
-        text = "`scale_loss` of apex raises where nothing calls amp.initialize: accelerator.backward(loss) scales the loss"
+        text = (
+            "apex's `scale_loss` raises where nothing calls amp.initialize: accelerator.backward(loss) scales"
+        )
         run.meet("misuse", node, text, detail="beside")
 
 

@@ -10,8 +10,8 @@ clip_grad_norm_(amp.master_params(optimizer), 1.0)  ->  accelerator.clip_grad_no
 model = apex.parallel.convert_syncbn_model(model)   ->  model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
 
 Level O0 casts nothing and becomes no mixed precision; O2 and O3 become what O1 is: the model's weights stay in
-full precision. A checkpoint no longer contains amp's state. A function of another module that scales a loss by amp is named
-by ACC712, as nothing calls amp.initialize any more.
+full precision. A checkpoint no longer contains amp's state. A function of another module that scales a loss by amp is
+named by ACC712, as nothing calls amp.initialize any more.
 """
 
 from __future__ import annotations

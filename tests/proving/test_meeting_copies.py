@@ -102,7 +102,9 @@ def test_what_meets_the_copies_sees_one_share(tmp_path: Path, norm: str, method:
     assert said == ([("ACC705", 6)] if named else [])
 
 
-@pytest.mark.parametrize(("end", "named"), [("attack(model, x, y, F.cross_entropy, optimizer)", True), ("", False)])
+@pytest.mark.parametrize(
+    ("end", "named"), [("attack(model, x, y, F.cross_entropy, optimizer)", True), ("", False)]
+)
 def test_a_helper_that_scales_raises(tmp_path: Path, end: str, named: bool) -> None:
     found = _named(tmp_path, attack=ATTACK, train=SCALED.format(end=end))
     said = [(Path(f.path).name, f.line) for f in found if f.code == "ACC712"]
