@@ -73,7 +73,7 @@ def test_a_module_whose_name_is_known(tmp_path: Path, made: str, option: str, fi
     assert "(accelerator, net, opt)" in main.new_text
     assert not main.remaining
     found = prove([main, trainer], main)
-    # The module that the option names where it is not set is converted; the engine reads none of those that it may name.
+    # What the option names where it is not set is converted; the engine reads none of those that it may name.
     notes = [note for note in main.notes if "imports by a name" in note]
     assert len(notes) == int("args" in made)
     assert any(one.sink == "backward" for one in found.obligations) is ("args" not in made)

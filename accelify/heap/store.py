@@ -349,7 +349,8 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         if known is None or guard is None or known.refs:
             return known
         return _parted(known, guard)
-    if left is right or left == right:
+    # What ranks have that went different ways may be alike in all that is known of it, and another one.
+    if left is right or (left == right and (guard is None or left.refs or left.const is not UNSET)):
         return left
     refs = left.refs if left.refs == right.refs else tuple(dict.fromkeys([*left.refs, *right.refs]))
     same_constant = (

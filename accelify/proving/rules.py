@@ -287,13 +287,12 @@ SPOKEN_OF = _table(
 208: unwrapped
 211 213: path, content
 212: content, loss
-301 302 304 306 307 309: content
+301 302 304 307 309: content
 401 412 604: rounds
 402: loss, content, rounds
 403: same, all ranks
 405: all ranks
 406 416 417 418 603: loss, content
-414: content
 420: loss, prepared
 423: loss
 605: accumulated, loss
@@ -338,7 +337,7 @@ def effects_of(finding: Finding) -> tuple[str, ...]:
 _SETTLED_BY = _table(
     """\
 201 202 203 204 205 206 209 210 214: once
-304 306 307: content
+304 307: content
 406: loss
 403: same
 """.rstrip()

@@ -52,7 +52,6 @@ from accelify.transforms import (
     saving,
     schedulers,
     sharding,
-    share_figures,
     split_runs,
     started_programs,
     stored_models,
@@ -132,7 +131,6 @@ TRANSFORMS: tuple[Transform, ...] = (
     exits.transform,
     parallel.left,
     evaluation.left,
-    share_figures.transform,
     replace_ddp.tests,
     accelerate.transform,
 )
