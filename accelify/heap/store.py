@@ -349,8 +349,7 @@ def join(left: Value | None, right: Value | None, guard: Guard | None = None) ->
         if known is None or guard is None or known.refs:
             return known
         return _parted(known, guard)
-    # What ranks have that went different ways may be alike in all that is known of it, and another one.
-    if left is right or (left == right and (guard is None or left.refs or left.const is not UNSET)):
+    if left is right or (left == right and not _is_chosen(left, guard)):
         return left
     refs = left.refs if left.refs == right.refs else tuple(dict.fromkeys([*left.refs, *right.refs]))
     same_constant = (
@@ -416,6 +415,12 @@ def _optional(left: Value, right: Value, guard: Guard | None) -> bool | str:
     of_main = guard is not None and guard.kind in ("main", "others")
     made = right if left.const is None else left
     return MAIN_FLAG if of_main or made.optional == MAIN_FLAG else True
+
+
+def _is_chosen(value: Value, guard: Guard | None) -> bool:
+    """Whether what ranks have that went different ways is another one, though all that is known of it is alike."""
+    apart = guard is not None and guard.kind == "divergent" and guard.place.kind is Kind.OWN
+    return apart and not value.refs and value.const is UNSET
 
 
 def _is_by_clock(place: Placement) -> bool:

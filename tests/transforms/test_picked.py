@@ -110,7 +110,7 @@ def test_an_output_that_is_taken_apart() -> None:
     tail = (
         "    hits += loss.mean().item()\n    kept = logits if kept is None else torch.cat((kept, logits))\n"
     )
-    conversion = check_transformed(
+    check_transformed(
         "epoch",
         head + tail + "print(hits / 8, kept)",
         head
