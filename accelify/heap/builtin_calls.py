@@ -23,6 +23,7 @@ from accelify.heap.containers import (
     reduced_value,
 )
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, write_field
+from accelify.heap.misuse import splits
 from accelify.heap.paths import joined_path, pattern
 from accelify.heap.values import (
     LENGTH,
@@ -187,6 +188,12 @@ def _first_rounds(engine: Interpreter, args: Args, keywords: Keywords, node: ast
 
 
 def _isinstance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    asked = args[1].refs if len(args) == 2 and not engine.run.checks else ()
+    if asked and all(splits(engine.run, ref) for ref in asked):
+        # A conversion takes them out, all but those of the project's own classes.
+        owned = [ref.cls for ref in args[0].of(Instance) if ref.cls is not None]
+        if not any(splits(engine.run, cls) for cls in owned):
+            return constant(False)
     return Value(type="builtins.bool")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from accelify.domains.placement import SAME, Kind
 from accelify.heap.containers import array_of
 from accelify.heap.run import Run
-from accelify.heap.values import BATCH, Class, Instance, Value
+from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value
 
 # The names of torch's wrapper for several processes, and of its sampler.
 WRAPPERS = frozenset(
@@ -35,6 +35,9 @@ _BESIDE = {
 # What meets the copies that a DataParallel makes: the method that each copy's part is given, before it runs.
 _REPLICATED = "__data_parallel_replicate__"
 _SCALING = "apex.amp.scale_loss"
+_SPLITTING = frozenset(
+    {"torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel"}
+)
 _KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler", "loader": "loader"}
 _PLACES = ("device", "map_location")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
@@ -53,6 +56,8 @@ _OF_MODULES = frozenset(
 
 def of_conversion(run: Run, name: str, node: ast.AST) -> None:
     """A call of what a conversion has taken the preparation of out of the script."""
+    if name in _SPLITTING:
+        _splits(run, name.rpartition(".")[2], node)
     if name == _SCALING:
         text = (
             "apex's `scale_loss` raises where nothing calls amp.initialize: accelerator.backward(loss) scales"
@@ -60,8 +65,22 @@ def of_conversion(run: Run, name: str, node: ast.AST) -> None:
         run.meet("misuse", node, text, detail="beside")
 
 
+def splits(run: Run, ref: Ref) -> bool:
+    """Whether a class, or a function, runs a model on several GPUs of one process."""
+    line = ref.line_up() if isinstance(ref, Class) else [ref]
+    return any(isinstance(one, Library) and run.knowledge.canonical(one.name) in _SPLITTING for one in line)
+
+
+def _splits(run: Run, name: str, node: ast.AST) -> None:
+    text = f"`{name}` runs a model on all GPUs, which only the process on the first one can: call the model itself"
+    run.meet("misuse", node, text, detail="beside")
+
+
 def of_object(run: Run, cls: Class, node: ast.AST) -> None:
-    """An object of a class whose parts meet over the copies of a DataParallel, of which a process has none."""
+    """An object of a class whose parts meet over the copies of a DataParallel, of which a process has none; or of one
+    that is a DataParallel."""
+    if splits(run, cls):
+        _splits(run, cls.name, node)
     if any(isinstance(one, Class) and run.read(one, _REPLICATED) is not None for one in cls.line_up()):
         text = (
             f"`{cls.name}` meets the copies that a DataParallel makes, and each process normalises its own share: "

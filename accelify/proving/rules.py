@@ -194,8 +194,9 @@ prepared twice a model is wrapped in two wrappers, and of a loader each process 
         """\
 A plain `loss.backward()` knows nothing of the loss scale of fp16, of accumulated gradients or of DeepSpeed; a plain
 clipping sees gradients that are still scaled; a loss that is divided by the number of accumulated batches is divided
-again; a model in `DataParallel` or a loader with a `DistributedSampler` is distributed twice. What one sees is another
-loss curve than on one process, or an error in the first step. Leave it to the Accelerator:
+again; apex scales where nothing has prepared it; a model in `DataParallel` or a loader with a `DistributedSampler` is
+distributed twice. What one sees is another loss curve than on one process, or an error in the first step. Leave it to
+the Accelerator:
 
     accelerator.backward(loss)
     accelerator.clip_grad_norm_(model.parameters(), 1.0)""",

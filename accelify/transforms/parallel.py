@@ -10,7 +10,7 @@ model.load_state_dict(torch.load(path))
 
 Scripts of the same folder that load the saved files into a DataParallel, or take a model that was saved as a whole
 out of one, are a finding; files that this run saves are read without the wrapper. A DataParallel in a module that is
-not converted is a finding, too: of several processes on several GPUs only the first can run it. Functions of other
+not converted is named by ACC712: of several processes on several GPUs only the first can run it. Functions of other
 modules that take the model out of its wrapper (`net = net.module` under a flag) get a flag that says there is none, or
 are reported, as is `.module` of what cannot be followed. An input on the host that a function of another module passes
 to the model, or makes for it, is a finding: DataParallel moved it to the GPU. Batch norm that communicates between
@@ -30,7 +30,6 @@ from accelify.analysis.models.saved_weights import saved_paths, saved_whole, sav
 from accelify.analysis.models.stray_unwrapping import stray_unwrapping
 from accelify.analysis.models.unwrapped_elsewhere import unwrapped_elsewhere
 from accelify.analysis.models.weights_elsewhere import weights_elsewhere
-from accelify.analysis.models.wrapped_elsewhere import wrapped_elsewhere
 from accelify.analysis.models.wrapping_scripts import (
     cutting_names,
     loading_into_wrappers,
@@ -93,7 +92,6 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _saved_for_others(context, set(wrapped))
     yield from _unwrapped_elsewhere(context, wrapped)
     yield from _stray(context, wrapped)
-    yield from _made_elsewhere(context)
     yield from _unread(context)
 
 
@@ -111,32 +109,6 @@ def _unread(context: Context) -> Iterator[Change]:
             yield context.todo(
                 PARALLEL, call, message, "take the DataParallel out; prepare distributes the model"
             )
-
-
-def _made_elsewhere(context: Context) -> Iterator[Change]:
-    """A wrapper that another module makes stays: its copies are on all GPUs, and its model has to be on the first."""
-    done: set[tuple[ast.Call, str]] = set()
-    for one in wrapped_elsewhere(context.script):
-        file = one.module.path.name if one.module.path is not None else "another module"
-        if (one.call, one.where) in done:
-            continue
-        done.add((one.call, one.where))
-        message = (
-            f"`{one.where}` wraps a model in DataParallel ({file}, line {one.wrap.lineno}), which of several processes "
-            "only that on the first GPU can run: take the wrapper out there"
-        )
-        note = f"take the DataParallel out of `{one.where}` ({file})"
-        owners = {owner for model in one.models for owner in context.script.owners_of(model)}
-        if one.runs:
-            message = (
-                f"`{one.where}` runs a model by data_parallel ({file}, line {one.wrap.lineno}), which of several "
-                "processes only that on the first GPU can do: call the model itself there"
-            )
-            note = f"call the model itself in `{one.where}` ({file}), not data_parallel"
-        elif {*one.models, *owners} & context.plan.prepared:
-            message += ", and `module.` from the names of weights in files that were saved with it"
-            note += "; prepare distributes the model"
-        yield context.todo(PARALLEL, one.call, message, note)
 
 
 def _unwrapped_elsewhere(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:
