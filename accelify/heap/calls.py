@@ -199,6 +199,8 @@ class Calls:
                     return made
             if isinstance(inner, Super):
                 return self._of_super(inner, ref.method, args, keywords, node)
+            if isinstance(inner, Instance) and inner.kind == "module" and ref.method == "forward":
+                return self.objects.call(inner, args, keywords, node)
             if isinstance(inner, Instance):
                 made = self.special(inner, ref.method, args, node, keywords)
                 made = made or method_of_parts(self.engine, inner, ref.method, args, keywords, node)

@@ -127,7 +127,6 @@ TRANSFORMS: tuple[Transform, ...] = (
     copied_for_devices.transform,
     sharding.transform,
     exits.transform,
-    parallel.left,
     evaluation.left,
     replace_ddp.tests,
     accelerate.transform,

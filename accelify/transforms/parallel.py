@@ -13,8 +13,8 @@ out of one, are a finding; files that this run saves are read without the wrappe
 not converted is named by ACC712: of several processes on several GPUs only the first can run it. Functions of other
 modules that take the model out of its wrapper (`net = net.module` under a flag) get a flag that says there is none, or
 are reported, as is `.module` of what cannot be followed. An input on the host that a function of another module passes
-to the model, or makes for it, is a finding: DataParallel moved it to the GPU. Batch norm that communicates between
-the replicas (SynchronizedBatchNorm2d) is named by ACC705: it sees one process's batch then.
+to the model, or makes for it, is named by ACC710: DataParallel moved it to the GPU. Batch norm that communicates
+between the replicas (SynchronizedBatchNorm2d) is named by ACC705: it sees one process's batch then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.devices.run_elsewhere import runs_on_host
 from accelify.analysis.files.loaded import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.models.parallel_wraps import is_afterwards, is_unread_and_stays, wrapping_calls
 from accelify.analysis.models.saved_weights import saved_paths, saved_whole, saves_weights
@@ -163,50 +162,6 @@ def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
             for wrap in wraps
         )
     )
-
-
-def left(context: Context) -> Iterator[Change]:
-    """Yield a finding for what DataParallel had moved to the GPU and no edit moves, in other modules for example."""
-    script = context.script
-    wraps = wrapping_calls(script)
-    models = {entity for call in wraps for entity in script.entities(call)} & context.plan.prepared
-    if not models:
-        return
-    known: set[ast.Call] = set()
-    plan = context.plan
-    for run in runs_on_host(
-        script, models, plan.prepared, context.locations[1], lambda call: plan.after_prepare(call, models)
-    ):
-        sites = [site for site in run.sites if site not in known]
-        if not sites:
-            continue
-        known.update(sites)
-        if run.module in script.modules:
-            for site in sites:
-                model, device = _model_and_device(site)
-                message = (
-                    f"`{model}` is given tensors of the host, which DataParallel moved; move them to {device}"
-                )
-                yield context.todo(PARALLEL, site, message, f"move what the model is given to {device}")
-            continue
-        _, device = _model_and_device(sites[0])
-        path = run.module.path
-        lines = [str(line) for line in sorted({site.lineno for site in sites})]
-        where = f"{path.name if path is not None else 'another module'}, line{'s' * (len(lines) > 1)} "
-        where += " and ".join(lines)
-        message = (
-            f"`{run.callee.name}` gives the model tensors of the host ({where}), which DataParallel moved; move them "
-            f"to {device} there"
-        )
-        yield context.todo(
-            PARALLEL, run.call, message, f"move what the model is given in {where} to {device}"
-        )
-
-
-def _model_and_device(run: ast.Call) -> tuple[str, str]:
-    """The name of a model that is run, and where it is, as source text."""
-    model = (dotted(run.func) or "model").removesuffix(".forward")
-    return model, f"next({model}.parameters()).device"
 
 
 def _weights(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:
