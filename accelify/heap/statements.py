@@ -14,7 +14,7 @@ from accelify.heap.chosen_elements import added_to_one
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill
 from accelify.heap.counts import size
 from accelify.heap.frames import Frame
-from accelify.heap.handlers import left_by_main, left_within, parting
+from accelify.heap.handlers import left_alone, left_within, parting
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load
@@ -416,7 +416,7 @@ class Statements:
         store.begin()
         met = len(self.run.events)
         flow = self.block(stmt.body, scope)
-        left_by_main(self.run, stmt, met)
+        left_alone(self.run, stmt, met)
         written = store.undo()
 
         def whole() -> Flow:
