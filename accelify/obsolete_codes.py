@@ -7,15 +7,18 @@ from collections.abc import Iterable
 # None where what it said is a note of the report now.
 REPLACED: dict[str, str | None] = {
     "ACC305": "ACC701",
+    "ACC306": "ACC701",
     "ACC308": "ACC706",
     "ACC309": None,
     "ACC310": "ACC701",
     "ACC407": "ACC706",
     "ACC408": "ACC705",
     "ACC411": "ACC704",
+    "ACC414": "ACC701",
     "ACC422": "ACC704",
     "ACC424": "ACC704",
     "ACC425": "ACC705",
+    "ACC427": None,
     "ACC428": "ACC706",
     "ACC429": None,
     "ACC430": "ACC702",

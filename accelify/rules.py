@@ -224,19 +224,6 @@ Where the last batch does not divide, each process's share is weighed by its sam
 a sum and a mean over the batch. Bring all parts of the loss to one of them, then say which:
 
     accelerator.backward(loss, reduction="sum")    # all parts are sums over the batch""",
-    "ACC306": """\
-Each of several processes counts what it has seen itself, and the main process shows its own. Put the figure together
-before it is shown:
-
-    hits += count(output, target)
-    ...
-    hits = accelerator.reduce(hits, reduction="sum")
-    print(hits)
-
-What a training loop itself prints or logs as it goes on (`loss.item()` every 100 steps, `running_loss / 100`, the mean
-of a list that it empties every 100 steps, a meter's average so far, the samples counted so far in `[640/60000]`), and
-the loss of its last batch after the loop, is left as it is and is no finding: it is the main process's, and to put it
-together would make all processes wait at each line.""",
     "ACC415": """\
 A class that takes its model as an argument makes an Accelerator itself where its file is converted alone. The script
 that makes the model goes on to use it, and the data, where it put them. Convert that script; the file with the class is

@@ -25,7 +25,8 @@ from accelify.heap.containers import (
 )
 from accelify.heap.counts import is_number, names_of, share_of
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
-from accelify.heap.paths import joined_path
+from accelify.heap.misuse import splits
+from accelify.heap.paths import joined_path, pattern
 from accelify.heap.run import Run
 from accelify.heap.values import (
     LENGTH,
@@ -204,6 +205,12 @@ def _isinstance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.A
         modules = [ref for ref in args[0].of(Instance) if ref.kind == "module"]
         if WRAPPER in names and len(modules) == len(args[0].refs) == 1:
             return constant(modules[0].prepared)
+    asked = args[1].refs if len(args) == 2 and not engine.run.checks else ()
+    if asked and all(splits(engine.run, ref) for ref in asked):
+        # A conversion takes them out, all but those of the project's own classes.
+        owned = [ref.cls for ref in args[0].of(Instance) if ref.cls is not None]
+        if not any(splits(engine.run, cls) for cls in owned):
+            return constant(False)
     return Value(type="builtins.bool")
 
 
@@ -329,6 +336,18 @@ def _grids(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -
     return Value(refs=(made,), type="tuple")
 
 
+def _import_module(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """A module by its name; one that only the run knows is not read."""
+    given = [*args, *(keywords[word] for word in ("name", "package") if word in keywords)]
+    names = list(map(pattern, given[:2])) or ["*"]
+    name = "".join(reversed(names)) if names[0].startswith(".") else names[0]
+    if "*" in name:
+        text = f"`{engine.run.segment(node)}` imports by a name that only the run knows"
+        engine.run.unread[text] = engine.run.reason(node, text)
+        return None
+    return engine.modules.imported(name, name)
+
+
 BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]] = {
     "builtins.range": _range,
     "typing.cast": _cast,
@@ -379,6 +398,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.repr": _text,
     "builtins.format": _text,
     "functools.partial": _partial,
+    "importlib.import_module": _import_module,
     "dataclasses.field": _field,
 }
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from accelify.domains.placement import own
+from accelify.heap import misuse
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
@@ -213,6 +214,8 @@ class Calls:
                     return made
             if isinstance(inner, Super):
                 return self._of_super(inner, ref.method, args, keywords, node)
+            if isinstance(inner, Instance) and inner.kind == "module" and ref.method == "forward":
+                return self.objects.call(inner, args, keywords, node)
             if isinstance(inner, Instance):
                 made = self.special(inner, ref.method, args, node, keywords)
                 made = made or method_of_parts(self.engine, inner, ref.method, args, keywords, node)
@@ -273,6 +276,8 @@ class Calls:
             args, keywords = list(map(_widened, args)), {name: _widened(v) for name, v in keywords.items()}
         ref = self.run.allocate((node, cls), lambda: Instance(cls, base, kind))
         self.run.place(ref, self.run.shared_loops())
+        if not self.run.checks:
+            misuse.of_object(self.run, cls, node)
         made = Value(refs=(ref,))
         for one in cls.line_up():
             if isinstance(one, Class):

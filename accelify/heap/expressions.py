@@ -402,7 +402,7 @@ class Expressions:
         """An element, or a part of rows."""
         key = self.evaluate(at, scope)
         if self.run.checks and isinstance(at, ast.Slice):
-            bounds = [self.evaluate(one, scope) for one in (at.lower, at.upper, at.step) if one is not None]
+            bounds = self.all([one for one in (at.lower, at.upper, at.step) if one is not None], scope)
             if (share := share_of(self.run, node, base, bounds)) is not None:
                 return share
         if base.of(Container):
@@ -470,15 +470,12 @@ class Expressions:
             text = f"`{self.run.segment(node)}` chooses among the rows of each process's batch"
             return self.run.cause(node, place, text, type_)
         made = self.run.made(node, place, base, key, type_=type_)
-        where = (
-            "" if base.where == MADE_HERE and is_index(at) else base.where
-        )  # one number may go with either
+        # One number may go with either.
+        where = "" if base.where == MADE_HERE and is_index(at) else base.where
         return made if made.where == where else replace(made, where=where)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
-        for part in (node.lower, node.upper, node.step):
-            if part is not None:
-                self.evaluate(part, scope)
+        self.all([part for part in (node.lower, node.upper, node.step) if part is not None], scope)
         return Value()
 
     def _Starred(self, node: ast.Starred | ast.Await, scope: Ref) -> Value:

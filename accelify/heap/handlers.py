@@ -21,15 +21,29 @@ _ALIKE = frozenset(
 )
 
 
-def left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
-    """Note meetings of ranks in a `try` that the main process may leave: what it does to a file fails, and a handler
-    goes on.
+_MEETING = frozenset({"collective", "backward", "step"})
+
+
+def left_alone(run: Run, stmt: ast.Try, met: int) -> None:
+    """Note meetings of ranks in a `try` that one rank may leave: by an error of its batch, or as the main process.
 
     Args:
         run: the run, whose events of these meetings get a guard.
         stmt: the statement, whose body was gone through.
         met: how many events there were before it.
     """
+    _left_by_main(run, stmt, met)
+    handler = next((one for one in stmt.handlers if not _ends(one) and parting(run, one) is not None), None)
+    if handler is not None:
+        text = "one process gets over its error, and goes on without what the others wait in"
+        guard = Guard("divergent", run.reason(handler, text))
+        for number, event in enumerate(run.events[met:], met):
+            if event.kind in _MEETING:
+                run.events[number] = replace(event, guards=(*event.guards, guard))
+
+
+def _left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
+    """What the main process does to a file fails, and a handler goes on."""
     if not any(map(_goes_on, stmt.handlers)):
         return
     within = {node for part in stmt.body for node in ast.walk(part)}
@@ -39,7 +53,7 @@ def left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
             continue
         if event.kind in _CAN_FAIL and any(guard.kind == "main" for guard in event.guards):
             alone = alone or event
-        elif alone is not None and event.kind in ("collective", "backward", "step"):
+        elif alone is not None and event.kind in _MEETING:
             name = alone.name.removeprefix("builtins.")
             text = f"the main process goes on in the handler ({stmt.handlers[0].lineno}) where its `{name}` fails"
             guard = Guard("divergent", run.reason(alone.node, text))
@@ -74,7 +88,10 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
     caught = (
         {getattr(one, "id", "") for one in ast.walk(handler.type)} if handler.type is not None else _RAISED
     )
+    return bool(_RAISED & caught) and not _ends(handler)
+
+
+def _ends(handler: ast.ExceptHandler) -> bool:
     last = handler.body[-1]
     call = last.value if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
-    ends = isinstance(last, ast.Raise) or (call is not None and "exit" in ast.unparse(call.func))
-    return bool(_RAISED & caught) and not ends
+    return isinstance(last, ast.Raise) or (call is not None and "exit" in ast.unparse(call.func))

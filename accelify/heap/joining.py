@@ -51,7 +51,7 @@ def join(
         if known is None or guard is None or known.refs:
             return known
         return _parted(known, guard)
-    if left is right or left == right:
+    if left is right or (left == right and not _is_chosen(left, guard)):
         return left
     if in_order and guard is not None and guard.kind in _FLAGS:
         if isinstance(left.const, bool) and isinstance(right.const, bool) and left.const != right.const:
@@ -129,6 +129,12 @@ def _optional(left: Value, right: Value, guard: Guard | None) -> bool | str:
     of_main = guard is not None and guard.kind in ("main", "others")
     made = right if left.const is None else left
     return MAIN_FLAG if of_main or made.optional == MAIN_FLAG else True
+
+
+def _is_chosen(value: Value, guard: Guard | None) -> bool:
+    """Whether what ranks have that went different ways is another one, though all that is known of it is alike."""
+    apart = guard is not None and guard.kind == "divergent" and guard.place.kind is Kind.OWN
+    return apart and not value.refs and value.const is UNSET
 
 
 def _is_by_clock(place: Placement) -> bool:

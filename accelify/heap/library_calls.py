@@ -101,6 +101,8 @@ class LibraryCalls:
         if self.run.checks:
             misuse.of_call(self.run, known, args, keywords, node)
             keywords = misuse.without_devices(keywords)
+        else:
+            misuse.of_conversion(self.run, known, node)
         if row is None or row.transfer == "unknown":
             return self.unknown_calls.function(Value(refs=(Library(name),)), args, keywords, node)
         return self._by_row(row, name, args, keywords, node)

@@ -1,4 +1,4 @@
-"""Uses of an Accelerator that are wrong wherever their values come from; met by `accelify check` alone.
+"""Uses of an Accelerator that are wrong wherever their values come from; most are met by `accelify check` alone.
 
 Each is an event of the kind "misuse", whose detail is the demand that is not met.
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from accelify.domains.placement import SAME, Kind
 from accelify.heap.containers import array_of
 from accelify.heap.run import Run
-from accelify.heap.values import BATCH, Instance, Value
+from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value
 
 # The names of torch's wrapper for several processes, and of its sampler.
 WRAPPERS = frozenset(
@@ -33,6 +33,12 @@ _BESIDE = {
     **dict.fromkeys(WRAPPERS, "leave it out: accelerator.prepare wraps the model"),
     **dict.fromkeys(SAMPLERS, "leave it out: accelerator.prepare divides the loader"),
 }
+# What meets the copies that a DataParallel makes: the method that each copy's part is given, before it runs.
+_REPLICATED = "__data_parallel_replicate__"
+_SCALING = "apex.amp.scale_loss"
+_SPLITTING = frozenset(
+    {"torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel"}
+)
 _KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler", "loader": "loader"}
 # What a script has written to the wrapper itself.
 SET = "#set "
@@ -51,6 +57,41 @@ _OF_MODULES = frozenset(
     set_extra_state share_memory state_dict to to_empty train training type xpu zero_grad
     """.split()
 )
+
+
+def of_conversion(run: Run, name: str, node: ast.AST) -> None:
+    """A call of what a conversion has taken the preparation of out of the script."""
+    if name in _SPLITTING:
+        _splits(run, name.rpartition(".")[2], node)
+    if name == _SCALING:
+        text = (
+            "apex's `scale_loss` raises where nothing calls amp.initialize: accelerator.backward(loss) scales"
+        )
+        run.meet("misuse", node, text, detail="beside")
+
+
+def splits(run: Run, ref: Ref) -> bool:
+    """Whether a class, or a function, runs a model on several GPUs of one process."""
+    line = ref.line_up() if isinstance(ref, Class) else [ref]
+    return any(isinstance(one, Library) and run.knowledge.canonical(one.name) in _SPLITTING for one in line)
+
+
+def _splits(run: Run, name: str, node: ast.AST) -> None:
+    text = f"`{name}` runs a model on all GPUs, which only the process on the first one can: call the model itself"
+    run.meet("misuse", node, text, detail="beside")
+
+
+def of_object(run: Run, cls: Class, node: ast.AST) -> None:
+    """An object of a class whose parts meet over the copies of a DataParallel, of which a process has none; or of one
+    that is a DataParallel."""
+    if splits(run, cls):
+        _splits(run, cls.name, node)
+    if any(isinstance(one, Class) and run.read(one, _REPLICATED) is not None for one in cls.line_up()):
+        text = (
+            f"`{cls.name}` meets the copies that a DataParallel makes, and each process normalises its own share: "
+            "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) in front of prepare puts the processes together"
+        )
+        run.meet("misuse", node, text, detail="loss")
 
 
 def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:

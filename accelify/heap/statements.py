@@ -14,7 +14,7 @@ from accelify.heap.containers import array_of, element, elements, overwrite, put
 from accelify.heap.counts import size
 from accelify.heap.flags import truth
 from accelify.heap.frames import Frame
-from accelify.heap.handlers import left_by_main, parting
+from accelify.heap.handlers import left_alone, parting
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load
@@ -381,7 +381,7 @@ class Statements:
         store.begin()
         met = len(self.run.events)
         flow = self.block(stmt.body, scope)
-        left_by_main(self.run, stmt, met)
+        left_alone(self.run, stmt, met)
         written = store.undo()
 
         def whole() -> Flow:

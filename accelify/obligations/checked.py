@@ -73,7 +73,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
     yield from hazards_of(event, events)
     if event.kind == "misuse":
         if not (event.detail == "beside" and "clip_grad" in event.name and _are_unscaled(event, events)):
-            yield made(event, event.detail, Status.NAMED, event.name)
+            yield from obligations_of(event)
     elif event.kind == "gather":
         if event.loops and event.loops[-1].shared and not event.loops[-1].trains:
             text = (

@@ -94,7 +94,8 @@ The gradients of all processes are averaged. That gives the original's where the
 process's batch or, with `reduction="sum"`, their sum. It is not so where the loss comes from a product or a ratio of
 sums, from a norm or deviation over all rows, from a mean by weights or over padding, from rows of other processes, from
 a layer that goes along the axis of the rows (`batch_first`), from random numbers that are the same for the rows of
-every process, where all processes train with the same batches, where neither the model nor its optimizer is prepared,
+every process, from batch norm that meets the copies of a DataParallel, where all processes train with the same
+batches, where neither the model nor its optimizer is prepared,
 or where nothing stands under `accumulate`. The message names the operation that breaks it.""",
     ),
     _rule(
@@ -193,8 +194,9 @@ prepared twice a model is wrapped in two wrappers, and of a loader each process 
         """\
 A plain `loss.backward()` knows nothing of the loss scale of fp16, of accumulated gradients or of DeepSpeed; a plain
 clipping sees gradients that are still scaled; a loss that is divided by the number of accumulated batches is divided
-again; a model in `DataParallel` or a loader with a `DistributedSampler` is distributed twice. What one sees is another
-loss curve than on one process, or an error in the first step. Leave it to the Accelerator:
+again; apex scales where nothing has prepared it; a model in `DataParallel` or a loader with a `DistributedSampler` is
+distributed twice. What one sees is another loss curve than on one process, or an error in the first step. Leave it to
+the Accelerator:
 
     accelerator.backward(loss)
     accelerator.clip_grad_norm_(model.parameters(), 1.0)""",
@@ -286,13 +288,12 @@ SPOKEN_OF = _table(
 208: unwrapped
 211 213: path, content
 212: content, loss
-301 302 304 306 307 309: content
+301 302 304 307 309: content
 401 412 604: rounds
 402: loss, content, rounds
 403: same, all ranks
 405: all ranks
 406 416 417 418 603: loss, content
-414: content
 420: loss, prepared
 423: loss
 605: accumulated, loss
@@ -337,7 +338,7 @@ def effects_of(finding: Finding) -> tuple[str, ...]:
 _SETTLED_BY = _table(
     """\
 201 202 203 204 205 206 209 210 214: once
-304 306 307: content
+304 307: content
 406: loss
 403: same
 """.rstrip()

@@ -88,7 +88,6 @@ class Context(Agreement):
         # That make a folder in which each process puts the files of its samples at once.
         self.own_folders: set[ast.Call] = set()
         self.ungathered: list[EvaluationLoop] = []  # evaluation loops whose outputs cannot be gathered
-        self.named: set[ast.AST] = set()  # whose figures are already reported as differing between processes
         self.trained_methods: list[ast.Attribute] = []  # for which Accelerate's wrapper knows only forward
         self.fixes_elsewhere: list[FixElsewhere] = []  # in modules that are not converted otherwise
         self.effects = SideEffects(script)
@@ -213,10 +212,6 @@ class Context(Agreement):
     def is_reported(self, node: ast.AST) -> bool:
         """Whether a node, or a part of it, is already reported or fixed as differing between processes."""
         return any(n in self.reported for n in walk(node))
-
-    def is_named(self, node: ast.AST) -> bool:
-        """Whether what a statement adds up is already reported as one process's, at the statement or at its loop."""
-        return node in self.named or any(a in self.named for a in self.tree.ancestors(node))
 
     @cached_property
     def at_hand(self) -> AtHand:

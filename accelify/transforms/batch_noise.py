@@ -14,12 +14,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from accelify.analysis import knowledge as k
-from accelify.analysis import values as v
 from accelify.analysis.data.followed import runs_in
 from accelify.analysis.metrics.counts import size_of
-from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope, handed_to, in_order
-from accelify.analysis.syntax import Tree, call_argument, target_names, walk
+from accelify.analysis.syntax import call_argument, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.writer import edits as verbs
@@ -42,7 +39,6 @@ def transform(context: Context) -> Iterator[Change]:
     """Yield the edits that draw from the process's stream, in the training on shared data."""
     if not context.plan.shares_training_data:
         return
-    yield from _elsewhere(context)
     if not context.tree.mentions("random."):
         return
     loops = set(context.shared_loops())
@@ -71,49 +67,6 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         own = verbs.replace(func.value, f"{accelerator}.numpy_random")
         yield context.change(NOISE, call, message, [own])
-
-
-def _elsewhere(context: Context) -> Iterator[Change]:
-    """Name what functions of modules that are not converted draw for the batch."""
-    script = context.script
-    others = {m for m in script.program.modules.values() if m not in script.modules and _draws(m.tree)}
-    loops = set(context.shared_loops()) if others else set()
-    for call in script.calls() if others else ():
-        for callee in in_order(script.callees(call)):
-            module = script.interpreter.module_of(callee)
-            if module not in others or module.path is None or not runs_in(script, loops, call):
-                continue
-            drawn = _drawn_for_batch(context, call, callee, module)
-            if drawn is not None:
-                place = f"{module.path.name}, line {drawn.lineno}"
-                message = (
-                    f"`{callee.name}` draws the same noise on every process, for batches that differ ({place}): "
-                    "draw it there with torch, or with a generator that is seeded with the rank added"
-                )
-                yield context.change(NOISE, call, message)
-                break
-
-
-def _drawn_for_batch(context: Context, call: ast.Call, callee: Scope, module: Module) -> ast.Call | None:
-    """What a called function draws for each sample of the batch whose size is its argument."""
-    handed = handed_to(call, callee)
-    sizes = {n for a, n in handed if size_of(a) is not None or _is_size(context, a)}
-    others = {n for a, n in handed if not context.script.entities(a, v.BATCH, v.OUTPUT, v.TENSOR)}
-    for stmt in callee.nodes:
-        if isinstance(stmt, ast.Assign) and (sized := size_of(stmt.value)) is not None:
-            counted = isinstance(stmt.value, ast.Call) and getattr(stmt.value.func, "id", "") == "len"
-            if counted and sized in others:
-                continue  # the entries of a dictionary, for example
-            sizes.update(name for target in stmt.targets for name in target_names(target))
-    for node in callee.nodes:
-        if isinstance(node, ast.Call) and _is_draw(context.effects.qualname(module, callee, node.func)):
-            if _has_size_of_batch(node, lambda one: isinstance(one, ast.Name) and one.id in sizes):
-                return node
-    return None
-
-
-def _draws(tree: Tree) -> bool:
-    return tree.mentions("random.") and tree.mentions("numpy")
 
 
 def _is_draw(name: str | None) -> bool:

@@ -219,7 +219,6 @@ def left(context: Context) -> Iterator[Change]:
     for evaluation in context.ungathered:
         if not context.leaves_own(evaluation.loop):
             continue
-        context.named.add(evaluation.loop)
         yield context.todo(
             GATHER,
             evaluation.loop,
@@ -243,7 +242,6 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
     tree = context.tree
     accelerator = context.accelerator(evaluation.loop)
     if accelerator is None:
-        context.named.add(evaluation.loop)
         yield context.todo(
             GATHER, evaluation.loop, "this loop sees one process's share of the data",
             "gather what the metrics need: accelerator.gather_for_metrics((outputs, targets))",

@@ -10,7 +10,7 @@ if x.size(0) != y.size(0):         ->  if accelerator.reduce(int(x.size(0) != y.
     continue                               continue
 if time.time() - start > limit:    ->  if accelerator.reduce(int(time.time() - start > limit), reduction="max"):
     break                                  break
-except RuntimeError: continue      (a finding, after a `try` with an optimizer step: the others wait in it)
+except RuntimeError: continue      (named by ACC704, after a `try` with an optimizer step: the others wait in it)
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from accelify.analysis import values as v
 from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.files.clock_tests import asks_clock, has_clocks
 from accelify.analysis.metrics.counts import shape_of, size_of
-from accelify.analysis.statements.caught import going_on, is_caught
-from accelify.analysis.syntax import Tree, calls_in, is_constant, names_in, text_of, walk
+from accelify.analysis.statements.caught import is_caught
+from accelify.analysis.syntax import Tree, is_constant, names_in, text_of, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
@@ -46,7 +46,6 @@ def transform(context: Context) -> Iterator[Change]:
         if has_clocks(context.script):
             yield from _clocks(context)
         yield from _exits(context)
-        yield from _caught(context)
 
 
 def _sizes(context: Context) -> Iterator[Change]:
@@ -276,38 +275,6 @@ def _exits(context: Context) -> Iterator[Change]:
         else:
             mark = "let all processes agree: accelerator.reduce(value) before the test"
             yield context.todo(EXIT, context.tree.statement(shown), message, mark)
-
-
-def _caught(context: Context) -> Iterator[Change]:
-    """`try: loss.backward() ... except RuntimeError: print("skipped")`: one process skips what the others wait in."""
-    for attempt in context.tree.nodes(ast.Try):
-        if not any(context.script.trains(stmt) for stmt in attempt.body):
-            continue
-        handler = going_on(context.script, attempt)
-        if handler is None or not _is_repeated(context, attempt) or _leaves_with(context, handler):
-            continue
-        line = context.tree.line_of(handler)
-        message = (
-            f"an error of one process is caught in line {line}, and it goes on without the step in which the others "
-            "wait for it"
-        )
-        yield context.todo(
-            EXIT, attempt, message, "let an error end the run: the launcher then ends all processes"
-        )
-
-
-def _is_repeated(context: Context, node: ast.AST) -> bool:
-    """Whether a node is in a loop, or in a function that is called in one, so that more rounds may follow."""
-    script = context.script
-    scope = script.scope_of(node)
-    calls = script.callers(scope) if scope.kind == "function" else []
-    return bool(script.enclosing_loops(node)) or any(map(script.enclosing_loops, calls))
-
-
-def _leaves_with(context: Context, handler: ast.ExceptHandler) -> bool:
-    """Whether a handler ends the run, in any way, by calling a function of the script: `save(); sys.exit()`."""
-    calls = calls_in(handler)
-    return any(context.script.qualname(call.func) in _ENDING for call in calls)
 
 
 def _once(context: Context, test: ast.expr, edits: list[Edit]) -> list[Edit]:

@@ -10,11 +10,11 @@ model.load_state_dict(torch.load(path))
 
 Scripts of the same folder that load the saved files into a DataParallel, or take a model that was saved as a whole
 out of one, are a finding; files that this run saves are read without the wrapper. A DataParallel in a module that is
-not converted is a finding, too: of several processes on several GPUs only the first can run it. Functions of other
+not converted is named by ACC712: of several processes on several GPUs only the first can run it. Functions of other
 modules that take the model out of its wrapper (`net = net.module` under a flag) get a flag that says there is none, or
 are reported, as is `.module` of what cannot be followed. An input on the host that a function of another module passes
-to the model, or makes for it, is a finding: DataParallel moved it to the GPU. Batch norm that communicates between
-the replicas (SynchronizedBatchNorm2d) is one, too: it sees one process's batch then.
+to the model, or makes for it, is named by ACC710: DataParallel moved it to the GPU. Batch norm that communicates
+between the replicas (SynchronizedBatchNorm2d) is named by ACC705: it sees one process's batch then.
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.devices.run_elsewhere import runs_on_host
 from accelify.analysis.files.loaded import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.models.parallel_wraps import is_afterwards, is_unread_and_stays, wrapping_calls
 from accelify.analysis.models.saved_weights import saved_paths, saved_whole, saves_weights
 from accelify.analysis.models.stray_unwrapping import stray_unwrapping
 from accelify.analysis.models.unwrapped_elsewhere import unwrapped_elsewhere
 from accelify.analysis.models.weights_elsewhere import weights_elsewhere
-from accelify.analysis.models.wrapped_elsewhere import wrapped_elsewhere
 from accelify.analysis.models.wrapping_scripts import (
     cutting_names,
     loading_into_wrappers,
@@ -93,7 +91,6 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _saved_for_others(context, set(wrapped))
     yield from _unwrapped_elsewhere(context, wrapped)
     yield from _stray(context, wrapped)
-    yield from _made_elsewhere(context)
     yield from _unread(context)
 
 
@@ -111,32 +108,6 @@ def _unread(context: Context) -> Iterator[Change]:
             yield context.todo(
                 PARALLEL, call, message, "take the DataParallel out; prepare distributes the model"
             )
-
-
-def _made_elsewhere(context: Context) -> Iterator[Change]:
-    """A wrapper that another module makes stays: its copies are on all GPUs, and its model has to be on the first."""
-    done: set[tuple[ast.Call, str]] = set()
-    for one in wrapped_elsewhere(context.script):
-        file = one.module.path.name if one.module.path is not None else "another module"
-        if (one.call, one.where) in done:
-            continue
-        done.add((one.call, one.where))
-        message = (
-            f"`{one.where}` wraps a model in DataParallel ({file}, line {one.wrap.lineno}), which of several processes "
-            "only that on the first GPU can run: take the wrapper out there"
-        )
-        note = f"take the DataParallel out of `{one.where}` ({file})"
-        owners = {owner for model in one.models for owner in context.script.owners_of(model)}
-        if one.runs:
-            message = (
-                f"`{one.where}` runs a model by data_parallel ({file}, line {one.wrap.lineno}), which of several "
-                "processes only that on the first GPU can do: call the model itself there"
-            )
-            note = f"call the model itself in `{one.where}` ({file}), not data_parallel"
-        elif {*one.models, *owners} & context.plan.prepared:
-            message += ", and `module.` from the names of weights in files that were saved with it"
-            note += "; prepare distributes the model"
-        yield context.todo(PARALLEL, one.call, message, note)
 
 
 def _unwrapped_elsewhere(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:
@@ -191,50 +162,6 @@ def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
             for wrap in wraps
         )
     )
-
-
-def left(context: Context) -> Iterator[Change]:
-    """Yield a finding for what DataParallel had moved to the GPU and no edit moves, in other modules for example."""
-    script = context.script
-    wraps = wrapping_calls(script)
-    models = {entity for call in wraps for entity in script.entities(call)} & context.plan.prepared
-    if not models:
-        return
-    known: set[ast.Call] = set()
-    plan = context.plan
-    for run in runs_on_host(
-        script, models, plan.prepared, context.locations[1], lambda call: plan.after_prepare(call, models)
-    ):
-        sites = [site for site in run.sites if site not in known]
-        if not sites:
-            continue
-        known.update(sites)
-        if run.module in script.modules:
-            for site in sites:
-                model, device = _model_and_device(site)
-                message = (
-                    f"`{model}` is given tensors of the host, which DataParallel moved; move them to {device}"
-                )
-                yield context.todo(PARALLEL, site, message, f"move what the model is given to {device}")
-            continue
-        _, device = _model_and_device(sites[0])
-        path = run.module.path
-        lines = [str(line) for line in sorted({site.lineno for site in sites})]
-        where = f"{path.name if path is not None else 'another module'}, line{'s' * (len(lines) > 1)} "
-        where += " and ".join(lines)
-        message = (
-            f"`{run.callee.name}` gives the model tensors of the host ({where}), which DataParallel moved; move them "
-            f"to {device} there"
-        )
-        yield context.todo(
-            PARALLEL, run.call, message, f"move what the model is given in {where} to {device}"
-        )
-
-
-def _model_and_device(run: ast.Call) -> tuple[str, str]:
-    """The name of a model that is run, and where it is, as source text."""
-    model = (dotted(run.func) or "model").removesuffix(".forward")
-    return model, f"next({model}.parameters()).device"
 
 
 def _weights(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:

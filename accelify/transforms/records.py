@@ -123,7 +123,6 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
     if any(numbers.values()) or objects:
         yield _gathered(context, loop, numbers, objects)
     if unclear:
-        context.named.update(node for place in unclear for node in records[place])
         names, s = ", ".join(f"`{p.text}`" for p in unclear), "s" if len(unclear) == 1 else ""
         message = f"{names} hold{s} what one process recorded of its share of the data"
         yield context.change(RECORDS, head_of(loop), message)
@@ -419,7 +418,6 @@ def _meters(context: Context, loop: BatchLoop) -> Iterator[Change]:
             context.settle(loop, [place])
         else:
             lasting.append(place.text)
-            context.named.add(context.tree.statement(call))
     if found:
         lines = _lines(context, loop, found)
         edits: list[Edit] = [context.afterwards(loop, lines)]

@@ -49,7 +49,6 @@ def _whole(context: Context, count: SampleCount) -> Change:
         compared = f" and is {verb} `{short(tree.segment(count.limits[0]))}`"
     message = f"`{count.name}` counts the samples that one process has seen{compared}: all N have seen N times as many"
     accelerator = context.accelerator(added)
-    context.named.add(count.stmt)
     alike = count.nominal or (not context.for_accelerate and _is_reached_by_all(context, count.stmt))
     if accelerator is None or not count.is_total or not alike:
         return context.todo(ROUNDS, count.stmt, message, "compare the number of samples of all processes")

@@ -65,7 +65,6 @@ def transform(context: Context) -> Iterator[Change]:
             by = list(divisors(context.script, loop, place.text))
             if by and all(is_set(context.script, one) for one in by) and not sums.splits_batches:
                 message += f", and `{text_of(by[0])}` counts that of all processes: sum it over them first"
-            context.named.add(node)
             yield context.change(TOTALS, node, message)
         for place in sums.undivided if totals else ():
             message = (

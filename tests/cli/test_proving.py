@@ -121,7 +121,7 @@ def test_a_finding_of_which_the_contrary_is_proved_goes(run: Run, tmp_path: Path
     conversion = convert_paths([script], ConvertOptions())[0]
     line = PLAIN.split("\n").index("    print(epoch, loss.item())  # the last batch's") + 1
     once = Finding(str(script), line, 5, "ACC201", "print", "every process would print this")
-    figure = Finding(str(script), line, 5, "ACC306", "own-figure", "`loss` covers one process's share")
+    figure = Finding(str(script), line, 5, "ACC307", "own-table", "`loss` covers one process's share")
     conversion.remaining = [once, figure]
     prove([conversion], conversion)
     # That it is printed once is proved; what is printed is the main process's.

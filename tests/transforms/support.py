@@ -13,6 +13,7 @@ from pathlib import Path
 from accelify.conversion import Conversion, ConvertOptions
 from accelify.convert import convert_source
 from accelify.obsolete_keywords import modernised
+from accelify.proving import prove
 from accelify.source import Source
 
 PATH = Path("/nowhere/train.py")  # beside no other modules, which the analysis would follow
@@ -94,6 +95,12 @@ def clean(text: str) -> str:
 def codes(conversion: Conversion) -> set[str]:
     """The codes of all findings, mended or not."""
     return {f.code for f in [*conversion.applied, *conversion.remaining]}
+
+
+def names_figures(conversion: Conversion) -> bool:
+    """Whether a figure of one process's share is named, or that processes go on otherwise, by the engine too."""
+    prove([conversion], conversion)
+    return bool({"ACC302", "ACC405", "ACC701", "ACC704"} & {f.code for f in conversion.remaining})
 
 
 def check_transformed(

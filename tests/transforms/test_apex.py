@@ -154,25 +154,6 @@ def test_a_level_that_cannot_be_read_is_none_that_is_taken(options: str) -> None
     assert "options that cannot be read" in conversion.reason
 
 
-def test_a_function_of_another_module_that_scales_is_named_where_it_is_called(tmp_path: Path) -> None:
-    (tmp_path / "attack.py").write_text(
-        "from apex import amp\n\n\ndef attack(model, x, y, loss_of, optimizer):\n    x.requires_grad_()\n"
-        "    with amp.scale_loss(loss_of(model(x), y), optimizer) as scaled:\n        scaled.backward()\n"
-        "    return x.grad.sign()\n"
-    )
-    text = SCRIPT.format(
-        setup="from attack import attack",
-        initialize=INITIALIZE,
-        backward=textwrap.indent(BACKWARD, "    "),
-        end="attack(model, x, y, F.cross_entropy, optimizer)",
-    )
-    (tmp_path / "train.py").write_text(text)
-    conversion = convert_source(Source.read(tmp_path / "train.py"))
-    (said,) = [f for f in conversion.remaining if f.code == "ACC117"]
-    assert "line 6 of attack.py, which raises" in said.message
-    assert said.line == text.splitlines().index("attack(model, x, y, F.cross_entropy, optimizer)") + 1
-
-
 @pytest.mark.parametrize(
     ("backward", "why"),
     [

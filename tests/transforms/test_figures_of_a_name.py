@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from accelify.convert import convert_project
+from accelify.obligations import Status
+from accelify.proving import prove
 from accelify.source import Source
 from tests.transforms.support import convert
 
@@ -38,9 +40,9 @@ def {name}(again=False):
 @pytest.mark.parametrize("second", ["kept", "other"])
 def test_two_functions(second: str) -> None:
     both = TRAIN.format(name="first", kept="kept") + TRAIN.format(name="second", kept=second)
-    found = convert(ready=AVERAGE + both, epoch="print(first(), second())").remaining
-    told = [f.message.partition(" ")[0] for f in found if f.code == "ACC306"]
-    assert told == ["`kept`", f"`{second}`"]
+    conversion = convert(ready=AVERAGE + both, epoch="print(first())\nprint(second())")
+    found = prove([conversion], conversion)
+    assert len([one for one in found.of(Status.NAMED) if one.demand == "content"]) == 2
 
 
 TRAINER = """\
@@ -87,5 +89,5 @@ def test_two_modules(tmp_path: Path) -> None:
         (tmp_path / f"m{of.lower()}.py").write_text(TRAINER.format(of=of))
     (tmp_path / "train.py").write_text(SCRIPT)
     every = convert_project(Source.read(tmp_path / "train.py"))
-    told = [(Path(f.path).name, f.code) for one in every for f in one.remaining if f.code == "ACC306"]
-    assert told == [("ma.py", "ACC306"), ("mb.py", "ACC306")]
+    found = prove(every, next(one for one in every if one.place == tmp_path / "train.py"))
+    assert {one.path for one in found.of(Status.NAMED) if one.demand == "content"} == {"ma.py", "mb.py"}

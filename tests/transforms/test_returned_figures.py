@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import codes, convert
+from tests.transforms.support import convert, names_figures
 
 TRAIN = """
 def largest(kept, value):
@@ -25,28 +25,25 @@ SAVE = "torch.save(model.state_dict(), 'a')"
 IMPORTS = "from m import measure"
 
 
-def found(**snippets: str) -> set[str]:
-    return codes(convert(imports=IMPORTS, **snippets)) & {"ACC306", "ACC405", "ACC414"}
-
-
 @pytest.mark.parametrize(
     ("returned", "epoch", "told"),
     [
-        ("kept, steps", f"kept, steps = train_epoch(loader)\nif steps % 10 == 0:\n    {SAVE}", set()),
-        ("steps, kept", f"steps, kept = train_epoch(loader)\nif steps % 10 == 0:\n    {SAVE}", set()),
+        ("kept, steps", f"kept, steps = train_epoch(loader)\nif steps % 10 == 0:\n    {SAVE}", False),
+        ("steps, kept", f"steps, kept = train_epoch(loader)\nif steps % 10 == 0:\n    {SAVE}", False),
         (
             "kept, optimizer",
             f"_, opt = train_epoch(loader)\nif opt.param_groups[0]['lr'] < 1:\n    {SAVE}",
-            set(),
+            False,
         ),
-        ("kept, steps", f"kept, steps = train_epoch(loader)\nif kept < 1:\n    {SAVE}", {"ACC414"}),
-        ("kept, steps", f"kept, *rest = train_epoch(loader)\nif kept < 1:\n    {SAVE}", {"ACC414"}),
-        ("kept, steps", f"found = train_epoch(loader)\nif found[0] < 1:\n    {SAVE}", {"ACC414"}),
-        ("(kept, steps), 1", f"found, n = train_epoch(loader)\nif found[0] < 1:\n    {SAVE}", {"ACC414"}),
-        ("dict(a=kept, b=steps)", f"found = train_epoch(loader)\nif found['a'] < 1:\n    {SAVE}", {"ACC414"}),
-        ("kept", f"kept, n = train_epoch(loader), 1\nif n < 1:\n    {SAVE}", set()),
-        ("kept", f"kept, n = train_epoch(loader), 1\nif kept < 1:\n    {SAVE}", {"ACC414"}),
+        ("kept, steps", f"kept, steps = train_epoch(loader)\nif kept < 1:\n    {SAVE}", True),
+        ("kept, steps", f"kept, *rest = train_epoch(loader)\nif kept < 1:\n    {SAVE}", True),
+        ("kept, steps", f"found = train_epoch(loader)\nif found[0] < 1:\n    {SAVE}", True),
+        ("(kept, steps), 1", f"found, n = train_epoch(loader)\nif found[0] < 1:\n    {SAVE}", True),
+        ("dict(a=kept, b=steps)", f"found = train_epoch(loader)\nif found['a'] < 1:\n    {SAVE}", True),
+        ("kept", f"kept, n = train_epoch(loader), 1\nif n < 1:\n    {SAVE}", False),
+        ("kept", f"kept, n = train_epoch(loader), 1\nif kept < 1:\n    {SAVE}", True),
     ],
 )
-def test_of_several_returned_things_each_goes_to_its_name(returned: str, epoch: str, told: set[str]) -> None:
-    assert found(ready=TRAIN.format(returned=returned), epoch=epoch) == told
+def test_of_several_returned_things_each_goes_to_its_name(returned: str, epoch: str, told: bool) -> None:
+    conversion = convert(imports=IMPORTS, ready=TRAIN.format(returned=returned), epoch=epoch)
+    assert names_figures(conversion) is told

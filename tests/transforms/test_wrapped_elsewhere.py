@@ -8,6 +8,7 @@ import pytest
 
 from accelify.conversion import Conversion
 from accelify.convert import convert_project
+from accelify.proving import prove
 from accelify.source import Source
 from tests.transforms.support import frame
 
@@ -60,8 +61,9 @@ def converted(folder: Path, nets: str, build: str, imports: str = "import nets")
     return found[0]
 
 
-def said(conversion: Conversion) -> list[str]:
-    return [f.message for f in conversion.remaining if f.code == "ACC109"]
+def said(conversion: Conversion) -> list[tuple[str, int]]:
+    prove([conversion], conversion)
+    return [(Path(f.path).name, f.line) for f in conversion.remaining if f.code == "ACC712"]
 
 
 @pytest.mark.parametrize(
@@ -79,23 +81,16 @@ def said(conversion: Conversion) -> list[str]:
 )
 def test_a_factory_that_wraps_is_named(tmp_path: Path, imports: str, build: str, made: str) -> None:
     conversion = converted(tmp_path, FACTORY.format(made=made), build, imports)
-    assert len(said(conversion)) == 1
-    assert said(conversion)[0].startswith("`define_net` wraps a model in DataParallel (nets.py, line 8)")
-    assert said(conversion)[0].endswith("in files that were saved with it")
-    assert "# TODO(accelify ACC109): take the DataParallel out of `define_net`" in conversion.new_text
+    assert said(conversion) == [("nets.py", 8)]
 
 
 def test_so_is_a_class_with_a_part_that_is_wrapped(tmp_path: Path) -> None:
-    messages = said(converted(tmp_path, PART, "model = nets.Net()"))
-    assert len(messages) == 1
-    assert messages[0].startswith("`Net` wraps a model in DataParallel (nets.py, line 7)")
+    assert said(converted(tmp_path, PART, "model = nets.Net()")) == [("nets.py", 7)]
 
 
 def test_a_model_that_is_not_trained_is_named_too(tmp_path: Path) -> None:
     build = "judge = nets.define_net()\nmodel = nn.Linear(4, 2)"
-    messages = said(converted(tmp_path, FACTORY.format(made="nn.DataParallel(net)"), build))
-    assert len(messages) == 1
-    assert messages[0].endswith("take the wrapper out there")
+    assert said(converted(tmp_path, FACTORY.format(made="nn.DataParallel(net)"), build)) == [("nets.py", 8)]
 
 
 RUNS = """\
@@ -120,10 +115,7 @@ def scores(net, x, several=False):
 )
 def test_so_is_a_function_that_runs_the_model_on_several_gpus(tmp_path: Path, call: str, named: bool) -> None:
     build = f"model = nn.Linear(4, 2)\n\ndef judge(x):\n    return nets.{call}\n\njudge(torch.ones(1, 4))"
-    messages = said(converted(tmp_path, RUNS, build))
-    assert len(messages) == named
-    start = "`score` runs a model by data_parallel (nets.py, line 6), which of several processes only that on"
-    assert all(message.startswith(start) for message in messages)
+    assert said(converted(tmp_path, RUNS, build)) == [("nets.py", 6)] * named
 
 
 TWIN = """\

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.data.whole_batches import tells_of_whole_batch
 from accelify.analysis.metrics.attribute_owners import class_of_object, own_class
-from accelify.analysis.metrics.figure_objects import shown_attribute
 from accelify.analysis.metrics.keeping import Keeping
 from accelify.analysis.metrics.run_by_loops import is_of_script, run_by
 from accelify.analysis.metrics.share_of_statements import ShareOfStatements
-from accelify.analysis.metrics.shown_elsewhere import OUTPUTS, shows
 from accelify.analysis.models.hooks import backward_hooks
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.argument_places import argument_for, parameters_for
 from accelify.analysis.statements.comprehensions import is_of_a_comprehension
-from accelify.analysis.statements.enumerated import short_of, without_counter
+from accelify.analysis.statements.enumerated import without_counter
 from accelify.analysis.statements.none_tests import NoneTests, asks_for_key, asks_for_none
 from accelify.analysis.statements.slots import (
     SAMPLE,
@@ -35,13 +33,18 @@ from accelify.analysis.statements.slots import (
     place_for,
     place_in,
 )
-from accelify.analysis.syntax import target_names, text_of, walk
+from accelify.analysis.syntax import target_names, walk
 
 # Properties of a tensor or a container that do not depend on its values.
 _FORM = frozenset(
     "shape size dim ndim device dtype ndimension is_cuda numel nelement requires_grad keys".split()
 )
 _FORM_CALLS = frozenset("len type isinstance range hasattr id callable super".split())
+# Calls that show their arguments and give nothing of them back, by their last name.
+_SHOWING = frozenset(
+    "print info debug warning error critical log write writerow writerows writelines dump add_scalar add_scalars "
+    "add_histogram scalar_summary add_text line savetxt save savez plot echo".split()
+)
 _BARS = frozenset("set_postfix set_postfix_str set_description set_description_str desc".split())
 # Objects that are no figures, whatever their arguments are.
 _TOOLS = (
@@ -50,7 +53,7 @@ _TOOLS = (
 
 
 class OwnShare(ShareOfStatements):
-    """Follows the batches of a script's sharded loaders to the decisions and outputs that they reach.
+    """Follows the batches of a script's sharded loaders to the decisions that they reach.
 
     Args:
         script: its model.
@@ -81,10 +84,6 @@ class OwnShare(ShareOfStatements):
         self.settled, self.bindings, self.gathered = settled, bindings, set(gathered)
         self.contained: dict[Slot, SlotValue] = {}
         self.decisions: dict[ast.If | ast.While, SlotValue] = {}
-        self.outputs: dict[ast.Call, SlotValue] = {}
-        self.names: dict[ast.stmt, str] = {}
-        # Those that make a total of all batches in one expression.
-        self.at_once: set[ast.stmt] = set()
         # The statements whose totals are read outside of the loop that makes them.
         self.leaving: set[ast.stmt] = set()
         # The statements that bind a variable to such a value (None: as a parameter), and those where that is unknown.
@@ -95,7 +94,6 @@ class OwnShare(ShareOfStatements):
         self._returned: dict[Scope, dict[int | None, SlotValue]] = {}
         self._queue: list[Slot] = []
         self._keeping = Keeping(script)
-        self._runs: dict[ast.AST, set[Scope]] = {}
         self._trainers: dict[ast.ClassDef, bool] = {}
         # What functions add to their arguments, the callers see, too.
         self._given_back: set[Slot] = set()
@@ -115,10 +113,8 @@ class OwnShare(ShareOfStatements):
         self._follow_hooks()
         for part in comprehensions:
             # A figure of all that a process sees, made in one expression.
-            stmt = self.tree.statement(part)
-            self.names[stmt] = short_of(part.iter)
-            self.at_once.add(stmt)
-            self._climb(self.tree.parent(part), SlotValue(TOTAL, frozenset({stmt})))  # type: ignore[arg-type]
+            total = SlotValue(TOTAL, frozenset({self.tree.statement(part)}))
+            self._climb(self.tree.parent(part), total)  # type: ignore[arg-type]
         while self._queue or self._climb_none_tests():
             if self._queue:
                 slot = self._queue.pop()
@@ -156,14 +152,6 @@ class OwnShare(ShareOfStatements):
     def loop_of(self, stmt: ast.AST) -> ast.AST | None:
         """The sharded loop in which a statement is."""
         return next((a for a in self.tree.ancestors(stmt) if a in self.loops), None)
-
-    def is_run_by(self, loop: ast.AST, scope: Scope) -> bool:
-        """Whether a sharded loop calls a function, directly or through others."""
-        if loop not in self.loops:
-            return False
-        if loop not in self._runs:
-            self._runs[loop] = run_by(self.script, {loop})
-        return scope in self._runs[loop]
 
     # -- slots
 
@@ -385,7 +373,6 @@ class OwnShare(ShareOfStatements):
         script, func = self.script, call.func
         callees = script.callees(call)
         if child is func:
-            self._show(call, callees, contained)
             return not any(is_of_script(self.script, c) and self._belongs_to_trainer(c) for c in callees)
         if script.models_of(func) or script.is_a(func, v.CRITERION):
             return True
@@ -397,19 +384,11 @@ class OwnShare(ShareOfStatements):
         receiver = func.value if isinstance(func, ast.Attribute) else func
         if last == "step" and script.is_a(receiver, v.SCHEDULER):
             return False
-        if last in OUTPUTS and not any(is_of_script(self.script, c) for c in callees):
-            self.outputs[call] = joined(self.outputs.get(call), contained)
+        if last in _SHOWING and not any(is_of_script(self.script, c) for c in callees):
             return False
         if script.is_a(receiver, *_TOOLS):
             return True
         units = [c for c in callees if self._is_unit(c)]
-        shown = (
-            [c for c in callees if c in units or not is_of_script(self.script, c)]
-            if contained.level == TOTAL
-            else []
-        )
-        if any(shows(script, c, name) for c in shown for name in parameters_for(call, c, child)):
-            self.outputs[call] = joined(self.outputs.get(call), contained)
         if callees and not units:
             for callee in callees:
                 for name in parameters_for(call, callee, child) if is_of_script(self.script, callee) else ():
@@ -437,18 +416,6 @@ class OwnShare(ShareOfStatements):
                 made = [s for s in self.script.callees(call) if self._is_unit(s)]
                 if any(map(self._keeping.keeps, made)):
                     yield call.func.value
-
-    def _show(self, call: ast.Call, callees: Set[Scope], contained: SlotValue) -> None:
-        """Note where an object shows what it stores of its arguments."""
-        retained = [o for o in contained.origins if isinstance(o, ast.Expr)]
-        name = (
-            shown_attribute(self.script, retained, filter(self._is_unit, callees), self.share_in)
-            if retained
-            else None
-        )
-        if name is not None:
-            self.names.update(dict.fromkeys(retained, f"{text_of(call.func.value)}.{name}"))  # type: ignore[attr-defined]
-            self.outputs[call] = joined(self.outputs.get(call), SlotValue(TOTAL, frozenset(retained)))
 
     def _is_as_made(self, read: ast.Attribute, contained: SlotValue) -> bool:
         """Whether an attribute is none of those in which an object stores arguments from the loops' batches."""

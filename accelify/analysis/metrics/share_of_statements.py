@@ -30,7 +30,6 @@ class ShareOfStatements:
     bindings: Callable[[ast.Name], Iterable[ast.stmt | None]]
     contained: dict[Slot, SlotValue]
     decisions: dict[ast.If | ast.While, SlotValue]
-    names: dict[ast.stmt, str]
     _bound: dict[Slot, set[ast.stmt | None]]
     _handing: dict[Scope, set[ast.Call]]
     _returned: dict[Scope, dict[int | None, SlotValue]]
@@ -115,7 +114,6 @@ class ShareOfStatements:
         if slot is None:
             return
         if self._outlives_a_batch(slot, stmt, besides):
-            self.names.setdefault(stmt, slot.text)
             contained = SlotValue(TOTAL, frozenset({stmt}) | contained.origins)
         self._put(slot, contained, self._bindings_of(target))
 

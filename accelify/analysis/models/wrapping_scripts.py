@@ -62,31 +62,6 @@ def loading_into_wrappers(script: ScriptModel, saved: Set[str] = frozenset()) ->
                 break
 
 
-def keeping_wrappers(
-    script: ScriptModel, owner: str, taker: str, loads: Set[str]
-) -> Iterator[tuple[str, int]]:
-    """The names of scripts that pass a wrapper to an object which loads it, each with the line of that.
-
-    Args:
-        script: the script that saves.
-        owner: the class of the object.
-        taker: the method that takes models, or the class.
-        loads: the methods that load.
-    """
-    called = re.compile(rb"\.(?:" + b"|".join(name.encode() for name in sorted(loads)) + rb")\(")
-    for path, data in _sharing(script, b"DataParallel("):
-        if not loads or owner.encode() not in data or b".backward(" in data or called.search(data) is None:
-            continue
-        for match in _WRAPS.finditer(data):
-            given = re.compile(
-                rb"\b" + taker.encode() + rb"\([^()]*(?<![\w.])" + re.escape(match[1]) + rb"\s*[,)]"
-            )
-            found = given.search(data, match.end())
-            if found is not None:
-                yield _shown(script, path), data.count(b"\n", 0, found.start()) + 1
-                break
-
-
 def cutting_names(script: ScriptModel, saved: Set[str] = frozenset()) -> Iterator[tuple[str, int]]:
     """The names of scripts that cut the `module.` off the names of weights unasked, each with the line of that.
 
@@ -270,7 +245,6 @@ def _read(path: Path) -> bytes:
 __all__ = [
     "Key",
     "cutting_names",
-    "keeping_wrappers",
     "loading_into_wrappers",
     "taken_out",
     "taking_out_of_wrappers",

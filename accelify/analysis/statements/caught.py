@@ -13,10 +13,6 @@ from accelify.analysis.values import Class
 
 _EXITS = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit", "os.abort"})
 _ANY = frozenset({"Exception", "BaseException"})
-# What a step can raise by itself: memory that is not enough, sizes that do not fit, numbers that are none.
-_OF_STEPS = frozenset(
-    {"RuntimeError", "OutOfMemoryError", "ValueError", "AssertionError", "MemoryError", "ArithmeticError"}
-)
 # What is raised from outside, or to leave, and so caught for itself alone.
 _APART = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit", "StopIteration"})
 
@@ -29,20 +25,6 @@ def is_caught(script: ScriptModel, stop: ast.Raise) -> bool:
     raised = stop.exc.func if isinstance(stop.exc, ast.Call) else stop.exc
     names = _names(script, raised) if raised is not None else set()
     return _is_caught_at(script, stop, names, set())
-
-
-def going_on(script: ScriptModel, attempt: ast.Try) -> ast.ExceptHandler | None:
-    """The handler that catches an error of a training step and continues after it; None where there is none.
-
-    One that raises again in the end may go on before, `if "out of memory" in str(error): ...; else: raise`; the last
-    line of it then is no `raise`.
-    """
-    for handler in attempt.handlers:
-        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-        named = {(dotted(kind) or "").rpartition(".")[2] for kind in kinds if kind is not None}
-        if (handler.type is None or named & (_ANY | _OF_STEPS)) and not _ends_run(script, handler):
-            return handler
-    return None
 
 
 def _is_caught_at(script: ScriptModel, place: ast.AST, names: set[str], seen: set[Scope]) -> bool:
@@ -123,4 +105,4 @@ def _builtin(name: str) -> set[str]:
     return {cls.__name__ for cls in known.__mro__ if cls is not object}
 
 
-__all__ = ["going_on", "is_caught"]
+__all__ = ["is_caught"]

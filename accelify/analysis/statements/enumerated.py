@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from accelify.analysis.statements.reaching import reaching_assignments
-from accelify.analysis.syntax import text_of, walk
+from accelify.analysis.syntax import walk
 
 if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
@@ -35,10 +35,3 @@ def without_counter(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> ast.ex
     if isinstance(loop.target, ast.Tuple) and counter_of(script, loop) is not None:
         return loop.target.elts[1]
     return loop.target
-
-
-def short_of(iterated: ast.expr) -> str:
-    """How a loader is named in `for x, y in loader`."""
-    while isinstance(iterated, ast.Call) and iterated.args:
-        iterated = iterated.args[0]
-    return text_of(iterated)
