@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+# `an expression`, and nothing said of it.
+_EXPRESSION = re.compile("`[^`]*`")
 _MOST_STEPS = 5
 _MOST_LOOKED_AT = 40
 
@@ -36,22 +39,40 @@ class Reason:
             waiting += reason.parents
         return False
 
+    @property
+    def says_why(self) -> bool:
+        """Whether it is more than an expression of the script."""
+        return self.cause or not _EXPRESSION.fullmatch(self.text)
+
+    def steps(self) -> list[Reason]:
+        """All steps from this operation back to where it comes from, without repeated lines: by the operands that are
+        the furthest from the same. Where that way ends at a bare expression, it is the shortest one that does not."""
+        way = [self]
+        while way[-1].parents and not way[-1].cause and len(way) < _MOST_LOOKED_AT:
+            way.append(way[-1].parents[0])
+        if not way[-1].says_why:
+            way = self._shortest() or way
+        distinct: dict[tuple[str, str, int], Reason] = {}
+        for step in way:
+            distinct.setdefault((step.text, step.path, step.line), step)
+        return list(distinct.values())
+
+    def _shortest(self) -> list[Reason] | None:
+        """The shortest way to an operation that has no operands and says why."""
+        ways, seen = [[self]], {id(self)}
+        for way in ways:
+            if way[-1].says_why and (way[-1].cause or not way[-1].parents):
+                return way
+            for parent in way[-1].parents:
+                if id(parent) not in seen and len(seen) < _MOST_LOOKED_AT:
+                    seen.add(id(parent))
+                    ways.append([*way, parent])
+        return None
+
     def chain(self) -> list[Reason]:
-        """The steps from this operation back to where it comes from, at most five, without repeated lines; the last is
-        the cause where one is known."""
-        steps: list[Reason] = []
-        seen: set[tuple[str, str, int]] = set()
-        reason: Reason | None = self
-        for _ in range(_MOST_LOOKED_AT):
-            if reason is None or (steps and steps[-1].cause):
-                break
-            step = (reason.text, reason.path, reason.line)
-            if step not in seen:
-                seen.add(step)
-                steps.append(reason)
-            reason = reason.parents[0] if reason.parents else None
-        last = next((step for step in steps if step.cause), None)
-        return [*steps[: _MOST_STEPS - 1], last] if last and len(steps) > _MOST_STEPS else steps[:_MOST_STEPS]
+        """The steps to read: the first ones, and where it comes from; five at most."""
+        steps = self.steps()
+        return [*steps[: _MOST_STEPS - 1], steps[-1]] if len(steps) > _MOST_STEPS else steps
 
     def sentence(self, path: str = "") -> str:
         """The chain as one sentence; lines of files other than `path` name their file."""

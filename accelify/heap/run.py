@@ -15,7 +15,7 @@ from accelify.heap.store import MADE, Store, is_fixed
 from accelify.heap.values import NONE, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
-_LONGEST_SEGMENT = 48
+_LONGEST_SEGMENT = 72
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 R = TypeVar("R", bound=Ref)
 

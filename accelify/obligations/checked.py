@@ -19,38 +19,7 @@ _RANK = "the rank"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
 _TOGETHER = frozenset({"gathered", "broadcast"})
-# What is said of converted scripts, in the words of one that was written for several processes.
-_WORDS = (
-    ("what is trained with parts", "from then on they train different models"),
-    (
-        "the weights are written by the names that they have in the prepared model's wrapper",
-        "the weights are written with the names of the wrapper around the model (`module.` before each)",
-    ),
-    ("a prepared model is written with its wrapper", "the model is written with the wrapper around it"),
-    (
-        "neither the optimizer nor the model that it steps is prepared: each process trains alone",
-        "the model that is trained has no wrapper that averages gradients: each process trains alone",
-    ),
-)
-# What is done once for each process, by the kind of the effect.
-_DONE = {
-    "terminal.write": "prints this",
-    "log.write": "logs this",
-    "bar.show": "shows this bar",
-    "file.write": "writes this file",
-    "file.append": "appends to this file",
-    "file.delete": "deletes this file",
-    "file.move": "moves this file",
-    "folder.make": "makes this folder",
-    "folder.delete": "deletes this folder",
-    "network.get": "downloads this, at the same time",
-    "network.send": "sends this",
-    "tracker.start": "starts a run of this tracker",
-    "tracker.log": "logs to this tracker",
-    "figure.show": "draws this",
-    "wait.input": "waits for this input",
-    "process.run": "runs this command",
-}
+_PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
 # What starts the processes themselves.
 _LAUNCHERS = ("torch.multiprocessing.", "torch.distributed.", "multiprocessing.")
@@ -68,14 +37,14 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
     elif event.kind == "gather":
         if event.loops and event.loops[-1].shared and not event.loops[-1].trains:
             text = (
-                f"`{event.name}` counts samples twice that fill up the last batch: use "
+                f"`{event.name}` counts the samples twice that fill up the last batch; use "
                 "accelerator.gather_for_metrics"
             )
             yield made(event, "gathered", Status.NAMED, text)
     elif event.kind == "sampler":
         if not event.detail and not any(other.kind == "epoch" for other in events):
             text = (
-                "the sampler shuffles alike in every epoch: call `sampler.set_epoch(epoch)` before each pass "
+                "the sampler shuffles alike in every epoch; call `sampler.set_epoch(epoch)` before each pass "
                 "through the loader"
             )
             yield made(event, "epoch", Status.NAMED, text)
@@ -95,7 +64,6 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
 
 def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     """An obligation of a converted script, as one of a script without an original."""
-    one = replace(one, found=_in_plain_words(one.found))
     if one.demand in ("once", "content", "path") and _is_of_own_file(event):
         return
     if one.demand == "content":
@@ -104,9 +72,9 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield from _loss(event, one, events)
     elif one.demand == "once":
         if not (_shows_rank(event) or event.name.startswith(_LAUNCHERS)):
-            yield replace(one, found=_done_by_all(event, one.found))
-    elif one.sink == "collective" and _is_met_by_the_others(event, events):
-        yield replace(one, status=Status.PROVED, found="", reason=None)
+            yield one
+    elif one.sink == "collective" and one.demand == "all ranks":
+        yield _met_by_the_others(event, one, events)
     elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:
         text = f"some ranks leave the loop of line {one.line}, in which all meet"
         here = one.reason.path == one.path
@@ -116,14 +84,8 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         if not any(other.kind == "collective" and other.loops == event.loops for other in events):
             yield one
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
-        if one.demand != "rounds" or "more often by some ranks" in one.found:
+        if one.demand != "rounds" or "more often than others" in one.found:
             yield one
-
-
-def _in_plain_words(found: str) -> str:
-    for text, plain in _WORDS:
-        found = found.replace(text, plain)
-    return found
 
 
 def _is_of_own_file(event: Event) -> bool:
@@ -132,25 +94,25 @@ def _is_of_own_file(event: Event) -> bool:
     return place is not None and not place.is_uniform and place.kind is not Kind.CLOCK
 
 
-def _is_met_by_the_others(event: Event, events: Sequence[Event]) -> bool:
-    """Whether the main process and the others come to the same collectives in the same order, at different places:
-    the main process goes first somewhere."""
-    if not {guard.kind for guard in event.guards} & {"main", "others"}:
-        return False
+def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -> Obligation:
+    """A collective of one branch, where the main process goes one way and the others another: they meet all the same
+    where each comes to the same ones in the same order."""
     of: dict[str, list[str]] = {"main": [], "others": []}
-    for one in events:
-        kinds = {guard.kind for guard in one.guards} & of.keys() if one.kind == "collective" else set()
+    if not {guard.kind for guard in event.guards} & of.keys():
+        return one
+    for other in events:
+        kinds = {guard.kind for guard in other.guards} & of.keys() if other.kind == "collective" else set()
         if len(kinds) == 1:
-            of[kinds.pop()].append(one.name)
-    return of["main"] == of["others"]
-
-
-def _done_by_all(event: Event, found: str) -> str:
-    """What every process does, in words for its kind."""
-    done = _DONE.get(event.kind)
-    if done is None or not found.endswith(" is done by every process"):
-        return found
-    return f"every process {done}: {found.removesuffix(' is done by every process')}"
+            of[kinds.pop()].append(other.name)
+    if of["main"] == of["others"]:
+        return replace(one, status=Status.PROVED, found="", reason=None)
+    if sorted(of["main"]) == sorted(of["others"]):
+        one_name, other_name = next(
+            pair for pair in zip(of["main"], of["others"], strict=True) if len({*pair}) > 1
+        )
+        text = f"the main process comes to `{one_name}` first and the others to `{other_name}`"
+        return replace(one, found=f"{text}; call them in one order")
+    return one
 
 
 def _shows_rank(event: Event) -> bool:
@@ -173,7 +135,9 @@ def _content(event: Event) -> Obligation:
                 continue
             if event.in_training or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
-            return made(event, "content", Status.NAMED, f"{word_of(event)}: {_what(place)}", why)
+            return made(
+                event, "content", Status.NAMED, f"{_what(place)} is {word_of(event)}; {_PUT_TOGETHER}", why
+            )
     return made(event, "content", Status.PROVED)
 
 
@@ -184,24 +148,25 @@ def _meets_before(why: Reason) -> bool:
 
 def _what(place: Placement) -> str:
     if place.kind is Kind.LINEAR:
-        return "a sum or mean of one process's share of the data: gather or reduce it first"
+        return "a sum or mean of one process's share of the data"
     if place.kind is Kind.EXTREME:
-        return "the largest or smallest of one process's share of the data: gather it first"
-    return "of one process's share of the data: gather it first"
+        return "the largest or smallest of one process's share of the data"
+    return "what one process has of its share of the data"
 
 
 def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     if "same batches" in one.found:
         yield one
         return
-    chain = one.reason.chain() if one.reason is not None else []
-    if one.status is Status.NAMED and any(step.text.startswith(_APART) for step in chain):
+    steps = one.reason.steps() if one.reason is not None else []
+    apart = next((step for step in steps if step.text.startswith(_APART)), None)
+    if one.status is Status.NAMED and apart is not None:
         # It stands where the data part.
-        text = "the processes train on data that differ between them"
-        here = chain[-1].path == one.path
-        yield replace(one, found=text, line=chain[-1].line, column=1) if here else replace(one, found=text)
+        text, cause = "the processes train on data that differ between them", steps[-1]
+        one = replace(one, found=text, reason=apart)
+        yield replace(one, line=cause.line, column=1) if cause.path == one.path else one
     if event.detail == "plain" and any(other.kind == "accelerator" for other in events):
-        text = "`backward` works beside the Accelerator: accelerator.backward(loss) scales and accumulates"
+        text = "`backward` works beside the Accelerator; accelerator.backward(loss) scales and accumulates"
         yield made(event, "beside", Status.NAMED, text)
         return
     yield made(event, "loss", Status.PROVED)
@@ -213,7 +178,7 @@ def _has_accelerator(events: Sequence[Event]) -> bool:
 
 def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     if event.name == "optimizer.step" and event.detail == "plain" and _has_accelerator(events):
-        text = "the optimizer is not prepared: it knows of no accumulated gradients and of no loss scale"
+        text = "the optimizer knows of no accumulated gradients and of no loss scale; prepare it"
         yield made(event, "prepared", Status.NAMED, text)
 
 
@@ -222,12 +187,12 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     with_steps = any(one.kind == "step" and one.loops and one.loops[-1].number == rounds for one in events)
     if event.detail == "prepared" and event.loops and not (event.shared or with_steps):
         text = (
-            "a prepared scheduler goes a step for every process each time: one that is stepped once an epoch is not "
-            "to be prepared"
+            "a prepared scheduler takes a step for every process at each call; leave one that is stepped once an "
+            "epoch out of prepare"
         )
         yield made(event, "rounds", Status.NAMED, text)
     elif event.detail == "plain" and event.shared and _has_accelerator(events):
-        text = "the scheduler is not prepared, and counts the batches of one process: it goes on N times too slowly"
+        text = "the scheduler counts the batches of one process, and goes on N times too slowly; prepare it"
         yield made(event, "rounds", Status.NAMED, text)
 
 
