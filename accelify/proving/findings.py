@@ -274,7 +274,8 @@ class Named:
 
     def _others(self, group: Sequence[Obligation]) -> list[str]:
         """The places of all but the first of a group, with what is called there where that is something else."""
-        first, found = group[0], {}
+        first = group[0]
+        found: dict[str, str] = {}
         here = self.places.at(first.path, first.line, first.path)
         for one in group:
             place = self.places.at(one.path, one.line, first.path)

@@ -271,7 +271,7 @@ def test_an_error_of_a_step_that_one_process_gets_over_is_named(kind: str, handl
     conversion = convert(end=ATTEMPT.format(kind=kind, handler=handler))
     found = [f.message for f in conversion.remaining if f.code == "ACC405"]
     assert len(found) == said
-    assert ("# TODO(accelify ACC405)" in conversion.new_text) is said
+    assert ("# TODO(accelify ACC704)" in conversion.new_text) is said
 
 
 def test_an_error_of_a_step_that_its_own_function_gets_over_is_named() -> None:

@@ -92,7 +92,7 @@ def test_what_lies_on_the_host_is_said(tmp_path: Path, changed: dict[str, str]) 
     conversion = converted(tmp_path, **changed)
     (message,) = said(conversion)
     assert "(helpers.py, line " in message
-    assert "# TODO(accelify ACC109): move what the model is given in helpers.py" in conversion.new_text
+    assert "# TODO(accelify ACC712): move what the model is given in helpers.py" in conversion.new_text
 
 
 @pytest.mark.parametrize(

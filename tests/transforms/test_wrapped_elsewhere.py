@@ -82,7 +82,7 @@ def test_a_factory_that_wraps_is_named(tmp_path: Path, imports: str, build: str,
     assert len(said(conversion)) == 1
     assert said(conversion)[0].startswith("`define_net` wraps a model in DataParallel (nets.py, line 8)")
     assert said(conversion)[0].endswith("in files that were saved with it")
-    assert "# TODO(accelify ACC109): take the DataParallel out of `define_net`" in conversion.new_text
+    assert "# TODO(accelify ACC712): take the DataParallel out of `define_net`" in conversion.new_text
 
 
 def test_so_is_a_class_with_a_part_that_is_wrapped(tmp_path: Path) -> None:
