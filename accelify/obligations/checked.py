@@ -159,11 +159,11 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         yield one
         return
     steps = one.reason.steps() if one.reason is not None else []
-    apart = next((step for step in steps if step.text.startswith(_APART)), None)
+    apart = next((number for number, step in enumerate(steps) if step.text.startswith(_APART)), None)
     if one.status is Status.NAMED and apart is not None:
         # It stands where the data part.
-        text, cause = "the processes train on data that differ between them", steps[-1]
-        one = replace(one, found=text, reason=apart)
+        cause = next((step for step in steps[apart + 1 :] if step.says_why), steps[-1])
+        one = replace(one, found="the processes train on data that differ between them", reason=cause)
         yield replace(one, line=cause.line, column=1) if cause.path == one.path else one
     if event.detail == "plain" and any(other.kind == "accelerator" for other in events):
         text = "`backward` works beside the Accelerator; accelerator.backward(loss) scales and accumulates"
