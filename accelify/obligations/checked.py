@@ -206,5 +206,6 @@ def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         for other in events
     ):
         return
-    text = f"`{event.name}` calls a model that is not prepared: its gradients are not averaged over the processes"
+    past = "a model that is not prepared" if _has_accelerator(events) else "the model past its wrapper"
+    text = f"`{event.name}` calls {past}: its gradients are not averaged over the processes"
     yield made(event, "prepared", Status.NAMED, text)

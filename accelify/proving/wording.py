@@ -34,6 +34,18 @@ _INSTEAD = {
     "network.get": "let the main process do it first",
     "wait.input": "ask on the main process alone, and send the others its answer",
 }
+# What to do about the others, by the demand: with an Accelerator, and without.
+_WAYS = {
+    "all ranks": ("let all come there, or agree on the condition first",) * 2,
+    "path": ("send the others the main process's",) * 2,
+    "unwrapped": ("take it off: accelerator.unwrap_model(model)", "take it off: model.module"),
+    "order": (
+        "let all wait in between: accelerator.wait_for_everyone()",
+        "let all wait in between: dist.barrier()",
+    ),
+    "let go": ("call accelerator.free_memory() at the end of each round",) * 2,
+    "accumulated": ("put each batch under `with accelerator.accumulate(model):`",) * 2,
+}
 # "printed: of one process's share".
 _SHOWN = re.compile(
     r"(?P<done>printed|logged|shown|drawn|written|appended|sent)(?P<rest>[\w ]*): (?P<what>.*)"
@@ -69,7 +81,8 @@ def what_of(one: Obligation, accelerated: bool) -> tuple[str, str]:
         what = re.sub("^of ", "covers ", shown["what"])
         verb = "" if what.startswith(("counts ", "covers ")) else "is "
         found = f"what is {shown['done']}{shown['rest']} {verb}{what}"
-    return found, way_out
+    ways = _WAYS.get(one.demand)
+    return found, way_out or (ways[not accelerated] if ways else "")
 
 
 def distinct(steps: Sequence[Reason]) -> list[Reason]:
