@@ -270,7 +270,7 @@ class Named:
         calls = [call for call in one.via if call[0] in ("", self.entry_name)]
         if not calls or one.path in ("", self.entry_name):
             return ""
-        return f", called at {self.entry_name}:{self.places.at(*calls[0], calls[0][0])}"
+        return f" (called at {self.entry_name}:{self.places.at(*calls[0], calls[0][0])})"
 
     def _others(self, group: Sequence[Obligation]) -> list[str]:
         """The places of all but the first of a group, with what is called there where that is something else."""

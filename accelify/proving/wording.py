@@ -29,12 +29,17 @@ _DONE = {
     "wait.input": "waits for input",
     "process.run": "runs this command",
 }
-# What to do about it where a condition is not the answer.
+# What to do about it: with an Accelerator, and without.
+_GUARD = ("put it under `if accelerator.is_main_process:`", "put it under `if dist.get_rank() == 0:`")
 _INSTEAD = {
-    "network.get": "let the main process do it first",
-    "wait.input": "ask on the main process alone, and send the others its answer",
+    "network.get": ("let the main process do it first",) * 2,
+    "wait.input": ("ask on the main process alone, and send the others its answer",) * 2,
+    "bar.show": (
+        "pass `disable=not accelerator.is_local_main_process`",
+        "pass `disable=dist.get_rank() != 0`",
+    ),
 }
-# What to do about the others, by the demand: with an Accelerator, and without.
+# The same for other demands.
 _WAYS = {
     "all ranks": ("let all come there, or agree on the condition first",) * 2,
     "path": ("send the others the main process's",) * 2,
@@ -75,8 +80,7 @@ def what_of(one: Obligation, accelerated: bool) -> tuple[str, str]:
     found, _, way_out = one.found.partition("; ")
     if one.demand == "once" and found.endswith(_BY_ALL) and one.sink in _DONE:
         found = f"every process {_DONE[one.sink]}: {found.removesuffix(_BY_ALL)}"
-        guard = "accelerator.is_main_process" if accelerated else "dist.get_rank() == 0"
-        return found, _INSTEAD.get(one.sink) or f"put it under `if {guard}:`"
+        return found, _INSTEAD.get(one.sink, _GUARD)[not accelerated]
     if (shown := _SHOWN.fullmatch(found)) is not None:
         what = re.sub("^of ", "covers ", shown["what"])
         verb = "" if what.startswith(("counts ", "covers ")) else "is "

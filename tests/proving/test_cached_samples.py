@@ -87,7 +87,7 @@ def said(
 )
 def test_every_process_goes_through_all_of_the_data(tmp_path: Path, loader: dict[str, str]) -> None:
     (message,) = said(tmp_path, **loader)
-    assert message.startswith("every process writes a file here: `numpy.save`, called at train.py:")
+    assert message.startswith("every process writes a file here: `numpy.save` (called at train.py:")
 
 
 @pytest.mark.parametrize(

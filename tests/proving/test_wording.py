@@ -68,8 +68,17 @@ def test_other_calls_are_findings_by_themselves(tmp_path: Path) -> None:
 def test_other_files_are_findings_by_themselves_with_the_call(tmp_path: Path) -> None:
     text = f"{HEAD}from helper import shown\n\nprint(1)\nshown()\n"
     said = found(tmp_path, text, helper="def shown():\n    print(3)\n")
-    assert [(Path(one.path).name, one.line) for one in said] == [("train.py", 13), ("helper.py", 2)]
-    assert "`print`, called at train.py:14;" in said[1].message
+    places = [(Path(one.path).name, one.line, one.column) for one in said]
+    assert places == [("train.py", 13, 1), ("helper.py", 2, 5)]
+    assert "`print` (called at train.py:14);" in said[1].message
+
+
+def test_a_bar_is_switched_off(tmp_path: Path) -> None:
+    text = f"from tqdm import tqdm\n{HEAD}for (x, y) in tqdm(loader):\n    pass\n"
+    (said,) = messages(tmp_path, text)
+    assert (
+        said == "every process shows this bar: `tqdm.tqdm`; pass `disable=not accelerator.is_local_main_process`"
+    )
 
 
 def test_downloads_are_called_downloads(tmp_path: Path) -> None:
