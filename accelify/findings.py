@@ -66,6 +66,7 @@ class Finding:
         """The finding as the plain dictionary that `--output-format json` prints."""
         return {
             "code": self.code,
+            **({"part": self.part} if self.part not in ("", self.code) else {}),
             "name": self.name,
             "message": self.message,
             "severity": str(self.severity),

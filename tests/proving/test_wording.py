@@ -77,7 +77,8 @@ def test_a_bar_is_switched_off(tmp_path: Path) -> None:
     text = f"from tqdm import tqdm\n{HEAD}for (x, y) in tqdm(loader):\n    pass\n"
     (said,) = messages(tmp_path, text)
     assert (
-        said == "every process shows this bar: `tqdm.tqdm`; pass `disable=not accelerator.is_local_main_process`"
+        said
+        == "every process shows this bar: `tqdm.tqdm`; pass `disable=not accelerator.is_local_main_process`"
     )
 
 
