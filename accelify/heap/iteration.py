@@ -151,8 +151,8 @@ class Iteration:
             where = HOST if at(self.run, ref) == HOST and not self.run.on_cpu else ""
             found = Iterable(Value(type=BATCH, where=where), shared=False)
             alone = self.run.checks and not self.run.accelerated
-            why = "which is not divided between them" if alone else "which is not prepared"
-            text = f"every process goes through all of `{self.run.segment(node)}`, {why}"
+            whole = "which is not divided between them" if alone else "which is not prepared"
+            text = f"every process goes through all of `{self.run.segment(node)}`, {whole}"
             found.whole = self.run.reason(node, text)
             return found
         where = "" if self.run.on_cpu else DEVICE
