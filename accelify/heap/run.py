@@ -172,7 +172,10 @@ class Run:
         text = lines[line - 1].encode()[column:end].decode(errors="replace").strip()
         if end is None:
             text += " ..."
-        return text if len(text) <= _LONGEST_SEGMENT else f"{text[: _LONGEST_SEGMENT - 3]}..."
+        if len(text) <= _LONGEST_SEGMENT:
+            return text
+        # A condition says at its end who it is true for.
+        return f"{text[: _LONGEST_SEGMENT // 2]} ... {text[-_LONGEST_SEGMENT // 2 + 5 :]}"
 
     def reason(
         self,

@@ -64,6 +64,21 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         model(batch[0]).mean().backward()
         optimizer.step()
 """
+BUILT = """\
+accelerator = Accelerator()
+
+
+def build():
+    model = torch.nn.Linear(4, 1)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train(model, optimizer):
+    accelerator.backward(model(torch.ones(8, 4)).mean())
+    optimizer.step()
+
+
+"""
 # What stands around the example of a rule, and how deep it stands there.
 AROUND = {
     "ACC701": (f"{PREPARED}{{}}\n", 0),
@@ -71,7 +86,9 @@ AROUND = {
     "ACC703": (f"{PREPARED}{{}}\nos.makedirs(folder, exist_ok=True)\n", 0),
     "ACC704": (PREPARED + STEP, 4),
     "ACC707": (PREPARED + OF_MAIN, 4),
+    "ACC708": (f"{HEAD}{BUILT}{{}}\n", 0),
     "ACC709": (f"{PREPARED}weights = [1.0]\n{{}}\nmodel.weights = weights\n", 0),
+    "ACC710": (f"{PREPARED}correct = 0\nfor x, labels in loader:\n    prediction = model(x)\n{{}}\n", 4),
     "ACC711": (f"{HEAD}{MADE}{{}}\n", 0),
     "ACC712": (PREPARED + STEP, 4),
     "ACC713": (PREPARED + EVALUATED, 8),

@@ -125,3 +125,13 @@ print(1)
     assert len(said) == 3
     assert not any("accelerator" in one or "prepare" in one for one in said)
     assert any("take it off: model.module" in one for one in said)
+
+
+def test_a_long_condition_shows_who_it_is_true_for(tmp_path: Path) -> None:
+    text = f"""\
+{HEAD}the_tracker_that_the_user_has_asked_for_is_there = len(data) > 3
+if the_tracker_that_the_user_has_asked_for_is_there and accelerator.is_main_process:
+    accelerator.wait_for_everyone()
+"""
+    (said,) = messages(tmp_path, text)
+    assert "`the_tracker_that_the_user_has_asked_ ... and accelerator.is_main_process` (line 12)" in said
