@@ -389,7 +389,7 @@ def _state(event: Event) -> Obligation:
     """What is trained with stays the same on all ranks: what is written to it is, and all write it."""
     guard = next((guard for guard in event.guards if guard.kind == "divergent"), None)
     if guard is not None:
-        text = f"only some ranks set or load `{event.name}`, and train another model from then on"
+        text = f"`{event.name}` on some ranks only, which train another model from then on"
         return made(event, "same", Status.NAMED, text, guard.why)
     if event.detail == "in each round":
         text = f"each round changes `{event.name}`, and each process makes 1/N of the original's"
@@ -401,7 +401,7 @@ def _state(event: Event) -> Obligation:
         for place, why in places(value):
             if not place.is_uniform:
                 text = (
-                    f"`{event.name}` gets another value on each rank, which train other models from then on"
+                    f"`{event.name}` with another value on each rank, which train other models from then on"
                 )
                 return made(event, "same", Status.NAMED, text, why)
             if event.detail == "setting" and _is_counted(place, why):

@@ -246,6 +246,9 @@ class Named:
         what, way_out = what_of(first, self.found.accelerated or not self.checks)
         call = self._call(first)
         steps = distinct(first.reason.steps()) if first.reason is not None else []
+        if self.checks and first.demand == "content":
+            # That it is of a share is wrong already, whatever is done to it.
+            steps = [step for step in steps if not step.cause] or steps
         why = because(self._links(first, deciding(steps))) if steps else ""
         text = ": ".join(part for part in (f"{what}{call}", why) if part)
         text = f"{text}; {way_out}" if way_out else text

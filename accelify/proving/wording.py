@@ -66,6 +66,7 @@ _NAMED = {
     "counts the batches of each process": "a count of the batches of each process",
     "gathered": "what is gathered",
 }
+_NAME = re.compile("`[^`]*`( as the round before left it)?")
 _ADDS = "adds up over"
 _NOUNS = ("this ", "the rank", "the rows ", "the time", "the number ", "a ", "an ", "what ")
 
@@ -136,5 +137,5 @@ def _after(text: str) -> str:
     what, _, place = text.rpartition(" (")
     if what in _NAMED:
         return f"from {_NAMED[what]} ({place}"
-    is_bare = what.startswith("`") and what.count("`") == 2 and what.endswith("`")
-    return f"from {text}" if is_bare or text.startswith(_NOUNS) else f"as {text}"
+    is_name = _NAME.fullmatch(what) is not None or text.startswith(_NOUNS)
+    return f"{'from' if is_name else 'as'} {text}"
