@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 # `an expression`, and nothing said of it.
-_EXPRESSION = re.compile("`[^`]*`")
+_EXPRESSION = re.compile("`[^`]*`( as the round before left it)?")
 _MOST_STEPS = 5
 _MOST_LOOKED_AT = 40
 
