@@ -9,6 +9,7 @@ from dataclasses import dataclass
 _EXPRESSION = re.compile("`[^`]*`( as the round before left it)?")
 _MOST_STEPS = 5
 _MOST_LOOKED_AT = 40
+_LONGEST_WAY = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +49,7 @@ class Reason:
         """All steps from this operation back to where it comes from, without repeated lines: by the operands that are
         the furthest from the same. Where that way ends at a bare expression, it is the shortest one that does not."""
         way = [self]
-        while way[-1].parents and not way[-1].cause and len(way) < _MOST_LOOKED_AT:
+        while way[-1].parents and not way[-1].cause and len(way) < _LONGEST_WAY:
             way.append(way[-1].parents[0])
         if not way[-1].says_why:
             way = self._shortest() or way
@@ -64,7 +65,7 @@ class Reason:
             if way[-1].says_why and (way[-1].cause or not way[-1].parents):
                 return way
             for parent in way[-1].parents:
-                if id(parent) not in seen and len(seen) < _MOST_LOOKED_AT:
+                if id(parent) not in seen and len(seen) < _LONGEST_WAY:
                     seen.add(id(parent))
                     ways.append([*way, parent])
         return None

@@ -258,7 +258,8 @@ class Named:
     def _evidence(self, group: Sequence[Obligation]) -> tuple[str, ...]:
         """The steps of the chain and the places that the message leaves out."""
         first, others = group[0], self._others(group)
-        links = self._links(first, distinct(first.reason.steps()) if first.reason is not None else [])
+        steps = distinct(first.reason.steps()) if first.reason is not None else []
+        links = self._links(first, [*steps[: _MOST_LINES - 1], *steps[_MOST_LINES - 1 :][-1:]])
         places = [f"the same at {_listed(others, len(others))}"] if len(others) > _MOST_LINES else []
         return (*(links if len(links) > 1 else ()), *places)
 
