@@ -250,7 +250,9 @@ def _content(event: Event) -> Obligation:
             if _order(found[0]) > _order(worst[0]):
                 worst = found
     if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
-        status, where = (Status.LOOP, INSIDE) if event.in_training else (Status.NAMED, "where ranks part")
+        status, where = (
+            (Status.LOOP, INSIDE) if event.in_training else (Status.NAMED, "where not all ranks come")
+        )
         worst = status, f"{word_of(event)} {where}", divergent
     return made(event, "content", *worst)
 

@@ -51,6 +51,17 @@ _WAYS = {
     "let go": ("call accelerator.free_memory() at the end of each round",) * 2,
     "accumulated": ("put each batch under `with accelerator.accumulate(model):`",) * 2,
 }
+# The same for what would have been right further up.
+_NEEDED = {
+    "put together first": "put it together over the processes first (reduce or gather)",
+    "put together in each round": "put it together over the processes in each round",
+    "gathered first": "gather it first",
+    "gathered before": "gather it before",
+    "decided by all ranks together": "let all ranks decide together",
+    "drawn with one seed": "draw it with one seed",
+    "one seed": "draw it with one seed",
+}
+_UNLESS = ", unless it is "
 # "printed: of one process's share".
 _SHOWN = re.compile(
     r"(?P<done>printed|logged|shown|drawn|written|appended|sent)(?P<rest>[\w ]*): (?P<what>.*)"
@@ -79,6 +90,8 @@ def what_of(one: Obligation, accelerated: bool) -> tuple[str, str]:
         accelerated: the script has an Accelerator.
     """
     found, _, way_out = one.found.partition("; ")
+    found, _, needed = found.partition(_UNLESS)
+    way_out = way_out or _NEEDED.get(needed, f"have it {needed}" if needed else "")
     if one.demand == "once" and found.endswith(_BY_ALL) and one.sink in _DONE:
         found = f"every process {_DONE[one.sink]}: {found.removesuffix(_BY_ALL)}"
         return found, _INSTEAD.get(one.sink, _GUARD)[not accelerated]

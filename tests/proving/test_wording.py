@@ -135,3 +135,31 @@ if the_tracker_that_the_user_has_asked_for_is_there and accelerator.is_main_proc
 """
     (said,) = messages(tmp_path, text)
     assert "`the_tracker_that_the_user_has_asked_ ... and accelerator.is_main_process` (line 12)" in said
+
+
+def test_of_a_conversion_too(tmp_path: Path) -> None:
+    text = """\
+import math
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    figures = {}
+    for (x,) in loader:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        figures["a"] = figures.get("a", 0) + torch.log10(loss).item()
+    print(math.sqrt(figures["a"]))
+"""
+    said = [one.message for one in found(tmp_path, text) if one.code == "ACC701"]
+    assert said == [
+        'what is printed is not the original\'s: `math.sqrt(figures["a"])` (line 17), from '
+        '`figures.get("a", 0) + torch.log10(loss).item()` (line 16), from this rank\'s batch of `loader` (line 11); '
+        "put it together over the processes first (reduce or gather)"
+    ]
