@@ -215,8 +215,7 @@ def parts() -> dict[str, RuleEntry]:
 def _entry(rule: Rule, text: str) -> RuleEntry:
     if rule.code not in ADVICE:
         return RuleEntry(rule, text)
-    title = text.partition("\n\n")[0]
-    return RuleEntry(rule._replace(safety=Safety.MANUAL), f"{title}\n\n{ADVICE[rule.code]}")
+    return RuleEntry(rule._replace(safety=Safety.MANUAL), f"{rule.summary}\n\n{ADVICE[rule.code]}")
 
 
 @cache
@@ -251,15 +250,15 @@ def _page(code: str, page: Mapping[str, str], found: Sequence[RuleEntry]) -> str
     if "wrong" in page:
         example = f"```python\n{page['wrong']}```\n\nRight is:\n\n```python\n{page['right']}```"
     silence = (
-        f"`# accelify: ignore[{code}]` on the line, or `ignore` and `per-file-ignores` in [tool.accelify], leave a "
-        "finding out."
+        f"`# accelify: ignore[{code}]` on the line leaves a finding out, `ignore` or `per-file-ignores` in "
+        "[tool.accelify] those of a project."
     )
     chapters = {
         "What it does": page["about"],
         "What one sees": page["seen"],
         "Example": example,
         "Fix": page["fix"],
-        "Way out": f"{page['out'].strip()} {silence}",
+        "Way out": f"{page['out']}\n{silence}",
     }
     text = [f"## {title}\n\n{body.strip()}" for title, body in chapters.items() if body]
     return "\n\n".join([*text, *_of_parts(code, found)])
@@ -325,4 +324,4 @@ def _blocks(text: str) -> list[str]:
 
 
 def _is_prose(block: str) -> bool:
-    return block[0].isupper() and block.rstrip().endswith((".", ":")) and " -> " not in block
+    return (block[0].isupper() or block[0] == "`") and block.rstrip().endswith((".", ":")) and " -> " not in block
