@@ -324,4 +324,8 @@ def _blocks(text: str) -> list[str]:
 
 
 def _is_prose(block: str) -> bool:
-    return (block[0].isupper() or block[0] == "`") and block.rstrip().endswith((".", ":")) and " -> " not in block
+    return (
+        (block[0].isupper() or block[0] == "`")
+        and block.rstrip().endswith((".", ":"))
+        and " -> " not in block
+    )

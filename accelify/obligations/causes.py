@@ -12,21 +12,23 @@ _CALLED = re.compile("`([^`]*)`")
 _STEPS = 5
 
 
-def by_cause(obligations: Sequence[Obligation]) -> list[list[Obligation]]:
+def by_cause(obligations: Sequence[Obligation], *, apart: bool = False) -> list[list[Obligation]]:
     """Those of one file with one cause together: the same is found, of what one operation gave.
 
     Args:
         obligations: in the order in which they are said.
+        apart: each of which no cause is known is a cause by itself, so that a comment can silence it alone.
     """
     groups: dict[tuple[object, ...], list[Obligation]] = {}
     for one in obligations:
         steps = one.reason.steps()[:_STEPS] if one.reason is not None else []
         # `next(batches)`, and again where it begins anew.
         line = steps[-1].line if steps and one.sink != "draw" else 0
-        cause = (steps[-1].path, line, steps[-1].text) if steps else ()
+        cause: tuple[object, ...] = (steps[-1].path, line, steps[-1].text) if steps else ()
+        place = (one.line, one.column) if apart and not cause else ()
         # Who does not come to a backward does not come to the step after it.
         found = "" if cause and one.demand == "all ranks" else one.found
-        groups.setdefault((one.demand, one.path, found, *cause), []).append(one)
+        groups.setdefault((one.demand, one.path, found, *cause, *place), []).append(one)
     return list(groups.values())
 
 

@@ -76,7 +76,7 @@ class Named:
         # What a wrapper does not have is not written either.
         raised = {(one.path, one.line) for one in named if one.demand == "wrapper"}
         named = [one for one in named if one.demand != "unwrapped" or (one.path, one.line) not in raised]
-        for group in by_cause(self._own_first(named)):
+        for group in by_cause(self._own_first(named), apart=self.checks):
             first = group[0]
             rule = rule_of(first.demand)
             path, conversion, origins = self.places.file(first.path)

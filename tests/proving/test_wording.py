@@ -61,8 +61,14 @@ def test_other_calls_are_findings_by_themselves(tmp_path: Path) -> None:
     assert said == [
         (11, f"every process writes a file here: `torch.save`; {guard}"),
         (12, f"every process writes a file here: `open('b.txt', 'w').write`; {guard}"),
-        (13, f"every process prints this: `print`; {guard}; the same at line 14"),
+        (13, f"every process prints this: `print`; {guard}"),
+        (14, f"every process prints this: `print`; {guard}"),
     ]
+
+
+def test_a_comment_silences_its_own_line_alone(tmp_path: Path) -> None:
+    text = f"{HEAD}print(1)  # accelify: ignore[ACC702]\nprint(2)\nprint(3)  # accelify: ignore\n"
+    assert [(one.line, one.code) for one in found(tmp_path, text)] == [(12, "ACC702")]
 
 
 def test_other_files_are_findings_by_themselves_with_the_call(tmp_path: Path) -> None:
