@@ -60,6 +60,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             yield from _scheduled(event, events)
         for one in obligations_of(event):
             yield from _checked(event, one, events)
+        yield from _further_causes(event)
 
 
 def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
@@ -92,6 +93,18 @@ def _is_of_own_file(event: Event) -> bool:
     """Whether each process writes a file of its own, by its rank or by what it has alone."""
     place = array_of(event.path) if event.path is not None else None
     return place is not None and not place.is_uniform and place.kind is not Kind.CLOCK
+
+
+def _further_causes(event: Event) -> Iterator[Obligation]:
+    """Further conditions that keep ranks from a meeting, each where it stands."""
+    if event.kind not in ("backward", "step", "collective"):
+        return
+    causes = [guard.why for guard in event.guards if guard.parts_ranks and guard.why is not None]
+    for why in causes[1:]:
+        if why.path == event.module.path and (why.line, why.text) != (causes[0].line, causes[0].text):
+            text = f"`{event.name}` is not reached by all ranks"
+            one = made(event, "all ranks", Status.NAMED, text, why)
+            yield replace(one, line=why.line, column=1)
 
 
 def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -> Obligation:

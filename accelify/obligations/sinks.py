@@ -391,7 +391,7 @@ def _state(event: Event) -> Obligation:
     """What is trained with stays the same on all ranks: what is written to it is, and all write it."""
     guard = next((guard for guard in event.guards if guard.kind == "divergent"), None)
     if guard is not None:
-        text = f"`{event.name}` on some ranks only, which train another model from then on"
+        text = f"`{event.name}` is done on some ranks only, which train another model from then on"
         return made(event, "same", Status.NAMED, text, guard.why)
     if event.detail == "in each round":
         text = f"each round changes `{event.name}`, and each process makes 1/N of the original's"
@@ -402,9 +402,7 @@ def _state(event: Event) -> Obligation:
     for value in event.shown:
         for place, why in places(value):
             if not place.is_uniform:
-                text = (
-                    f"`{event.name}` with another value on each rank, which train other models from then on"
-                )
+                text = f"`{event.name}` gets another value on each rank, and they train other models from then on"
                 return made(event, "same", Status.NAMED, text, why)
             if event.detail == "setting" and _is_counted(place, why):
                 return made(event, "rounds", Status.NAMED, _of_counts(event), why)

@@ -169,3 +169,16 @@ for epoch in range(2):
         '`figures.get("a", 0) + torch.log10(loss).item()` (line 16), from this rank\'s batch of `loader` (line 11); '
         "put it together over the processes first (reduce or gather)"
     ]
+
+
+def test_a_second_condition_is_found_where_it_stands(tmp_path: Path) -> None:
+    around = (
+        "start = int(open('a').read()) if accelerator.is_main_process else 0\nfor epoch in range(start, 9):\n"
+    )
+    text = HEAD + around + "".join(f"    {line}\n" for line in LOOP.splitlines())
+    said = [
+        (one.line, one.message.partition(": ")[2]) for one in found(tmp_path, text) if one.code == "ACC704"
+    ]
+    assert [line for line, _ in said] == [15, 17]
+    assert said[0][1].startswith("`torch.isnan(loss)` can be true on one rank only (line 15)")
+    assert said[1][1].startswith("`range(start, 9)` has other rounds on other ranks (line 12)")
