@@ -48,15 +48,21 @@ class Reason:
     def steps(self) -> list[Reason]:
         """All steps from this operation back to where it comes from, without repeated lines: by the operands that are
         the furthest from the same. Where that way ends at a bare expression, it is the shortest one that does not."""
+        way = self._way()
+        return way if way[-1].says_why else _distinct(self._shortest() or way)
+
+    def nearest(self) -> list[Reason]:
+        """The next steps by the operands that are the furthest from the same; the last one is the cause where one is
+        known."""
+        way = self._way()
+        last = [way[-1]] if way[-1].cause else way[_MOST_STEPS - 1 :][:1]
+        return [*way[: _MOST_STEPS - 1], *last] if len(way) > _MOST_STEPS else way
+
+    def _way(self) -> list[Reason]:
         way = [self]
         while way[-1].parents and not way[-1].cause and len(way) < _LONGEST_WAY:
             way.append(way[-1].parents[0])
-        if not way[-1].says_why:
-            way = self._shortest() or way
-        distinct: dict[tuple[str, str, int], Reason] = {}
-        for step in way:
-            distinct.setdefault((step.text, step.path, step.line), step)
-        return list(distinct.values())
+        return _distinct(way)
 
     def _shortest(self) -> list[Reason] | None:
         """The shortest way to an operation that has no operands and says why."""
@@ -78,6 +84,14 @@ class Reason:
     def sentence(self, path: str = "") -> str:
         """The chain as one sentence; lines of files other than `path` name their file."""
         return ": ".join(_step(step, path) for step in self.chain())
+
+
+def _distinct(way: list[Reason]) -> list[Reason]:
+    """Steps without repeated lines."""
+    found: dict[tuple[str, str, int], Reason] = {}
+    for step in way:
+        found.setdefault((step.text, step.path, step.line), step)
+    return list(found.values())
 
 
 def _step(step: Reason, path: str) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from accelify.obligations.obligation import Obligation
 
 _CALLED = re.compile("`([^`]*)`")
-# How many steps back it is one cause.
-_STEPS = 5
 
 
 def by_cause(obligations: Sequence[Obligation], *, apart: bool = False) -> list[list[Obligation]]:
@@ -21,7 +19,7 @@ def by_cause(obligations: Sequence[Obligation], *, apart: bool = False) -> list[
     """
     groups: dict[tuple[object, ...], list[Obligation]] = {}
     for one in obligations:
-        steps = one.reason.steps()[:_STEPS] if one.reason is not None else []
+        steps = one.reason.nearest() if one.reason is not None else []
         # `next(batches)`, and again where it begins anew.
         line = steps[-1].line if steps and one.sink != "draw" else 0
         cause: tuple[object, ...] = (steps[-1].path, line, steps[-1].text) if steps else ()

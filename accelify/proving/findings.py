@@ -206,7 +206,7 @@ class Named:
         at_calls = [old for call in one.via for old in self._old.get(self._place(*call), [])]
         if one.demand == "once":
             at_calls = [old for old in at_calls if one.sink.startswith(effects_of(old))]
-        chain = one.reason.chain() if one.reason is not None else []
+        chain = one.reason.nearest() if one.reason is not None else []
         words = {word for step in chain for word in _WORD.findall(step.text)}
         of_cause = [
             old
