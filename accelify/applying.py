@@ -10,6 +10,7 @@ from accelify.analysis.syntax import Tree
 from accelify.conversion import CONVERTED, REFUSED, Conversion, left_alone, why_not
 from accelify.findings import Finding
 from accelify.helpers import fixed_helpers
+from accelify.rule_codes import published
 from accelify.source import Source
 from accelify.transforms.base import Change, Context
 from accelify.writer import edits as verbs
@@ -96,7 +97,8 @@ def _sentence(error: Exception, changes: list[Change]) -> str:
 
 def _rule_of(edit: Edit, changes: list[Change]) -> str:
     found = next((change.finding for change in changes if edit in change.edits), None)
-    return "" if found is None else f"{found.code} ({found.name})"
+    shown = None if found is None else published(found)
+    return "" if shown is None else f"{shown.code} ({shown.name})"
 
 
 def _core_failed(source: Source, context: Context, message: str) -> Conversion:

@@ -16,6 +16,7 @@ from accelify.conversion import CONVERTED, UNCHANGED, Conversion, ConvertOptions
 from accelify.convert import convert_project
 from accelify.findings import Finding
 from accelify.proving import prove
+from accelify.rule_codes import published
 from accelify.source import Source, SourceError
 
 
@@ -74,7 +75,7 @@ class ConvertCommand(CodemodCommand):
             self.warn(str(error))
             return tree
         script, *others = conversions
-        for finding in script.remaining:
+        for finding in map(published, script.remaining):
             self.warn(_sentence(finding))
         changed = [str(other.source.path) for other in others if other.changed]
         if script.status == CONVERTED and changed:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from accelify.findings import Finding, Safety, Severity
 from accelify.merging import merged
+from accelify.rule_codes import published
 from accelify.source import Source
 
 CONVERTED, UNCHANGED, REFUSED, FAILED = "converted", "unchanged", "refused", "failed"
@@ -51,6 +52,15 @@ class Conversion:
     notes: list[str] = field(default_factory=list)
     # Findings that hold only as long as these scripts are not converted with it.
     until: list[tuple[Finding, frozenset[Path]]] = field(default_factory=list)
+
+    def published(self) -> Conversion:
+        """The same, with findings of rules in place of those of parts."""
+        return replace(
+            self,
+            applied=[*map(published, self.applied)],
+            remaining=[*dict.fromkeys(map(published, self.remaining))],
+            edited=lambda: [(published(finding), line) for finding, line in self.edited()],
+        )
 
     @property
     def place(self) -> Path | None:

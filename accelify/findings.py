@@ -46,6 +46,10 @@ class Finding:
     evidence: tuple[str, ...] = field(compare=False, default=())
     fixable: bool = field(compare=False, default=True)
     cell: int = field(compare=False, default=0)
+    # Of a rule's finding: the code of the part that found it.
+    part: str = field(compare=False, default="")
+    # The text of its comment in the script.
+    mark: str = field(compare=False, default="")
 
     @property
     def place(self) -> str:
@@ -62,6 +66,7 @@ class Finding:
         """The finding as the plain dictionary that `--output-format json` prints."""
         return {
             "code": self.code,
+            **({"part": self.part} if self.part not in ("", self.code) else {}),
             "name": self.name,
             "message": self.message,
             "severity": str(self.severity),

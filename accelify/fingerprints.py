@@ -26,7 +26,7 @@ def fingerprints(
         path = Path(finding.path)
         if folder is not None and path.resolve().is_relative_to(folder):
             path = path.resolve().relative_to(folder)
-        what = "\0".join((finding.code, path.as_posix(), "".join(line_of(finding).split())))
+        what = "\0".join((finding.part or finding.code, path.as_posix(), "".join(line_of(finding).split())))
         seen[what] += 1
         found.append(hashlib.sha256(f"{what}\0{seen[what]}".encode()).hexdigest()[:32])
     return found

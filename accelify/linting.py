@@ -11,6 +11,7 @@ from accelify.convert import convert_project
 from accelify.findings import Finding
 from accelify.project import Imports
 from accelify.proving import checked, entries_of, may_be_distributed, prove
+from accelify.rule_codes import published
 from accelify.selection import selection_for, shown, unused_ignores
 from accelify.source import Source, SourceError
 
@@ -49,7 +50,8 @@ def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: S
     # Convert leaves a script alone that is distributed already; nothing is wrong with it.
     findings = [one for one in findings if one.code != ALREADY_DISTRIBUTED]
     unused = unused_ignores(findings, source, selection)
-    return Linted(source, [*shown(findings, source, selection), *unused], conversions)
+    left = [*shown(findings, source, selection), *unused]
+    return Linted(source, [*dict.fromkeys(map(published, left))], conversions)
 
 
 def script_line(finding: Finding, source: Source | None) -> str:

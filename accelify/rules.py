@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import textwrap
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from importlib.resources import files
 from itertools import groupby
 from typing import NamedTuple
 
@@ -15,6 +18,7 @@ from accelify.notebook import CODE as NOTEBOOK_LAUNCHER
 from accelify.notebook import UNREAD as UNREAD_CELL
 from accelify.other_callers import OTHER_CALLERS
 from accelify.proving.rules import RULES as PROOF_RULES
+from accelify.rule_codes import NAMES, PUBLIC
 from accelify.selection import UNUSED_IGNORE
 from accelify.transforms.base import Rule
 
@@ -26,121 +30,21 @@ class RuleEntry(NamedTuple):
     text: str
 
 
-def _left_alone(code: str, summary: str, text: str) -> RuleEntry:
-    rule = Rule(code, "left-alone", summary, Severity.ERROR, Safety.MANUAL, effort=30)
-    return RuleEntry(rule, f"Scripts that are left as they are.\n\n{text}")
-
-
-_AS_A_WHOLE = "The core edits of a script are made all together or not at all. "
 # Reasons why a whole script cannot be converted are found before any transform runs.
-LEFT_ALONE = (
-    _left_alone(
-        "ACC001",
-        "The script is distributed already.",
-        "It uses Accelerate, Lightning, a Trainer, DistributedDataParallel, DeepSpeed or the like, and would then "
-        "have two engines. `check` does not show this one.",
-    ),
-    _left_alone(
-        "ACC003",
-        "No model that is trained here can be seen.",
-        _AS_A_WHOLE
-        + "Without a model there is nothing to prepare: the script trains bare tensors, or makes its model where "
-        "the converter cannot follow. Put the parameters into an nn.Module, or make the model in this file.",
-    ),
-    _left_alone(
-        "ACC004",
-        "The model or optimizer comes from a caller in another file.",
-        _AS_A_WHOLE
-        + "`prepare` belongs where model and optimizer are made: convert the script that makes them.",
-    ),
-    _left_alone(
-        "ACC005",
-        "The model or optimizer is stored in no variable.",
-        _AS_A_WHOLE
-        + "`prepare` gives the object back under its name. Give it a variable or an attribute first, or a list, "
-        "tuple or dictionary that holds nothing else. What the base class of a library stores counts once the "
-        "class sets it itself.",
-    ),
-    _left_alone(
-        "ACC006",
-        "There is no place for the Accelerator.",
-        _AS_A_WHOLE
-        + "The Accelerator must be made before the first model and reach the training loop from there.",
-    ),
-    _left_alone(
-        "ACC007",
-        "The Accelerator cannot be passed to where it is needed.",
-        _AS_A_WHOLE
-        + "The function that calls backward is called from places that cannot be seen or changed, for instance "
-        "as a callback. Hand it the Accelerator, or call it directly.",
-    ),
-    _left_alone(
-        "ACC008",
-        "A core edit cannot be made.",
-        _AS_A_WHOLE
-        + "The message says which one and why, for instance because its place lies inside an f-string.",
-    ),
-    _left_alone(
-        "ACC009",
-        "The training loop is in another file.",
-        _AS_A_WHOLE
-        + "Named by its path a script is converted together with the files that hold its loop; from standard "
-        "input, or where those files cannot be edited as a group, it stands alone and stays as it is.",
-    ),
-    _left_alone(
-        "ACC010",
-        "Something is made only after the place for prepare.",
-        _AS_A_WHOLE
-        + "A model, optimizer or loader that is trained with has to exist where prepare stands; this one is made "
-        "later, so that no single place is right.",
-    ),
-)
-
-_BY_HAND = _left_alone(
-    "ACC011",
-    "What the script does by hand is not understood.",
-    _AS_A_WHOLE
-    + "It distributes itself (`--replace-ddp`) or uses apex's amp, and a line of it, which the message names, has no "
-    "counterpart that is known to give the same numbers. Change that line, or take it out. In modules that are "
-    "converted with a script, apex is not taken out yet.",
-)
-
-IGNORED = RuleEntry(
-    UNUSED_IGNORE,
-    """Comments that silence nothing.
-
-What a comment such as `# accelify: ignore[ACC702]` silenced is gone, or stands in another line. Take the comment out,
-so that it does not silence what comes there later. It is a note, which does not fail a run.""",
-)
-
-LAUNCHER = RuleEntry(
-    Rule(
-        NOTEBOOK_LAUNCHER,
-        "notebook-launcher",
-        "A notebook runs on one process.",
-        Severity.INFO,
-        Safety.MANUAL,
-        5,
-    ),
-    """Start the training of a notebook on several processes.
-
-The cells of a notebook run in one process. Put those that train into one function, from the Accelerator on, which must
-be made inside of it, and start that function:
-
-    from accelify.runtime import notebook_launcher
-
-    def train():
-        accelerator = Accelerator()
-        ...
-
-    notebook_launcher(train, num_processes=2)
-
-No cell before that one may use a GPU: processes that are forked afterwards could not. Functions and classes of those
-cells see the notebook's own names only, and none that are local to `train`: where they read the Accelerator or another
-object that `train` makes, begin it with `global accelerator, model`. The finding says which names these are.""",
-)
-
-CALLERS = RuleEntry(
+LEFT_ALONE = {
+    "ACC001": "The script is distributed already.",
+    "ACC003": "No model that is trained here can be seen.",
+    "ACC004": "The model or optimizer comes from a caller in another file.",
+    "ACC005": "The model or optimizer is stored in no variable.",
+    "ACC006": "There is no place for the Accelerator.",
+    "ACC007": "The Accelerator cannot be passed to where it is needed.",
+    "ACC008": "A core edit cannot be made.",
+    "ACC009": "The training loop is in another file.",
+    "ACC010": "Something is made only after the place for prepare.",
+    "ACC011": "What the script does by hand is not understood.",
+}
+_BESIDE = (
+    *(Rule(code, "left-alone", text, Severity.ERROR, Safety.MANUAL, 30) for code, text in LEFT_ALONE.items()),
     Rule(
         OTHER_CALLERS,
         "other-callers",
@@ -149,22 +53,17 @@ CALLERS = RuleEntry(
         Safety.MANUAL,
         10,
     ),
-    """A function, class or static method of a project leaves moves to the device to `prepare` now, and a file that
-stays as it was calls it as before. Looked through are the files below the script's folder and the packages of the
-functions that changed, and below what holds both, in one project.
-
-Such a script prepares its model and its loader, or moves them itself before the call:
-
-    model, loader = Accelerator().prepare(model, loader)""",
-)
-
-UNREAD = RuleEntry(
+    UNUSED_IGNORE,
+    Rule(
+        NOTEBOOK_LAUNCHER,
+        "notebook-launcher",
+        "A notebook runs on one process.",
+        Severity.INFO,
+        Safety.MANUAL,
+        5,
+    ),
     Rule(UNREAD_CELL, "unread-cell", "A cell is not valid Python.", Severity.WARNING, Safety.MANUAL, 10),
-    """A cell of a notebook that could not be read.
-
-The cell is unfinished, or no code at all, and was left out of the conversion, IPython's magics aside. If it makes a
-model, an optimizer or a loader, or trains, the rest of the notebook was converted without knowing of it. Finish the
-cell, or make it a Markdown cell, and convert the original notebook again.""",
+    *(one.rule for one in PROOF_RULES),
 )
 
 # What a person does about the rules that have no edit, in the order of their codes.
@@ -289,10 +188,9 @@ alone: all train on everything and write the same files. Say that the CPU is mea
 
 
 @cache
-def all_rules() -> dict[str, RuleEntry]:
-    """The rules by code, in the order of their codes."""
-    found = {entry.rule.code: entry for entry in (*LEFT_ALONE, CALLERS, _BY_HAND, IGNORED, LAUNCHER, UNREAD)}
-    found |= {one.rule.code: RuleEntry(one.rule, one.text) for one in PROOF_RULES}
+def parts() -> dict[str, RuleEntry]:
+    """What finds something, by the codes that were rules once, in their order."""
+    found = {rule.code: RuleEntry(rule, "") for rule in _BESIDE}
     for info in pkgutil.iter_modules(accelify.transforms.__path__):
         module = importlib.import_module(f"accelify.transforms.{info.name}")
         for value in vars(module).values():
@@ -304,25 +202,76 @@ def all_rules() -> dict[str, RuleEntry]:
 def _entry(rule: Rule, text: str) -> RuleEntry:
     if rule.code not in ADVICE:
         return RuleEntry(rule, text)
-    title = text.partition("\n\n")[0]
-    return RuleEntry(rule._replace(safety=Safety.MANUAL), f"{title}\n\n{ADVICE[rule.code]}")
+    return RuleEntry(rule._replace(safety=Safety.MANUAL), f"{rule.summary}\n\n{ADVICE[rule.code]}")
+
+
+@cache
+def all_rules() -> dict[str, RuleEntry]:
+    """The rules by code, in the order of their codes: of each the page, and how bad the worst of its parts is."""
+    known = parts()
+    found = {}
+    for code, page in _pages().items():
+        rules = [known[part].rule for part, rule in PUBLIC.items() if rule == code and part in known]
+        severity = min((one.severity for one in rules), key=list(Severity).index)
+        safety = min((one.safety for one in rules), key=list(Safety).index)
+        effort = max(one.effort for one in rules)
+        rule = Rule(code, NAMES[code], page["summary"], severity, safety, effort)
+        found[code] = RuleEntry(rule, _page(code, page, [known[one.code] for one in rules]))
+    return found
 
 
 def rule_page(entry: RuleEntry) -> str:
-    """The rule's page as Markdown: what it is about, what is rewritten, how safe that is and what it costs by hand."""
+    """The rule's page as Markdown."""
     rule = entry.rule
-    title, _, text = entry.text.partition("\n\n")
-    hand = f"{rule.effort} minute" + ("s" if rule.effort != 1 else "")
-    parts = [
-        f"# {rule.code}: {rule.name}",
-        rule.summary,
-        "## What it is about",
-        title,
-        *_blocks(text),
-        "## Safety",
-        f"Severity **{rule.severity}**, safety **{rule.safety}**: {_SAFETY[rule.safety]} By hand: about {hand}.",
-    ]
-    return "\n\n".join(part for part in parts if part.strip()) + "\n"
+    return f"# {rule.code}: {rule.name}\n\n{rule.summary}\n\n{entry.text}\n"
+
+
+@cache
+def _pages() -> dict[str, dict[str, str]]:
+    text = files("accelify").joinpath("rules.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _page(code: str, page: Mapping[str, str], found: Sequence[RuleEntry]) -> str:
+    example = ""
+    if "wrong" in page:
+        example = f"```python\n{page['wrong']}```\n\nRight is:\n\n```python\n{page['right']}```"
+    silence = (
+        f"`# accelify: ignore[{code}]` on the line leaves a finding out, `ignore` or `per-file-ignores` in "
+        "[tool.accelify] those of a project."
+    )
+    chapters = {
+        "What it does": page["about"],
+        "What one sees": page["seen"],
+        "Example": example,
+        "Fix": page["fix"],
+        "Way out": f"{page['out']}\n{silence}",
+    }
+    text = [f"## {title}\n\n{body.strip()}" for title, body in chapters.items() if body]
+    return "\n\n".join([*text, *_of_parts(code, found)])
+
+
+def _of_parts(code: str, found: Sequence[RuleEntry]) -> Iterator[str]:
+    """What finds it, how safe its edits are, and what they rewrite, each text once."""
+    rules = [part.rule for part in found]
+    safeties = sorted({one.safety for one in rules}, key=list(Safety).index)
+    lines = "\n\n".join(f"**{one}**: {_SAFETY[one]}" for one in safeties)
+    head = "| found as | | severity | safety | minutes by hand |\n|---|---|---|---|---|"
+    rows = [f"| {one.code} | {one.summary} | {one.severity} | {one.safety} | {one.effort} |" for one in rules]
+    yield "\n".join([f"## Safety\n\n{lines}\n\n{head}", *rows])
+    texts = dict.fromkeys(part.text for part in found if part.text)
+    if texts:
+        yield "## What `convert` does"
+    for text in texts:
+        title, _, rest = text.partition("\n\n")
+        page = _page_of(text)
+        blocks = _blocks(rest) if page == code else [f"See [{page}]({page}.md)."]
+        yield "\n\n".join([f"### {title.rstrip('.:')}", *blocks])
+
+
+def _page_of(text: str) -> str:
+    """The code of the page that a text of several parts stands on."""
+    return next(PUBLIC[code] for code, part in parts().items() if part.text == text)
 
 
 def rules_index() -> str:
@@ -335,7 +284,10 @@ def rules_index() -> str:
         )
     head = ["# Rules", "", "Generated by `accelify rule --write docs/rules`.", ""]
     table = ["| code | name | severity | safety | |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *table, *rows]) + "\n"
+    older = [f"| {part} | [{code}]({code}.md) |" for part, code in sorted(PUBLIC.items()) if part != code]
+    note = "Older codes go on working in configuration and comments; they select what they selected:"
+    aliases = ["", note, "", "| older code | rule |", "|---|---|", *older]
+    return "\n".join([*head, *table, *rows, *aliases]) + "\n"
 
 
 _SAFETY = {
@@ -359,4 +311,8 @@ def _blocks(text: str) -> list[str]:
 
 
 def _is_prose(block: str) -> bool:
-    return block[0].isupper() and block.rstrip().endswith((".", ":")) and " -> " not in block
+    return (
+        (block[0].isupper() or block[0] == "`")
+        and block.rstrip().endswith((".", ":"))
+        and " -> " not in block
+    )

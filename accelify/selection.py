@@ -2,7 +2,7 @@
 
 A comment `# accelify: ignore[ACC123, ACC2]` on a line of the finding takes those codes out (a shorter code selects
 all that begin with it), `# accelify: ignore` takes out all, and `# accelify: ignore-file` the whole file. The code
-of a rule that is gone selects the rule that replaced it.
+of what was a rule once selects what it selected, and that of a rule that is gone the rule that replaced it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from accelify.configuration import nearest_section
 from accelify.findings import Finding, Safety, Severity
 from accelify.obsolete_codes import REPLACED, with_later_ones
+from accelify.rule_codes import PUBLIC
 from accelify.source import ConfigurationError, Source, split_lines
 from accelify.transforms.base import Rule
 
@@ -52,7 +53,7 @@ class Selection:
         further = (
             code for pattern, codes in self.per_file if _matches(finding.path, pattern) for code in codes
         )
-        return _fit(finding.code, self.select) > _fit(finding.code, (*self.ignore, *further))
+        return _fit(finding, self.select) > _fit(finding, (*self.ignore, *further))
 
 
 def codes_of(words: Iterable[str], where: str) -> tuple[str, ...]:
@@ -68,9 +69,7 @@ def codes_of(words: Iterable[str], where: str) -> tuple[str, ...]:
 
 
 def _is_known(code: str) -> bool:
-    from accelify.rules import all_rules
-
-    return any(known.startswith(code) for known in (*all_rules(), *REPLACED))
+    return any(known.startswith(code) for known in (*PUBLIC, *REPLACED))
 
 
 def selection_for(path: Path | None, select: Sequence[str], ignore: Sequence[str]) -> Selection:
@@ -95,7 +94,7 @@ def shown(findings: Iterable[Finding], source: Source, selection: Selection) -> 
         for finding in findings
         if selection.shows(finding)
         and not any(
-            _fit(finding.code, comments.get(line, ()))
+            _fit(finding, comments.get(line, ()))
             for line in range(finding.line, max(finding.end_line, finding.line) + 1)
         )
     ]
@@ -120,7 +119,7 @@ def unused_ignores(findings: Iterable[Finding], source: Source, selection: Selec
         silenced = (
             one for one in known if line is not None and one.line <= line <= max(one.end_line, one.line)
         )
-        if line is None or any(_fit(one.code, codes) for one in silenced):
+        if line is None or any(_fit(one, codes) for one in silenced):
             continue
         column = lines[line - 1].find("#") + 1
         message = f"this comment silences nothing: {', '.join(codes)} finds nothing in this line"
@@ -133,10 +132,14 @@ def unused_ignores(findings: Iterable[Finding], source: Source, selection: Selec
     return [one for one in found if selection.shows(one)]
 
 
-def _fit(code: str, codes: Iterable[str]) -> int:
-    """How closely one of `codes` names `code`: 0 not at all, 1 as ALL, else by the length of what they share."""
+def _fit(finding: Finding, codes: Iterable[str]) -> int:
+    """How closely one of `codes` names a finding, by its rule or by the part that found it: 0 not at all, 1 as ALL,
+    else by the length of what they share."""
+    names = (finding.code, PUBLIC.get(finding.code, finding.code))
     fits = (
-        1 if known == "ALL" else len(known) + 1 for known in codes if known == "ALL" or code.startswith(known)
+        1 if known == "ALL" else len(known) + 1
+        for known in codes
+        if known == "ALL" or any(name.startswith(known) for name in names)
     )
     return max(fits, default=0)
 

@@ -470,7 +470,7 @@ def test_convert_in_place_and_to_elsewhere(run: Run, book: Path) -> None:  # noq
     assert (book.parent / "out" / "other.ipynb").read_bytes() == new
     outcome = run("convert", book)
     assert outcome.code == 0
-    assert "ACC107 backward" in outcome.out
+    assert "ACC712 beside-accelerator" in outcome.out
     assert "cell:line 6:8" in outcome.out
     assert f"{book}:cell 4:" in outcome.out
     assert book.read_bytes() == new != old
@@ -489,9 +489,9 @@ def test_diff_is_of_the_cells(run: Run, book: Path) -> None:  # noqa: F811
 
 
 def test_check_names_cell_and_line(run: Run, book: Path) -> None:  # noqa: F811
-    assert f"{book}:cell 6:8:9: ACC107 [*]" in run("check", book).out
+    assert f"{book}:cell 6:8:9: ACC712 [*]" in run("check", book).out
     found = json.loads(run("check", book, "--output-format", "json").out)
-    backward = next(finding for finding in found if finding["code"] == "ACC107")
+    backward = next(finding for finding in found if finding["code"] == "ACC712")
     assert (backward["file"], backward["cell"], backward["line"]) == (str(book), 6, 8)
     assert "cell 6, line 8" in run("check", book, "--output-format", "github").out
     assert [f["cell"] for f in found] == sorted(f["cell"] for f in found)

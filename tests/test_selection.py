@@ -53,7 +53,7 @@ def test_codes_are_checked() -> None:
 SCRIPT = """\
 a = 1
 b = 2  # accelify: ignore
-c = 3  # why not  # accelify: ignore[ACC102, ACC2]
+c = 3  # why not  # accelify: ignore[ACC106, ACC2]
 d = (
     4
 )  # accelify: ignore[ACC101]
@@ -68,9 +68,19 @@ def left(lines: list[tuple[int, str, int]], text: str = SCRIPT) -> list[int]:
 
 def test_comments_take_out_what_they_name() -> None:
     assert left([(1, "ACC101", 0), (2, "ACC101", 0)]) == [1]
-    assert left([(3, "ACC101", 0), (3, "ACC102", 0), (3, "ACC201", 0)]) == [3]
-    assert left([(4, "ACC101", 6), (4, "ACC102", 6)]) == [4]
+    assert left([(3, "ACC101", 0), (3, "ACC106", 0), (3, "ACC201", 0)]) == [3]
+    assert left([(4, "ACC101", 6), (4, "ACC106", 6)]) == [4]
     assert left([(7, "ACC101", 0)]) == [7]
+
+
+def test_an_older_code_selects_what_it_selected() -> None:
+    text = "a = 1  # accelify: ignore[ACC201]\n"
+    assert left([(1, "ACC201", 0)], text) == []
+    assert left([(1, "ACC203", 0)], text) == [1]
+    assert left([(1, "ACC203", 0)], text.replace("ACC201", "ACC702")) == []
+    assert Selection(ignore=("ACC702",)).shows(finding(1, "ACC203")) is False
+    assert Selection(("ACC2",)).shows(finding(1, "ACC203"))
+    assert Selection(("ACC702",)).shows(finding(1, "ACC203"))
 
 
 def test_a_code_that_is_no_more_stands_for_the_later_one() -> None:

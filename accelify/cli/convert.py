@@ -116,6 +116,7 @@ def convert(
                 f"--output - takes one script, and this one is converted together with {others}: name a folder."
             )
         proofs = _proofs(conversions, inputs.scripts)
+        conversions = [conversion.published() for conversion in conversions]
         files = _page(report, conversions, verified or [])
         if output == "-":
             for conversion in conversions:
@@ -316,6 +317,7 @@ def _filter(
         with garbage_left():
             conversion = convert_source(read_script(STDIN), options)
         proofs = _proofs([conversion], [])
+        conversion = conversion.published()
         write_all(_page(report, [conversion], verified))
         if json:
             from accelify.report.json import conversions_json

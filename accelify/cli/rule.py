@@ -18,7 +18,7 @@ def rule(
         str | None,
         typer.Argument(
             metavar="[CODE]",
-            help="As in ACC107; without it all are listed. With --models a function, as in torch.relu.",
+            help="As in ACC702; without it all are listed. With --models a function, as in torch.relu.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
@@ -40,23 +40,25 @@ def rule(
         show_models(code, json)
         return
     from accelify.obsolete_codes import REPLACED
+    from accelify.rule_codes import PUBLIC
     from accelify.rules import all_rules
 
     rules = all_rules()
     if write is not None:
         _write(write)
         return
-    if code is not None and code.upper() not in rules:
+    wanted = PUBLIC.get(code.upper(), code.upper()) if code is not None else ""
+    if code is not None and wanted not in rules:
         known = "`accelify rule` lists them"
         if code.upper() in REPLACED:
             later = REPLACED[code.upper()]
             known = f"{later} says it now" if later else "what it said is a note of the report now"
         fail(f"there is no rule {code}: {known}.")
-    chosen = {code.upper(): rules[code.upper()]} if code is not None else rules
+    chosen = {wanted: rules[wanted]} if code is not None else rules
     if json:
         _print_json(chosen)
     elif code is not None:
-        _print_page(code.upper())
+        _print_page(wanted)
     else:
         width = max(len(entry.rule.name) for entry in rules.values())
         for known, entry in rules.items():

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+# `an expression`, and nothing said of it.
+_EXPRESSION = re.compile("`[^`]*`( as the round before left it)?")
 _MOST_STEPS = 5
 _MOST_LOOKED_AT = 40
+_LONGEST_WAY = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,26 +40,46 @@ class Reason:
             waiting += reason.parents
         return False
 
-    def way(self) -> list[Reason]:
-        """The steps from this operation back to where it comes from, without repeated lines, as far as a cause."""
-        steps: list[Reason] = []
-        seen: set[tuple[str, str, int]] = set()
-        reason: Reason | None = self
-        for _ in range(_MOST_LOOKED_AT):
-            if reason is None or (steps and steps[-1].cause):
-                break
-            step = (reason.text, reason.path, reason.line)
-            if step not in seen:
-                seen.add(step)
-                steps.append(reason)
-            reason = reason.parents[0] if reason.parents else None
-        return steps
+    @property
+    def says_why(self) -> bool:
+        """Whether it is more than an expression of the script."""
+        return self.cause or not _EXPRESSION.fullmatch(self.text)
+
+    def steps(self) -> list[Reason]:
+        """All steps from this operation back to where it comes from, without repeated lines: by the operands that are
+        the furthest from the same. Where that way ends at a bare expression, it is the shortest one that does not."""
+        way = self._way()
+        return way if way[-1].says_why else _distinct(self._shortest() or way)
+
+    def nearest(self) -> list[Reason]:
+        """The next steps by the operands that are the furthest from the same; the last one is the cause where one is
+        known."""
+        way = self._way()
+        last = [way[-1]] if way[-1].cause else way[_MOST_STEPS - 1 :][:1]
+        return [*way[: _MOST_STEPS - 1], *last] if len(way) > _MOST_STEPS else way
+
+    def _way(self) -> list[Reason]:
+        way = [self]
+        while way[-1].parents and not way[-1].cause and len(way) < _LONGEST_WAY:
+            way.append(way[-1].parents[0])
+        return _distinct(way)
+
+    def _shortest(self) -> list[Reason] | None:
+        """The shortest way to an operation that has no operands and says why."""
+        ways, seen = [[self]], {id(self)}
+        for way in ways:
+            if way[-1].says_why and (way[-1].cause or not way[-1].parents):
+                return way
+            for parent in way[-1].parents:
+                if id(parent) not in seen and len(seen) < _LONGEST_WAY:
+                    seen.add(id(parent))
+                    ways.append([*way, parent])
+        return None
 
     def chain(self) -> list[Reason]:
-        """At most five of these steps; the last is the cause where one is known."""
-        steps = self.way()
-        last = next((step for step in steps if step.cause), None)
-        return [*steps[: _MOST_STEPS - 1], last] if last and len(steps) > _MOST_STEPS else steps[:_MOST_STEPS]
+        """The steps to read: the first ones, and where it comes from; five at most."""
+        steps = self.steps()
+        return [*steps[: _MOST_STEPS - 1], steps[-1]] if len(steps) > _MOST_STEPS else steps
 
     def origin(self) -> Reason:
         """The step that all of it begins with."""
@@ -69,6 +93,14 @@ class Reason:
     def sentence(self, path: str = "") -> str:
         """The chain as one sentence; lines of files other than `path` name their file."""
         return ": ".join(_step(step, path) for step in self.chain())
+
+
+def _distinct(way: list[Reason]) -> list[Reason]:
+    """Steps without repeated lines."""
+    found: dict[tuple[str, str, int], Reason] = {}
+    for step in way:
+        found.setdefault((step.text, step.path, step.line), step)
+    return list(found.values())
 
 
 def _step(step: Reason, path: str) -> str:

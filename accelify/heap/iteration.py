@@ -161,9 +161,10 @@ class Iteration:
         if not ref.prepared:
             where = HOST if at(self.run, ref) == HOST and not self.run.on_cpu else ""
             found = Iterable(Value(type=BATCH, where=where), shared=False)
-            found.whole = self.run.reason(
-                node, f"every process goes through all of `{self.run.segment(node)}`, which is not prepared"
-            )
+            alone = self.run.checks and not self.run.accelerated
+            whole = "which is not divided between them" if alone else "which is not prepared"
+            text = f"every process goes through all of `{self.run.segment(node)}`, {whole}"
+            found.whole = self.run.reason(node, text)
             return found
         where = "" if self.run.on_cpu else DEVICE
         data = self._differing(ref)

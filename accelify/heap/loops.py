@@ -238,7 +238,9 @@ class Loops:
             )
         name = value.token[1] if value.token else ""
         over = self.run.segment(node)
-        text = f"`{name}` adds up over `{over}`" if name.isidentifier() else f"adds up over `{over}`"
+        text = (
+            f"`{name}` adds up over `{over}`" if name.isidentifier() else f"a sum that adds up over `{over}`"
+        )
         why = self.run.reason(node, text, value)
         if loop.shared and is_mean_of_round(value.delta):
             self.run.take_mean()

@@ -100,12 +100,12 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
         return
     if run.accelerated and name in _BESIDE:
         short = name.rpartition(".")[2]
-        run.meet("misuse", node, f"`{short}` works beside the Accelerator: {_BESIDE[name]}", detail="beside")
+        run.meet("misuse", node, f"`{short}` works beside the Accelerator; {_BESIDE[name]}", detail="beside")
     if name in _DEVICE_CALLS or name.startswith("torch."):
         _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *_at(keywords)], node, name)
     passed_on = isinstance(node, ast.Call) and any(word.arg is None for word in node.keywords)
     if name == "torch.load" and len(args) < 2 and "map_location" not in keywords and not passed_on:
-        text = "`torch.load` without map_location puts what was on a GPU on the same GPU for every process"
+        text = "`torch.load` puts what was on a GPU on the same GPU for every process; pass map_location"
         run.meet("misuse", node, text, detail="device")
 
 
@@ -144,7 +144,7 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
         if index or (
             isinstance(const, int) and not isinstance(const, bool) and name != "to" and "load" not in name
         ):
-            text = f"`{run.segment(node)}` names one device for every process: use {_own_device(run)}"
+            text = f"`{run.segment(node)}` names one device for every process; use {_own_device(run)}"
             run.meet("misuse", node, text, detail="device")
 
 
@@ -157,7 +157,7 @@ def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
     for value in args:
         for ref in value.of(Instance):
             if ref.prepared and ref.kind in _KINDS:
-                text = f"a {_KINDS[ref.kind]} is prepared twice: it is wrapped and divided once more"
+                text = f"a {_KINDS[ref.kind]} is prepared twice, and so wrapped or divided twice"
                 run.meet("misuse", node, text, detail="twice")
                 return
     found = _taken(run, node)
@@ -190,7 +190,12 @@ def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:
     """A gather of what was gathered already."""
     place = array_of(value)
     if place.kind is Kind.WIDE and place.rows:
-        run.meet("misuse", node, "gathered twice: each row counts once for every process", detail="gathered")
+        run.meet(
+            "misuse",
+            node,
+            "gathered twice, so that each row counts once for every process",
+            detail="gathered",
+        )
     elif (
         name == "gather"
         and run.at_model
@@ -236,12 +241,12 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
         return
     elif name == "module" and run.accelerated:
         text = (
-            "`.module` of a prepared model is there on several processes only: use accelerator.unwrap_model"
+            "`.module` of a prepared model is there on several processes only; use accelerator.unwrap_model"
         )
         run.meet("misuse", node, text, detail="wrapper")
     elif run.at_model and name != "module" and name not in _OF_MODULES and not name.startswith("__"):
         way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
-        text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes: use {way}.{name}"
+        text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes; use {way}.{name}"
         run.meet("misuse", node, text, detail="wrapper")
 
 

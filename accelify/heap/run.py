@@ -16,7 +16,7 @@ from accelify.heap.store import Store, is_fixed
 from accelify.heap.values import NONE, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
-_LONGEST_SEGMENT = 48
+_LONGEST_SEGMENT = 72
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 R = TypeVar("R", bound=Ref)
 
@@ -179,7 +179,10 @@ class Run:
         text = lines[line - 1].encode()[column:end].decode(errors="replace").strip()
         if end is None:
             text += " ..."
-        return text if len(text) <= _LONGEST_SEGMENT else f"{text[: _LONGEST_SEGMENT - 3]}..."
+        if len(text) <= _LONGEST_SEGMENT:
+            return text
+        # A condition says at its end who it is true for.
+        return f"{text[: _LONGEST_SEGMENT // 2]} ... {text[-_LONGEST_SEGMENT // 2 + 5 :]}"
 
     def reason(
         self,

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from accelify.obligations.obligation import Obligation
 
+_CALLED = re.compile("`([^`]*)`")
+
 
 def by_cause(obligations: Sequence[Obligation], *, apart: bool = False) -> list[list[Obligation]]:
-    """Those with one cause together: the same demand is not met, for what one operation gave.
+    """Those of one file with one cause together: the same is found, of what one operation gave.
 
     Args:
         obligations: in the order in which they are said.
-        apart: those of which something else was found are none.
+        apart: each of which no cause is known is a cause by itself, so that a comment can silence it alone.
     """
     groups: dict[tuple[object, ...], list[Obligation]] = {}
     for one in obligations:
-        chain = one.reason.chain() if one.reason is not None else []
+        steps = one.reason.nearest() if one.reason is not None else []
         # `next(batches)`, and again where it begins anew.
-        line = chain[-1].line if chain and one.sink != "draw" else 0
-        cause = (chain[-1].path, line, chain[-1].text) if chain else (one.sink,)
-        groups.setdefault((one.demand, one.found if apart else "", *cause), []).append(one)
+        line = steps[-1].line if steps and one.sink != "draw" else 0
+        cause: tuple[object, ...] = (steps[-1].path, line, steps[-1].text) if steps else ()
+        place = (one.line, one.column) if apart and not cause else ()
+        # Who does not come to a backward does not come to the step after it.
+        found = "" if cause and one.demand == "all ranks" else one.found
+        groups.setdefault((one.demand, one.path, found, *cause, *place), []).append(one)
     return list(groups.values())
+
+
+def called(one: Obligation) -> str:
+    """What is called where a demand is not met, as far as it is said."""
+    name = _CALLED.match(one.found)
+    return name[1] if name is not None else ""

@@ -23,38 +23,7 @@ _RANK, _FLAG = "the rank", "only on the main process"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
 _TOGETHER = frozenset({"gathered", "broadcast"})
-# What is said of converted scripts, in the words of one that was written for several processes.
-_WORDS = (
-    ("what is trained with parts", "from then on they train different models"),
-    (
-        "the weights are written by the names that they have in the prepared model's wrapper",
-        "the weights are written with the names of the wrapper around the model (`module.` before each)",
-    ),
-    ("a prepared model is written with its wrapper", "the model is written with the wrapper around it"),
-    (
-        "neither the optimizer nor the model that it steps is prepared: each process trains alone",
-        "the model that is trained has no wrapper that averages gradients: each process trains alone",
-    ),
-)
-# What is done once for each process, by the kind of the effect.
-_DONE = {
-    "terminal.write": "prints this",
-    "log.write": "logs this",
-    "bar.show": "shows this bar",
-    "file.write": "writes this file",
-    "file.append": "appends to this file",
-    "file.delete": "deletes this file",
-    "file.move": "moves this file",
-    "folder.make": "makes this folder",
-    "folder.delete": "deletes this folder",
-    "network.get": "downloads this, at the same time",
-    "network.send": "sends this",
-    "tracker.start": "starts a run of this tracker",
-    "tracker.log": "logs to this tracker",
-    "figure.show": "draws this",
-    "wait.input": "waits for this input",
-    "process.run": "runs this command",
-}
+_PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
 _MESSAGES = frozenset({"terminal.write", "log.write"})
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
 _SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
@@ -77,14 +46,14 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
     elif event.kind == "gather":
         if event.loops and event.loops[-1].shared and not event.loops[-1].trains:
             text = (
-                f"`{event.name}` counts samples twice that fill up the last batch: use "
+                f"`{event.name}` counts the samples twice that fill up the last batch; use "
                 "accelerator.gather_for_metrics"
             )
             yield made(event, "gathered", Status.NAMED, text)
     elif event.kind == "sampler":
         if not event.detail and not any(other.kind == "epoch" for other in events):
             text = (
-                "the sampler shuffles alike in every epoch: call `sampler.set_epoch(epoch)` before each pass "
+                "the sampler shuffles alike in every epoch; call `sampler.set_epoch(epoch)` before each pass "
                 "through the loader"
             )
             yield made(event, "epoch", Status.NAMED, text)
@@ -97,11 +66,11 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             yield from _scheduled(event, events)
         for one in obligations_of(event, events):
             yield from _checked(event, one, events)
+        yield from _further_causes(event)
 
 
 def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     """An obligation of a converted script, as one of a script without an original."""
-    one = replace(one, found=_in_plain_words(one.found))
     if one.demand in ("once", "content", "path") and _is_of_own_file(event):
         return
     if one.demand == "path" and (event.path is None or _is_of_one(event) or is_handle(event)):
@@ -115,9 +84,9 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "once":
         known = _is_shared_out(event) or _shows_rank(event, events) or _is_of_own_batch(event)
         if not (known or event.name.startswith(_LAUNCHERS)):
-            yield replace(one, found=_done_by_all(event, one.found))
-    elif one.sink == "collective" and _is_met_by_the_others(event, events):
-        yield replace(one, status=Status.PROVED, found="", reason=None)
+            yield one
+    elif one.sink == "collective" and one.demand == "all ranks":
+        yield _met_by_the_others(event, one, events)
     elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:
         text = f"some ranks leave the loop of line {one.line}, in which all meet"
         here = one.reason.path == one.path
@@ -128,7 +97,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
             trains = event.detail == "bare" and _is_trained_in(event, events)
             yield replace(one, found=_OF_ANOTHER) if trains else one
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
-        if one.demand != "rounds" or "more often by some ranks" in one.found:
+        if one.demand != "rounds" or "more often than others" in one.found:
             yield one
 
 
@@ -137,37 +106,43 @@ def _are_unscaled(event: Event, events: Sequence[Event]) -> bool:
     return any(other.kind == "unscaled" and other.loops[-1:] == event.loops[-1:] for other in events)
 
 
-def _in_plain_words(found: str) -> str:
-    for text, plain in _WORDS:
-        found = found.replace(text, plain)
-    return found
-
-
 def _is_of_own_file(event: Event) -> bool:
     """Whether each process writes a file of its own, by its rank or by what it has alone."""
     place = array_of(event.path) if event.path is not None else None
     return place is not None and not place.is_uniform and place.kind is not Kind.CLOCK
 
 
-def _is_met_by_the_others(event: Event, events: Sequence[Event]) -> bool:
-    """Whether the main process and the others come to the same collectives in the same order, at different places:
-    the main process goes first somewhere."""
-    if not {guard.kind for guard in event.guards} & {"main", "others"}:
-        return False
+def _further_causes(event: Event) -> Iterator[Obligation]:
+    """Further conditions that keep ranks from a meeting, each where it stands."""
+    if event.kind not in ("backward", "step", "collective"):
+        return
+    causes = [guard.why for guard in event.guards if guard.parts_ranks and guard.why is not None]
+    for why in causes[1:]:
+        if why.path == event.module.path and (why.line, why.text) != (causes[0].line, causes[0].text):
+            text = f"`{event.name}` is not reached by all ranks"
+            one = made(event, "all ranks", Status.NAMED, text, why)
+            yield replace(one, line=why.line, column=1)
+
+
+def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -> Obligation:
+    """A collective of one branch, where the main process goes one way and the others another: they meet all the same
+    where each comes to the same ones in the same order."""
     of: dict[str, list[str]] = {"main": [], "others": []}
-    for one in events:
-        kinds = {guard.kind for guard in one.guards} & of.keys() if one.kind == "collective" else set()
+    if not {guard.kind for guard in event.guards} & of.keys():
+        return one
+    for other in events:
+        kinds = {guard.kind for guard in other.guards} & of.keys() if other.kind == "collective" else set()
         if len(kinds) == 1:
-            of[kinds.pop()].append(one.name)
-    return of["main"] == of["others"]
-
-
-def _done_by_all(event: Event, found: str) -> str:
-    """What every process does, in words for its kind."""
-    done = _DONE.get(event.kind)
-    if done is None or not found.endswith(" is done by every process"):
-        return found
-    return f"every process {done}: {found.removesuffix(' is done by every process')}"
+            of[kinds.pop()].append(other.name)
+    if of["main"] == of["others"]:
+        return replace(one, status=Status.PROVED, found="", reason=None)
+    if sorted(of["main"]) == sorted(of["others"]):
+        one_name, other_name = next(
+            pair for pair in zip(of["main"], of["others"], strict=True) if len({*pair}) > 1
+        )
+        text = f"the main process comes to `{one_name}` first and the others to `{other_name}`"
+        return replace(one, found=f"{text}; call them in one order")
+    return one
 
 
 def _is_of_own_batch(event: Event) -> bool:
@@ -235,36 +210,43 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
             if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
-            return made(event, "content", Status.NAMED, f"{word_of(event)}: {_what(place)}", why)
+            return made(
+                event, "content", Status.NAMED, f"{_what(place)} is {word_of(event)}; {_PUT_TOGETHER}", why
+            )
     return made(event, "content", Status.PROVED)
 
 
 def _meets_before(why: Reason) -> bool:
     """Whether what a figure comes from was put together over the processes on its way."""
-    return any(step.text in _TOGETHER or step.text.startswith("reduced by") for step in why.way())
+    return any(step.text in _TOGETHER or step.text.startswith("reduced by") for step in why.steps())
 
 
 def _what(place: Placement) -> str:
     if place.kind is Kind.LINEAR:
-        return "a sum or mean of one process's share of the data: gather or reduce it first"
+        return "a sum or mean of one process's share of the data"
     if place.kind is Kind.EXTREME:
-        return "the largest or smallest of one process's share of the data: gather it first"
-    return "of one process's share of the data: gather it first"
+        return "the largest or smallest of one process's share of the data"
+    return "what one process has of its share of the data"
 
 
 def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     if "same batches" in one.found:
         yield one
         return
-    chain = one.reason.chain() if one.reason is not None else []
-    apart = any(step.text.startswith(_APART) for step in chain)
-    if one.status is Status.NAMED and (apart or any(step.text.endswith(FOR_OTHER_ROWS) for step in chain)):
-        # It stands where the data part.
-        text = "the processes train on data that differ between them" if apart else _SAME_NOISE
-        here = chain[-1].path == one.path
-        yield replace(one, found=text, line=chain[-1].line, column=1) if here else replace(one, found=text)
+    steps = one.reason.steps() if one.reason is not None else []
+    apart = next((number for number, step in enumerate(steps) if step.text.startswith(_APART)), None)
+    alike = next((step for step in steps if step.text.endswith(FOR_OTHER_ROWS)), None)
+    if one.status is Status.NAMED and (apart is not None or alike is not None):
+        # It stands where the data part, or where they are drawn alike.
+        if apart is not None:
+            cause = next((step for step in steps[apart + 1 :] if step.says_why), steps[-1])
+            one = replace(one, found="the processes train on data that differ between them", reason=cause)
+        else:
+            cause = alike or steps[-1]
+            one = replace(one, found=_SAME_NOISE, reason=cause)
+        yield replace(one, line=cause.line, column=1) if cause.path == one.path else one
     if event.detail == "plain" and any(other.kind == "accelerator" for other in events):
-        text = "`backward` works beside the Accelerator: accelerator.backward(loss) scales and accumulates"
+        text = "`backward` works beside the Accelerator; accelerator.backward(loss) scales and accumulates"
         yield made(event, "beside", Status.NAMED, text)
         return
     yield made(event, "loss", Status.PROVED)
@@ -276,7 +258,7 @@ def _has_accelerator(events: Sequence[Event]) -> bool:
 
 def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     if event.name == "optimizer.step" and event.detail == "plain" and _has_accelerator(events):
-        text = "the optimizer is not prepared: it knows of no accumulated gradients and of no loss scale"
+        text = "the optimizer knows of no accumulated gradients and of no loss scale; prepare it"
         yield made(event, "prepared", Status.NAMED, text)
 
 
@@ -285,8 +267,8 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     with_steps = any(one.kind == "step" and one.loops and one.loops[-1].number == rounds for one in events)
     if event.detail == "prepared" and event.loops and not (event.shared or with_steps):
         text = (
-            "a prepared scheduler goes a step for every process each time: one that is stepped once an epoch is not "
-            "to be prepared"
+            "a prepared scheduler takes a step for every process at each call; leave one that is stepped once an "
+            "epoch out of prepare"
         )
         yield made(event, "rounds", Status.NAMED, text)
     elif event.detail == "fast" and event.shared:
@@ -296,7 +278,7 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         )
         yield made(event, "rounds", Status.NAMED, text)
     elif event.detail == "plain" and event.shared and _has_accelerator(events):
-        text = "the scheduler is not prepared, and counts the batches of one process: it goes on N times too slowly"
+        text = "the scheduler counts the batches of one process, and goes on N times too slowly; prepare it"
         yield made(event, "rounds", Status.NAMED, text)
 
 
@@ -306,7 +288,8 @@ def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         return
     if _is_trained_in(event, events):
         return
-    text = f"`{event.name}` calls a model that is not prepared: its gradients are not averaged over the processes"
+    past = "a model that is not prepared" if _has_accelerator(events) else "the model past its wrapper"
+    text = f"`{event.name}` calls {past}: its gradients are not averaged over the processes"
     one = made(event, "prepared", Status.NAMED, text)
     # In a method of the model itself it is the call of the method that goes past the wrapper.
     by = event.via[0] if event.via and event.name.startswith("self(") else None

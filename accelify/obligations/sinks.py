@@ -109,7 +109,9 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
             )
             yield made(event, "rounds", Status.NAMED, text, counted)
         if event.kind == "step" and event.detail == "bare":
-            text = "neither the optimizer nor the model that it steps is prepared: each process trains alone"
+            text = (
+                "the model that is trained has no wrapper that averages gradients: each process trains alone"
+            )
             yield made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
             yield _loss(event)
@@ -265,7 +267,9 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             if _order(found[0]) > _order(worst[0]):
                 worst = found
     if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
-        status, where = (Status.LOOP, INSIDE) if event.in_training else (Status.NAMED, "where ranks part")
+        status, where = (
+            (Status.LOOP, INSIDE) if event.in_training else (Status.NAMED, "where not all ranks come")
+        )
         worst = status, f"{word_of(event)} {where}", divergent
     return made(event, "content", *worst)
 
@@ -353,11 +357,11 @@ def _wrapped(event: Event) -> Iterator[Obligation]:
     while waiting and seen < _MOST_WRITTEN:
         value, seen = waiting.pop(), seen + 1
         if value.type == WRAPPED_WEIGHTS:
-            text = "the weights are written by the names that they have in the prepared model's wrapper"
+            text = "the weights are written with the names of the wrapper around the model (`module.` before each)"
             yield made(event, "unwrapped", Status.NAMED, text)
             return
         if any(ref.kind == "module" and ref.prepared for ref in value.of(Instance)):
-            yield made(event, "unwrapped", Status.NAMED, "a prepared model is written with its wrapper")
+            yield made(event, "unwrapped", Status.NAMED, "the model is written with the wrapper around it")
             return
         waiting += [
             inner for ref in value.of(Container) for name, inner in ref.fields.items() if name.startswith("[")
@@ -395,7 +399,11 @@ def _as_often(event: Event) -> Iterator[Obligation]:
     uneven = next((loop.uneven for loop in event.loops if loop.uneven is not None), None)
     if uneven is not None:
         yield made(
-            event, "rounds", Status.NAMED, f"`{event.name}` may be come to more often by some ranks", uneven
+            event,
+            "rounds",
+            Status.NAMED,
+            f"some ranks may come to `{event.name}` more often than others, which wait",
+            uneven,
         )
     fewer = event.loops[-1].fewer if event.loops and event.kind == "collective" else None
     if fewer is not None and not event.loops[-1].trains:
@@ -407,7 +415,7 @@ def _state(event: Event) -> Obligation:
     """What is trained with stays the same on all ranks: what is written to it is, and all write it."""
     guard = next((guard for guard in event.guards if guard.kind == "divergent"), None)
     if guard is not None:
-        text = f"`{event.name}` is written on some ranks only: what is trained with parts"
+        text = f"`{event.name}` is done on some ranks only, which train another model from then on"
         return made(event, "same", Status.NAMED, text, guard.why)
     if event.detail == "in each round":
         text = f"each round changes `{event.name}`, and each process makes 1/N of the original's"
@@ -418,7 +426,7 @@ def _state(event: Event) -> Obligation:
     for value in event.shown:
         for place, why in places(value):
             if not place.is_uniform:
-                text = f"`{event.name}` gets another value on each rank: what is trained with parts"
+                text = f"`{event.name}` gets another value on each rank, and they train other models from then on"
                 return made(event, "same", Status.NAMED, text, why)
             if event.detail == "setting" and _is_counted(place, why):
                 return made(event, "rounds", Status.NAMED, _of_counts(event), why)

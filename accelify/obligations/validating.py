@@ -51,6 +51,8 @@ class Validation:
     left_out: list[tuple[str, int, int]] = field(default_factory=list)
     # The files and lines of conditions that are the same on all ranks.
     agreed: set[tuple[str, int]] = field(default_factory=set)
+    # Whether an Accelerator is made.
+    accelerated: bool = False
 
     @property
     def stopped(self) -> bool:
@@ -134,6 +136,7 @@ def validate(
             if stmt not in run.entered
         ],
         {(path, getattr(test, "lineno", 0)) for test, path in run.agreed.items() if path},
+        run.accelerated,
     )
 
 

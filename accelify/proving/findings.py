@@ -9,19 +9,21 @@ from functools import cached_property
 from pathlib import Path
 
 from accelify.conversion import Conversion
+from accelify.domains.reasons import Reason
 from accelify.findings import Finding
 from accelify.heap.modules import text_of
 from accelify.obligations import Obligation, Status, Validation
-from accelify.obligations.causes import by_cause
+from accelify.obligations.causes import by_cause, called
 from accelify.obligations.sinks import SHARES, UNKNOWN_LOSS, WARNS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
+from accelify.proving.wording import because, deciding, distinct, link, what_of
 from accelify.source import SourceError, parse
 
 _MOST_LINES = 12
-# Lines of other modules that findings at a call name: "(data.py, lines 3, 5)".
 # Where a figure is shown that a finding stands at.
 _SHOWN = re.compile(r"is shown in lines? (\d+(?:, \d+)*)")
+# Lines of other modules that findings at a call name: "(data.py, lines 3, 5)".
 _MENTIONED = re.compile(r"([\w-]+\.py), lines? (\d+(?:, \d+)*)(?: and (others))?")
 # What a finding is about: "`a`, `b` hold ...".
 _SUBJECT = re.compile(r"(?:(?:, )?`[^`]+`)+")
@@ -71,7 +73,10 @@ class Named:
             and not (self.found.split and one.found.startswith(UNKNOWN_LOSS))
             and not self._is_spoken_of(one)
         ]
-        for group in by_cause(self._own_first(named), apart=True) if self.checks else by_cause(named):
+        # What a wrapper does not have is not written either.
+        raised = {(one.path, one.line) for one in named if one.demand == "wrapper"}
+        named = [one for one in named if one.demand != "unwrapped" or (one.path, one.line) not in raised]
+        for group in by_cause(self._own_first(named), apart=self.checks):
             first = group[0]
             rule = rule_of(first.demand)
             path, conversion, origins = self.places.file(first.path)
@@ -80,7 +85,8 @@ class Named:
             line, column = origins.of(first.line, first.column)
             yield conversion, Finding(
                 path, line, column, rule.code, rule.name, self._message(group),
-                severity=rule.severity, safety=rule.safety, effort=rule.effort, fixable=False,
+                severity=rule.severity, safety=rule.safety, effort=rule.effort, evidence=self._evidence(group),
+                fixable=False,
             )  # fmt: skip
 
     def _own_first(self, named: Iterable[Obligation]) -> list[Obligation]:
@@ -200,7 +206,7 @@ class Named:
         at_calls = [old for call in one.via for old in self._old.get(self._place(*call), [])]
         if one.demand == "once":
             at_calls = [old for old in at_calls if one.sink.startswith(effects_of(old))]
-        chain = one.reason.chain() if one.reason is not None else []
+        chain = one.reason.nearest() if one.reason is not None else []
         words = {word for step in chain for word in _WORD.findall(step.text)}
         of_cause = [
             old
@@ -237,18 +243,50 @@ class Named:
 
     def _message(self, group: Sequence[Obligation]) -> str:
         first = group[0]
-        text = first.found
-        if first.reason is not None:
-            chain = ": ".join(
-                f"{step.text} ({self.places.at(step.path, step.line, first.path)})"
-                if step.line
-                else step.text
-                for step in first.reason.chain()
-            )
-            text = f"{text}: {chain}" if text else chain
-        here = self.places.at(first.path, first.line, first.path)
-        others = [one for one in self._distinct(group, first.path) if one != here]
+        what, way_out = what_of(first, self.found.accelerated or not self.checks)
+        call = self._call(first)
+        steps = distinct(first.reason.steps()) if first.reason is not None else []
+        if self.checks and first.demand == "content":
+            # That it is of a share is wrong already, whatever is done to it.
+            steps = [step for step in steps if not step.cause] or steps
+        why = because(self._links(first, deciding(steps))) if steps else ""
+        text = ": ".join(part for part in (f"{what}{call}", why) if part)
+        text = f"{text}; {way_out}" if way_out else text
+        others = self._others(group)
         return f"{text}; the same at {_listed(others)}" if others else text
+
+    def _evidence(self, group: Sequence[Obligation]) -> tuple[str, ...]:
+        """The steps of the chain and the places that the message leaves out."""
+        first, others = group[0], self._others(group)
+        steps = distinct(first.reason.steps()) if first.reason is not None else []
+        links = self._links(first, [*steps[: _MOST_LINES - 1], *steps[_MOST_LINES - 1 :][-1:]])
+        places = [f"the same at {_listed(others, len(others))}"] if len(others) > _MOST_LINES else []
+        return (*(links if len(links) > 1 else ()), *places)
+
+    def _links(self, one: Obligation, steps: Iterable[Reason]) -> list[str]:
+        return [
+            link(step, _noun(self.places.at(step.path, step.line, one.path)) if step.line else "")
+            for step in steps
+        ]
+
+    def _call(self, one: Obligation) -> str:
+        """Where the script calls what leads to a place in another module."""
+        calls = [call for call in one.via if call[0] in ("", self.entry_name)]
+        if not calls or one.path in ("", self.entry_name):
+            return ""
+        return f" (called at {self.entry_name}:{self.places.at(*calls[0], calls[0][0])})"
+
+    def _others(self, group: Sequence[Obligation]) -> list[str]:
+        """The places of all but the first of a group, with what is called there where that is something else."""
+        first = group[0]
+        found: dict[str, str] = {}
+        here = self.places.at(first.path, first.line, first.path)
+        for one in group:
+            place = self.places.at(one.path, one.line, first.path)
+            name = called(one)
+            found.setdefault(place, f"{place} (`{name}`)" if name and name != called(first) else place)
+        found.pop(here, None)
+        return list(found.values())
 
     def _lines(self, obligations: Sequence[Obligation]) -> str:
         return _listed(self._distinct(obligations, self.entry_name))
@@ -267,8 +305,12 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
 
 
-def _listed(lines: Sequence[str]) -> str:
-    shown = ", ".join(lines[:_MOST_LINES])
-    more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
+def _listed(lines: Sequence[str], most: int = _MOST_LINES) -> str:
+    shown = ", ".join(lines[:most])
+    more = f" and {len(lines) - most} more" if len(lines) > most else ""
     noun = "line " if len(lines) == 1 else "lines "
-    return f"{noun if lines[0].isdigit() else ''}{shown}{more}"
+    return f"{noun if lines[0][0].isdigit() else ''}{shown}{more}"
+
+
+def _noun(place: str) -> str:
+    return f"line {place}" if place.isdigit() else place

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from accelify.conversion import Conversion
 from accelify.findings import Finding
+from accelify.heap.modules import text_of
 from accelify.same_lines import paired, same_lines
 from accelify.source import split_lines
 
@@ -93,7 +94,10 @@ class Places:
                 own if own is None or path in ("", own.name) else Path(os.path.normpath(own.parent / path))
             )
             found = self.entry if shown == own else self._conversions.get(shown.resolve() if shown else None)
-            origins = Origins(found.source.text, found.new_text) if found is not None else Origins("")
+            if found is not None:
+                origins = Origins(found.source.text, found.new_text)
+            else:
+                origins = Origins((text_of(shown) if shown is not None else None) or "")
             self._files[path] = str(shown) if shown is not None else "<stdin>", found, origins
         return self._files[path]
 

@@ -13,6 +13,7 @@ from accelify.knowledge import Knowledge
 from accelify.obligations import Validation, validate
 from accelify.proving.findings import Named
 from accelify.proving.origins import Places
+from accelify.rule_codes import PUBLIC
 from accelify.source import split_lines
 
 # Some three seconds' worth of statements.
@@ -83,9 +84,9 @@ def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BU
 
 def _unmarked(conversion: Conversion, untrue: Iterable[Finding]) -> bool:
     """Take out the comments that say what an untrue finding says; returns whether there were any."""
-    codes = {one.code for one in untrue} - {one.code for one in conversion.remaining}
+    marks = {(one.code, one.mark) for one in untrue} - {(one.code, one.mark) for one in conversion.remaining}
     lines = split_lines(conversion.new_text)
-    begins = tuple(f"# TODO(accelify {code}): " for code in codes)
+    begins = tuple(f"# TODO(accelify {PUBLIC.get(code, code)}): {mark}" for code, mark in marks if mark)
     left = [line for line in lines if not line.lstrip().startswith(begins)]
     conversion.new_text = "".join(left)
     return len(left) < len(lines)

@@ -26,6 +26,7 @@ from accelify.analysis.statements.done import needed_beside
 from accelify.analysis.syntax import calls_in, walk
 from accelify.analysis.values import MODEL, Entity
 from accelify.findings import Finding, Safety, Severity
+from accelify.rule_codes import PUBLIC
 from accelify.transforms.agreement import Agreement
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
@@ -418,10 +419,10 @@ class Context(Agreement):
         _, end_line, end_column = self.tree.end_place(node)
         finding = Finding(
             path, line, column, rule.code, rule.name, message, end_line, end_column,
-            rule.severity, Safety.MANUAL, rule.effort, (), fixable=False,
+            rule.severity, Safety.MANUAL, rule.effort, (), fixable=False, mark=mark,
         )  # fmt: skip
         try:
-            edit = verbs.todo(self.tree, node, rule.code, mark)
+            edit = verbs.todo(self.tree, node, PUBLIC.get(rule.code, rule.code), mark)
         except verbs.EditError:
             return Change(finding)
         return Change(finding, (edit,))

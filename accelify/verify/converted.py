@@ -8,26 +8,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelify.obsolete_keywords import modernised
+from accelify.rule_codes import published
 from accelify.verify.lines import LineMap
 
 if TYPE_CHECKING:
     from accelify.conversion import Conversion
 
 
+# Findings of an order of samples that is another one than the original's.
+_ORDER = frozenset({"ACC601", "ACC602"})
+
+
 @dataclass(frozen=True)
 class Converted:
     """A copy to hold against the original.
 
-    `files` are the original paths and the bytes that take their place. `refused` is the reason where there is no copy
-    because the converter refused, `unchanged` the one where there was nothing to convert. `remaining` are places that
-    still need a person, each as one line. `modernised` are those of the originals that Python does not parse any more,
-    with `async=` under today's name: it is these that run as the original.
+    `files` are the original paths and the bytes that take their place. `refused` is the reason where there is no
+    copy because the converter refused, `unchanged` the one where there was nothing to convert. `remaining` are
+    places that still need a person, each as one line, `order` those that say that samples come in another order.
+    `modernised` are those of the originals that Python does not parse any more, with `async=` under today's name:
+    it is these that run as the original.
     """
 
     files: dict[Path, bytes] = field(default_factory=dict)
     refused: str = ""
     unchanged: str = ""
     remaining: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
     originals: dict[Path, bytes] = field(default_factory=dict)
     modernised: bool = False
     conversions: tuple[Conversion, ...] = ()
@@ -59,6 +66,7 @@ def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per
     files: dict[Path, bytes] = {}
     old: dict[Path, bytes] = {}
     remaining: list[str] = []
+    order: list[str] = []
     own = Path(os.path.realpath(script))
     answer, renamed = Converted(), False
     conversions = tuple(convert_paths([script], ConvertOptions(batch_size=batch_size, runtime=runtime)))
@@ -74,7 +82,9 @@ def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per
             if (runs_today := modernised(source.text)) != source.text:
                 old[place] = source.encode(runs_today)
                 renamed = True
-        remaining += [f"line {found.line}: {found.code} {found.message}" for found in conversion.remaining]
+        left = {f: f"line {f.line}: {published(f).code} {f.message}" for f in conversion.remaining}
+        remaining += left.values()
+        order += [line for found, line in left.items() if found.code in _ORDER]
         if source.path is not None and Path(os.path.realpath(source.path)) != own:
             continue
         if conversion.status in ("refused", "failed"):
@@ -85,6 +95,7 @@ def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per
         answer,
         files=files,
         remaining=tuple(remaining),
+        order=tuple(order),
         originals=old,
         modernised=renamed,
         conversions=conversions,

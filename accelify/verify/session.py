@@ -32,8 +32,6 @@ _NEEDS_CUDA = re.compile(r"CUDA|cuda|NVIDIA|nvidia|accelerator device")
 _WANTS_ARGUMENTS = re.compile(
     r"arguments are required|^usage: |IndexError: list index out of range", re.MULTILINE
 )
-# Accelerate's order of samples, which the converter reports.
-_ORDER = re.compile(r": ACC60[12] ")
 
 
 class VerifyError(Exception):
@@ -368,7 +366,7 @@ class Session:
         if comparison.verdict is Verdict.NOT_COMPARABLE and reference.ranks[0].reasons:
             self._without_chance(comparison, job, copy)
         self._where_it_parts(comparison, job, copy)
-        order = [line for line in self.report.converted.remaining if _ORDER.search(line)]
+        order = self.report.converted.order
         if comparison.verdict is Verdict.DIFFERENT and order and not structural(reference, run):
             comparison.verdict, comparison.reason = Verdict.NOT_COMPARABLE, "; ".join(order)
             everything.downgrade(comparison, comparison.differing(), comparison.reason)

@@ -100,7 +100,7 @@ def convert(row: dict[str, Any], original: Path, tree: Path, diffs: Path) -> Non
         return
     own = next(f for f in report["files"] if same(tree, f["file"], path))
     row["reason"] = own.get("reason") or ""
-    codes = [found["code"] for found in own["remaining"]]
+    codes = [found.get("part", found["code"]) for found in own["remaining"]]
     row["findings"] = [[found["code"], found["line"], found["message"]] for found in own["remaining"]]
     if own["status"] == "failed" or "Traceback" in done.stderr:
         problems.append(row["reason"] or done.stderr[-400:])

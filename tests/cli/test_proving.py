@@ -65,9 +65,10 @@ def test_a_figure_that_is_not_proved_is_a_finding_with_its_chain(run: Run, tmp_p
     assert [(one["file"], one["line"], one["column"]) for one in found] == [(str(script), 18, 5)]
     message = found[0]["message"]
     # The steps, the last one first, with lines of the original; the other figure for the same cause goes with it.
-    assert '`figures.get("a", 0) + torch.log10(loss).item()` (16)' in message
-    assert message.index("(16)") < message.index("`torch.log10(loss)` (16)") < message.index("(12)")
+    assert '`figures.get("a", 0) + torch.log10(loss).item()` (line 16)' in message
+    assert message.index("(line 16)") < message.index("this rank's batch of `loader` (line 11)")
     assert message.endswith("; the same at line 19")
+    assert any("`torch.log10(loss)` (line 16)" in step for step in found[0]["evidence"])
     assert found[0]["safety"] == "manual"
 
 
@@ -75,8 +76,8 @@ def test_it_stands_in_the_summary_and_on_the_page(run: Run, tmp_path: Path) -> N
     script, page = _script(tmp_path, UNPROVED), tmp_path / "page.html"
     outcome = run("convert", script, "--report", page)
     assert outcome.code == 1
-    assert f"{script}:18:5: ACC701 printed: " in outcome.out
-    assert f"{script}:20:1: ACC702 `os.system` is done by every process" in outcome.out
+    assert f"{script}:18:5: ACC701 what is printed covers the main process's share: " in outcome.out
+    assert f"{script}:20:1: ACC702 every process runs this command: `os.system`; put it under" in outcome.out
     assert "ACC701" in page.read_text()
 
 
@@ -105,7 +106,8 @@ def test_what_is_named_already_is_not_named_again(run: Run, tmp_path: Path) -> N
     text = HEAD.replace("import os\n", "from helper import shown\n") + 'name = shown("done")\n'
     found = _converted(run, _script(tmp_path, text))["remaining"]
     by_all = [one for one in found if "helper.py" in one["file"] or "helper.py" in one["message"]]
-    assert [one["code"] for one in by_all] == ["ACC201"]
+    assert [(one["code"], one["part"]) for one in by_all] == [("ACC702", "ACC201")]
+    assert by_all[0]["message"].startswith("every process prints what functions")
 
 
 def test_a_module_that_is_not_converted_is_named_by_its_file(run: Run, tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ def test_a_notebook_is_gone_through_cell_by_cell(run: Run, tmp_path: Path) -> No
 def test_check_names_it_too(run: Run, tmp_path: Path) -> None:
     outcome = run("check", _script(tmp_path, UNPROVED))
     assert outcome.code == 1
-    assert "train.py:18:5: ACC701 printed: " in outcome.out
+    assert "train.py:18:5: ACC701 what is printed " in outcome.out
 
 
 def test_means_over_batches_are_one_line(run: Run, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_what_stands_in_a_dictionary_decides_no_key(note: str) -> None:
 )
 def test_keys_of_a_share(before: str) -> None:
     (one,) = named("pass", before, 'if "high" in book.rows:\n    accelerator.print("there")')
-    assert one.found == "printed where ranks part"
+    assert one.found == "printed where not all ranks come"
 
 
 def test_lists_under_keys_of_which_nothing_is_known() -> None:

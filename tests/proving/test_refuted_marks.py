@@ -51,9 +51,9 @@ for epoch in range(20):
 def test_an_early_stop(tmp_path: Path, figure: str, said: bool) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.format(figure=figure))
     found = convert_paths([tmp_path / "train.py"])
-    assert "# TODO(accelify ACC405)" in found[0].new_text
+    assert "# TODO(accelify ACC704)" in found[0].new_text
     prove(found, found[0])
-    assert ("# TODO(accelify ACC405)" in found[0].new_text) is said
+    assert ("# TODO(accelify ACC704)" in found[0].new_text) is said
     assert any(one.code == "ACC405" for one in found[0].remaining) is said
 
 
@@ -90,4 +90,4 @@ def test_a_sum_that_no_caller_asks_for(tmp_path: Path, given: str, said: bool) -
     (tmp_path / "train.py").write_text(SUMMED.format(given=given))
     found = convert_paths([tmp_path / "train.py"])
     prove(found, found[0])
-    assert ("# TODO(accelify ACC406)" in found[0].new_text) is said
+    assert ("# TODO(accelify ACC705)" in found[0].new_text) is said

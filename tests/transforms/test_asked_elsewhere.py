@@ -66,7 +66,7 @@ def test_who_runs_it_too_is_named(tmp_path: Path) -> None:
     found = converted(tmp_path, end="out = nets.run(model, torch.ones(1, 4))")
     (message,) = [f.message for f in found.remaining if f.code == "ACC208"]
     assert message.startswith("`run` asks `isinstance(model, (Net, nn.Sequential))` (nets.py, line 19)")
-    assert "# TODO(accelify ACC208): `run` asks for the model's class" in found.new_text
+    assert "# TODO(accelify ACC715): `run` asks for the model's class" in found.new_text
 
 
 @pytest.mark.parametrize("call", ["nets.minding(model)", "nets.of_any(model)", "nets.is_net(nets.Net(1, 1))"])

@@ -128,7 +128,7 @@ def test_a_mixed_loss_is_left_to_a_person() -> None:
     conversion = check_transformed(
         "backward",
         "loss.backward()",
-        "# TODO(accelify ACC406): sum or average all parts of this loss over the batch, "
+        "# TODO(accelify ACC705): sum or average all parts of this loss over the batch, "
         'then say reduction="sum" or nothing\naccelerator.backward(loss)',
         loss=f"{SUMMED} + F.cross_entropy(model(x), y)",
     )  # fmt: skip

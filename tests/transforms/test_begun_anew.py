@@ -103,7 +103,7 @@ def test_the_rounds_of_an_epoch_are_those_of_one_process(
 )
 def test_others_are_left_to_a_person(other: dict[str, str]) -> None:
     conversion = convert(**other)
-    assert "        # TODO(accelify ACC412): " in conversion.new_text
+    assert "        # TODO(accelify ACC706): " in conversion.new_text
     assert "num_processes" not in conversion.new_text
 
 

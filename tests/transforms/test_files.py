@@ -215,19 +215,19 @@ def test_an_argument_that_needs_all_processes() -> None:
         return total
     """
     snippet = "np.save('a', score(model, test_loader))"
-    mark = "# TODO(accelify ACC203): compute this on every process, and let the main process write it\n"
+    mark = "# TODO(accelify ACC702): compute this on every process, and let the main process write it\n"
     check_transformed("end", snippet, mark + snippet, imports=MORE, setup=score)
 
 
 def test_questions() -> None:
-    mark = "# TODO(accelify ACC203): ask on the main process, and hand the answer to the others\n"
+    mark = "# TODO(accelify ACC702): ask on the main process, and hand the answer to the others\n"
     snippet = "answer = input('again?')"
     check_transformed("end", snippet, mark + snippet)
 
 
 def test_questions_under_the_name_of_python_2() -> None:
     names = "try:\n    raw_input\nexcept NameError:\n    raw_input = input"
-    mark = "# TODO(accelify ACC203): ask on the main process, and hand the answer to the others\n"
+    mark = "# TODO(accelify ACC702): ask on the main process, and hand the answer to the others\n"
     snippet = "answer = raw_input('again?')"
     check_transformed("end", snippet, mark + snippet, setup=names)
     own = "def raw_input(text):\n    return text"
@@ -315,7 +315,7 @@ def test_a_file_that_is_written_under_a_test_and_read_behind_it() -> None:
 
 def test_a_file_that_stays_open_and_is_read_again() -> None:
     snippet = "f = open('a', 'w')\nf.write('x')\nf.close()\nrows = open('a').read()"
-    mark = "# TODO(accelify ACC203): let one process write this file, and the others wait for it\n"
+    mark = "# TODO(accelify ACC702): let one process write this file, and the others wait for it\n"
     check_transformed("end", snippet, mark + snippet)
 
 

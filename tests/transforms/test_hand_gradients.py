@@ -255,7 +255,7 @@ def test_weights_that_are_shifted_by_gradients_of_a_share_are_named(vector: str,
     batch = f"vector = {vector}\ndifference(vector, x, y)"
     conversion = convert(setup=SECOND, ready=OTHER, batch=batch)
     assert ("ACC416" in codes(conversion)) == named
-    assert conversion.new_text.count("TODO(accelify ACC416)") == named
+    assert conversion.new_text.count("TODO(accelify ACC705)") == named
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def said(folder: Path, setup: str, made: str, loss: str = "") -> list[str]:
     found = convert_project(Source.read(script))[0]
     assert found.status == "converted", found.reason
     messages = [f.message for f in found.remaining if f.code == "ACC118"]
-    assert found.new_text.count("TODO(accelify ACC118): give") == len(messages)
+    assert found.new_text.count("TODO(accelify ACC714): give") == len(messages)
     return messages
 
 

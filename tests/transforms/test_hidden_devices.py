@@ -160,4 +160,4 @@ def test_set_when_a_module_is_imported(tmp_path: Path, helper: str, imports: str
     found = convert_project(Source.read(tmp_path / "train.py"))[0]
     messages = [f.message for f in found.remaining if f.code == "ACC113"]
     assert [m.split()[0] for m in messages] == ([file] if file else [])
-    assert found.new_text.count("# TODO(accelify ACC113)") == len(messages)
+    assert found.new_text.count("# TODO(accelify ACC714)") == len(messages)

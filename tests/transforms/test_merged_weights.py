@@ -85,7 +85,7 @@ def test_a_dictionary_that_is_one_of_two_is_said() -> None:
     choice = "if 'net' in read:\n    read = read['net']"
     found = _converted("read = torch.load(args.tune)", choice, OWN, MERGED, LOADED)
     assert ".removeprefix(" not in found.new_text
-    assert "# TODO(accelify ACC109): take `module.` off the names" in found.new_text
+    assert "# TODO(accelify ACC712): take `module.` off the names" in found.new_text
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_is_from_no_file_or_minds_the_prefix_stays(lines: list[str]) -> Non
     found = _converted(*lines)
     assert found.status == "converted"
     assert ".removeprefix(" not in found.new_text
-    assert "TODO(accelify ACC109)" not in found.new_text
+    assert "TODO(accelify ACC712)" not in found.new_text
 
 
 def test_a_model_that_was_in_no_wrapper() -> None:

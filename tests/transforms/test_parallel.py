@@ -283,7 +283,7 @@ def test_copies_that_the_script_makes_are_left_to_a_person(tmp_path: Path) -> No
     conversion = convert_project(Source.read(tmp_path / "main.py"))[0]
     found = [f for f in conversion.remaining if f.code == "ACC109"]
     assert [f.message.split(" copies")[0] for f in found] == ["`on_all`"]
-    assert "# TODO(accelify ACC109)" in conversion.new_text
+    assert "# TODO(accelify ACC712)" in conversion.new_text
 
 
 OWN_WRAPPER = """\

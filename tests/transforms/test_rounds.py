@@ -78,18 +78,18 @@ def test_batches_that_are_shared_out_among_the_processes_are_as_many_as_before()
 
 def test_a_number_that_figures_are_divided_by_is_left_to_a_person() -> None:
     conversion = convert("for step in range(steps)", before="steps = 8", after="print(loss.item() / steps)")
-    assert "    # TODO(accelify ACC412): " in conversion.new_text
+    assert "    # TODO(accelify ACC706): " in conversion.new_text
 
 
 def test_rounds_that_are_counted_from_a_start_are_left_to_a_person() -> None:
     conversion = convert("for step in range(begun, 8)", before="begun = 2")
     assert "for step in range(begun, 8):" in conversion.new_text
-    assert "    # TODO(accelify ACC412): " in conversion.new_text
+    assert "    # TODO(accelify ACC706): " in conversion.new_text
 
 
 def test_rounds_of_a_while_loop_are_left_to_a_person() -> None:
     conversion = convert("while step < 8", "step += 1; (x,) = next(batches)", before="step = 0")
-    assert "    # TODO(accelify ACC412): " in conversion.new_text
+    assert "    # TODO(accelify ACC706): " in conversion.new_text
 
 
 def test_accumulation_takes_its_batches_as_before() -> None:
@@ -97,7 +97,7 @@ def test_accumulation_takes_its_batches_as_before() -> None:
     take = "\n        for part in range(2):\n            (x,) = next(batches)"
     conversion = convert("for step in range(4)", take)
     assert "for part in range(2):" in conversion.new_text
-    assert "    # TODO(accelify ACC412): " in conversion.new_text
+    assert "    # TODO(accelify ACC706): " in conversion.new_text
 
 
 WHOLE = """\

@@ -141,7 +141,7 @@ def test_a_count_that_a_class_keeps_is_named_where_it_decides(update, named):
     assert [text.startswith("`self.seen` counts the samples that one process") for text in said] == [
         True
     ] * named
-    assert found.new_text.count("TODO(accelify ACC412)") == named
+    assert found.new_text.count("TODO(accelify ACC706)") == named
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_what_is_set_beside_the_writing_is_set_on_all_processes() -> None:
     assert (
         "with open('x.txt' if accelerator.is_main_process else os.devnull, 'a') as f:" in conversion.new_text
     )
-    mark = "# TODO(accelify ACC203): compute this on every process, and let the main process write it\n"
+    mark = "# TODO(accelify ACC702): compute this on every process, and let the main process write it\n"
     snippet = "np.save('a', notes.next())"
     check_transformed("epoch", snippet, mark + snippet, setup=NOTES, loss=loss, imports=ITEMS)
 

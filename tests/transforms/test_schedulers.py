@@ -73,7 +73,7 @@ def test_a_plateau_on_a_local_metric_is_left_to_a_person() -> None:
         "epoch",
         "scheduler.step(x.mean())",
         """
-        # TODO(accelify ACC403): give every process the same number: accelerator.reduce(value, reduction="mean")
+        # TODO(accelify ACC704): give every process the same number: accelerator.reduce(value, reduction="mean")
         scheduler.step(x.mean())
         """,
         ready=PLATEAU,

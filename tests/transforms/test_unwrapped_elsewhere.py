@@ -97,7 +97,7 @@ def test_where_nothing_tells_it_the_function_is_named(
     assert said(conversion) == [
         f"`{name}` takes the model out of a DataParallel (helpers.py, line {line}), in which it no longer is"
     ]
-    mark = f"# TODO(accelify ACC109): take `.module` out of `{name}` (helpers.py, line {line})"
+    mark = f"# TODO(accelify ACC712): take `.module` out of `{name}` (helpers.py, line {line})"
     assert mark in conversion.new_text
 
 
@@ -107,7 +107,7 @@ def test_where_nothing_tells_it_the_function_is_named(
 def test_who_reads_no_wrapper_stays(tmp_path: Path, call: str) -> None:
     conversion = converted(tmp_path, f"v = helpers.{call}")
     assert said(conversion) == []
-    assert "TODO(accelify ACC109): take `.module`" not in conversion.new_text
+    assert "TODO(accelify ACC712): take `.module`" not in conversion.new_text
 
 
 def test_a_model_that_was_never_wrapped_says_nothing(tmp_path: Path) -> None:

@@ -203,4 +203,4 @@ def test_where_the_wrapper_of_torch_puts_its_own_prefix_they_are_left_to_a_perso
     source = Source.from_text(frame(build=NET + SGD, end=end), PATH)
     text = place_of(convert_source(source, ConvertOptions(runtime=runtime)).new_text, "end")
     assert text.splitlines()[-1] == (end if kept else end.replace("()", '(prefix="module")'))
-    assert ("TODO(accelify ACC109)" in text) is kept
+    assert ("TODO(accelify ACC712)" in text) is kept

@@ -155,7 +155,7 @@ def test_a_run_that_is_started_before_the_accelerator_is_marked() -> None:
         setup="wandb.init(project='p')\nargs = argparse.ArgumentParser().parse_args()",
     )
     assert [f.line for f in conversion.remaining if f.code == "ACC204"]
-    assert "# TODO(accelify ACC204)" in conversion.new_text
+    assert "# TODO(accelify ACC702)" in conversion.new_text
 
 
 def test_a_module_that_is_imported_by_name_has_tensorboards_writer() -> None:
@@ -289,7 +289,7 @@ def test_a_writer_that_is_made_too_early_and_whose_uses_are_not_all_seen_is_left
     conversion = early("rows = [writer.add_scalar('loss', v, step) for v in (1, 2)]")
     assert "is_main_process" not in conversion.new_text
     assert (
-        "# TODO(accelify ACC204): only the main process should write this log\nwriter ="
+        "# TODO(accelify ACC702): only the main process should write this log\nwriter ="
         in conversion.new_text
     )
 

@@ -1,0 +1,154 @@
+"""What a finding of the engine says: what happens on several processes, the link that decides, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from accelify.domains.reasons import Reason
+from accelify.obligations import Obligation
+
+_BY_ALL = " is done by every process"
+# What each process does that is to be done once, by the kind of the effect.
+_DONE = {
+    "terminal.write": "prints this",
+    "log.write": "logs this",
+    "bar.show": "shows this bar",
+    "file.write": "writes a file here",
+    "file.append": "appends to a file here",
+    "file.delete": "deletes this file",
+    "file.move": "moves this file",
+    "folder.make": "makes a folder here",
+    "folder.delete": "deletes this folder",
+    "network.get": "downloads this at the same time, where it is not there yet",
+    "network.send": "sends this",
+    "tracker.start": "starts a run of this tracker",
+    "tracker.log": "logs to this tracker",
+    "tracker.end": "ends the run of this tracker",
+    "figure.show": "shows this picture",
+    "wait.input": "waits for input",
+    "process.run": "runs this command",
+}
+# What to do about it: with an Accelerator, and without.
+_GUARD = ("put it under `if accelerator.is_main_process:`", "put it under `if dist.get_rank() == 0:`")
+_INSTEAD = {
+    "network.get": ("let the main process do it first",) * 2,
+    "wait.input": ("ask on the main process alone, and send the others its answer",) * 2,
+    "bar.show": (
+        "pass `disable=not accelerator.is_local_main_process`",
+        "pass `disable=dist.get_rank() != 0`",
+    ),
+}
+# The same for other demands.
+_WAYS = {
+    "all ranks": ("let all come there, or agree on the condition first",) * 2,
+    "path": ("send the others the main process's",) * 2,
+    "unwrapped": ("take it off: accelerator.unwrap_model(model)", "take it off: model.module"),
+    "order": (
+        "let all wait in between: accelerator.wait_for_everyone()",
+        "let all wait in between: dist.barrier()",
+    ),
+    "let go": ("call accelerator.free_memory() at the end of each round",) * 2,
+    "accumulated": ("put each batch under `with accelerator.accumulate(model):`",) * 2,
+}
+# The same for what would have been right further up.
+_NEEDED = {
+    "put together first": "put it together over the processes first (reduce or gather)",
+    "put together in each round": "put it together over the processes in each round",
+    "gathered first": "gather it first",
+    "gathered before": "gather it before",
+    "decided by all ranks together": "let all ranks decide together",
+    "drawn with one seed": "draw it with one seed",
+    "one seed": "draw it with one seed",
+}
+_UNLESS = ", unless it is "
+# "printed: of one process's share".
+_SHOWN = re.compile(
+    r"(?P<done>printed|logged|shown|drawn|written|appended|sent)(?P<rest>[\w ]*): (?P<what>.*)"
+)
+# A sentence about an expression.
+_SAID = re.compile(r"`[^`]*`.+")
+# Steps that are no sentence and no name of something, as what comes after "from".
+_NAMED = {
+    "only on the main process": "what is true on the main process alone",
+    "only the main process": "what is true on the main process alone",
+    "not on every rank": "what is not true on every rank",
+    "counts the rounds of each process": "a count of the rounds of each process",
+    "counts the batches of each process": "a count of the batches of each process",
+    "gathered": "what is gathered",
+}
+_NAME = re.compile("`[^`]*`( as the round before left it)?")
+_ADDS = "adds up over"
+_NOUNS = ("this ", "the rank", "the rows ", "the time", "the number ", "a ", "an ", "what ")
+
+
+def what_of(one: Obligation, accelerated: bool) -> tuple[str, str]:
+    """What happens, and what to do about it; empty where that goes without saying.
+
+    Args:
+        one: a demand that is not met.
+        accelerated: the script has an Accelerator.
+    """
+    found, _, way_out = one.found.partition("; ")
+    found, _, needed = found.partition(_UNLESS)
+    way_out = way_out or _NEEDED.get(needed, f"have it {needed}" if needed else "")
+    if one.demand == "once" and found.endswith(_BY_ALL) and one.sink in _DONE:
+        found = f"every process {_DONE[one.sink]}: {found.removesuffix(_BY_ALL)}"
+        return found, _INSTEAD.get(one.sink, _GUARD)[not accelerated]
+    if (shown := _SHOWN.fullmatch(found)) is not None:
+        what = re.sub("^of ", "covers ", shown["what"])
+        verb = "" if what.startswith(("counts ", "covers ")) else "is "
+        found = f"what is {shown['done']}{shown['rest']} {verb}{what}"
+    ways = _WAYS.get(one.demand)
+    return found, way_out or (ways[not accelerated] if ways else "")
+
+
+def distinct(steps: Sequence[Reason]) -> list[Reason]:
+    """The steps of a chain without those that say again, in the same line, what the step before says."""
+    found: list[Reason] = []
+    for step in steps:
+        before = found[-1] if found else None
+        if (
+            before is None
+            or (before.path, before.line) != (step.path, step.line)
+            or not _is_again(step, before)
+        ):
+            found.append(step)
+    return found
+
+
+def _is_again(step: Reason, before: Reason) -> bool:
+    # `seed(rank)` seeds each process with another number: the rank
+    return _SAID.match(before.text) is not None and not (step.says_why and step.parents)
+
+
+def deciding(steps: Sequence[Reason]) -> list[Reason]:
+    """Of the steps of a chain those that a reader needs: the first, what it is made of, and where it comes from."""
+    first, *rest = steps
+    if len(rest) < 2:
+        return [first, *rest]
+    *between, cause = rest
+    lines = {first.line, cause.line}
+    why = next((step for step in reversed(between) if step.says_why and step.line not in lines), None)
+    if why is None and (not first.says_why or _ADDS in first.text):
+        why = next((step for step in between if _ADDS not in step.text), None)
+    return [first, *([why] if why is not None else []), cause]
+
+
+def link(step: Reason, place: str) -> str:
+    """A step with its place."""
+    return f"{step.text} ({place})" if place else step.text
+
+
+def because(links: Sequence[str]) -> str:
+    """Steps of a chain as one sentence."""
+    return ", ".join([*links[:1], *map(_after, links[1:])])
+
+
+def _after(text: str) -> str:
+    """A step, as what comes after a comma."""
+    what, _, place = text.rpartition(" (")
+    if what in _NAMED:
+        return f"from {_NAMED[what]} ({place}"
+    is_name = _NAME.fullmatch(what) is not None or text.startswith(_NOUNS)
+    return f"{'from' if is_name else 'as'} {text}"

@@ -1,0 +1,184 @@
+"""How findings read: what happens on several processes, the link that decides, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from accelify.findings import Finding
+from accelify.linting import lint
+from accelify.project import Imports
+from accelify.source import Source
+
+HEAD = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+data = TensorDataset(torch.ones(64, 4), torch.ones(64, 1))
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=8)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+"""
+LOOP = """\
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    if torch.isnan(loss):
+        continue
+    accelerator.backward(loss)
+    optimizer.step()
+"""
+
+
+def found(folder: Path, text: str, **modules: str) -> list[Finding]:
+    for name, other in modules.items():
+        (folder / f"{name}.py").write_text(other)
+    path = folder / "train.py"
+    path.write_text(text)
+    return lint(Source.read(path), Imports()).findings
+
+
+def messages(folder: Path, text: str, **modules: str) -> list[str]:
+    return [one.message for one in found(folder, text, **modules)]
+
+
+def test_what_happens_why_and_what_to_do(tmp_path: Path) -> None:
+    (one,) = found(tmp_path, HEAD + LOOP)
+    assert one.message == (
+        "`accelerator.backward` is not reached by all ranks: `torch.isnan(loss)` can be true on one rank only "
+        "(line 13), from this rank's batch of `loader` (line 11); let all come there, or agree on the condition "
+        "first; the same at line 16 (`optimizer.step`)"
+    )
+    # All that lies between.
+    assert any("`model(x)` (line 12)" in step for step in one.evidence)
+
+
+def test_other_calls_are_findings_by_themselves(tmp_path: Path) -> None:
+    text = f'{HEAD}torch.save([1], "a.pt")\nopen("b.txt", "w").write("x")\nprint(1)\nprint(2)\n'
+    said = [(one.line, one.message) for one in found(tmp_path, text)]
+    guard = "put it under `if accelerator.is_main_process:`"
+    assert said == [
+        (11, f"every process writes a file here: `torch.save`; {guard}"),
+        (12, f"every process writes a file here: `open('b.txt', 'w').write`; {guard}"),
+        (13, f"every process prints this: `print`; {guard}"),
+        (14, f"every process prints this: `print`; {guard}"),
+    ]
+
+
+def test_a_comment_silences_its_own_line_alone(tmp_path: Path) -> None:
+    text = f"{HEAD}print(1)  # accelify: ignore[ACC702]\nprint(2)\nprint(3)  # accelify: ignore\n"
+    assert [(one.line, one.code) for one in found(tmp_path, text)] == [(12, "ACC702")]
+
+
+def test_other_files_are_findings_by_themselves_with_the_call(tmp_path: Path) -> None:
+    text = f"{HEAD}from helper import shown\n\nprint(1)\nshown()\n"
+    said = found(tmp_path, text, helper="def shown():\n    print(3)\n")
+    places = [(Path(one.path).name, one.line, one.column) for one in said]
+    assert places == [("train.py", 13, 1), ("helper.py", 2, 5)]
+    assert "`print` (called at train.py:14);" in said[1].message
+
+
+def test_a_bar_is_switched_off(tmp_path: Path) -> None:
+    text = f"from tqdm import tqdm\n{HEAD}for (x, y) in tqdm(loader):\n    pass\n"
+    (said,) = messages(tmp_path, text)
+    assert (
+        said
+        == "every process shows this bar: `tqdm.tqdm`; pass `disable=not accelerator.is_local_main_process`"
+    )
+
+
+def test_downloads_are_called_downloads(tmp_path: Path) -> None:
+    (said,) = messages(tmp_path, f"import timm\n{HEAD}timm.create_model('resnet18', pretrained=True)\n")
+    assert said.startswith("every process downloads this at the same time")
+    assert said.endswith("; let the main process do it first")
+
+
+def test_another_order_is_not_called_a_way_that_some_do_not_go(tmp_path: Path) -> None:
+    text = f"""\
+{HEAD}value = torch.ones(1)
+if accelerator.is_main_process:
+    accelerator.reduce(value)
+    accelerator.wait_for_everyone()
+else:
+    accelerator.wait_for_everyone()
+    accelerator.reduce(value)
+"""
+    (said,) = messages(tmp_path, text)
+    first, other = "`accelerator.reduce`", "`accelerator.wait_for_everyone`"
+    assert said.startswith(f"the main process comes to {first} first and the others to {other}: ")
+
+
+def test_what_a_wrapper_does_not_have_is_not_said_to_be_written(tmp_path: Path) -> None:
+    text = HEAD.replace("torch.nn.Linear(4, 1)", "AutoModel.from_config(1)").replace(
+        "import torch\n", "import torch\nfrom transformers import AutoModel\n", 1
+    )
+    codes = [one.code for one in found(tmp_path, f'{text}model.save_pretrained("out")\n')]
+    assert codes == ["ACC702", "ACC715"]
+
+
+def test_without_an_accelerator_none_is_spoken_of(tmp_path: Path) -> None:
+    text = """\
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+torch.save(model, "model.pt")
+print(1)
+"""
+    said = messages(tmp_path, text)
+    assert len(said) == 3
+    assert not any("accelerator" in one or "prepare" in one for one in said)
+    assert any("take it off: model.module" in one for one in said)
+
+
+def test_a_long_condition_shows_who_it_is_true_for(tmp_path: Path) -> None:
+    text = f"""\
+{HEAD}the_tracker_that_the_user_has_asked_for_is_there = len(data) > 3
+if the_tracker_that_the_user_has_asked_for_is_there and accelerator.is_main_process:
+    accelerator.wait_for_everyone()
+"""
+    (said,) = messages(tmp_path, text)
+    assert "`the_tracker_that_the_user_has_asked_ ... and accelerator.is_main_process` (line 12)" in said
+
+
+def test_of_a_conversion_too(tmp_path: Path) -> None:
+    text = """\
+import math
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    figures = {}
+    for (x,) in loader:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        figures["a"] = figures.get("a", 0) + torch.log10(loss).item()
+    print(math.sqrt(figures["a"]))
+"""
+    said = [one.message for one in found(tmp_path, text) if one.code == "ACC701"]
+    assert said == [
+        'what is printed is not the original\'s: `math.sqrt(figures["a"])` (line 17), from '
+        '`figures.get("a", 0) + torch.log10(loss).item()` (line 16), from this rank\'s batch of `loader` (line 11); '
+        "put it together over the processes first (reduce or gather)"
+    ]
+
+
+def test_a_second_condition_is_found_where_it_stands(tmp_path: Path) -> None:
+    around = (
+        "start = int(open('a').read()) if accelerator.is_main_process else 0\nfor epoch in range(start, 9):\n"
+    )
+    text = HEAD + around + "".join(f"    {line}\n" for line in LOOP.splitlines())
+    said = [
+        (one.line, one.message.partition(": ")[2]) for one in found(tmp_path, text) if one.code == "ACC704"
+    ]
+    assert [line for line, _ in said] == [15, 17]
+    assert said[0][1].startswith("`torch.isnan(loss)` can be true on one rank only (line 15)")
+    assert said[1][1].startswith("`range(start, 9)` has other rounds on other ranks (line 12)")
