@@ -116,6 +116,8 @@ class Loops:
                 if not number:
                     first = run.events[events:]
                 del run.events[events:]
+            if loop.shared and run.checks:
+                run.meet("loop", node, "loop")
         run.events[events:] = _with_first(first, run.events[events:])
         self._leave(node, flow, loop)
         if over.limited is not None and loop.shared and loop.meets:
