@@ -10,7 +10,8 @@ from accelify.conversion import REFUSED, UNCHANGED, Conversion, ConvertOptions
 from accelify.convert import convert_project
 from accelify.findings import Finding
 from accelify.project import Imports
-from accelify.proving import checked, entries_of, may_be_distributed, prove
+from accelify.proving import checked, entries_of, prove
+from accelify.screen import may_be_distributed
 from accelify.selection import selection_for, shown, unused_ignores
 from accelify.source import Source, SourceError
 
@@ -40,7 +41,7 @@ def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: S
     selection = selection_for(source.path, select, ignore)
     conversions = convert_project(source, ConvertOptions(), imports)
     findings: list[Finding] | None = None
-    if conversions[0].status in (UNCHANGED, REFUSED) and may_be_distributed(conversions[0]):
+    if conversions[0].status in (UNCHANGED, REFUSED) and may_be_distributed(source.text):
         findings = checked(conversions[0])
     for entry in entries_of(conversions, [source.path] if source.path is not None else []):
         prove(conversions, entry)
