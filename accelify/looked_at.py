@@ -198,7 +198,9 @@ def _listed(place: str, most: int | None) -> tuple[list[str], list[str]]:
                 break
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
-            elif entry.name.endswith(_ENDINGS):
+            elif entry.name.endswith(_ENDINGS) and (
+                entry.is_symlink() or entry.is_file(follow_symlinks=False)
+            ):
                 files.append(entry.name)
     return sorted(folders), sorted(files)
 

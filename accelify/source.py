@@ -309,12 +309,13 @@ def may_be_started(data: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Found:
-    """What `find_scripts` saw: the `scripts` that can hold a training loop, how many Python files it looked at, and
-    those that do something when they are started."""
+    """What `find_scripts` saw: the `scripts` that can hold a training loop, how many Python files it looked at,
+    those that do something when they are started, and what could not be read, files and folders, with the reason."""
 
     scripts: list[Path]
     looked_at: int
     started: list[Path] = field(default_factory=list)
+    unread: list[tuple[Path, str]] = field(default_factory=list)
 
 
 def find_scripts(folder: Path) -> Found:
@@ -327,27 +328,40 @@ def find_scripts(folder: Path) -> Found:
     number = 0
     # Nobody starts a file of what is installed.
     installed = is_installed(folder)
-    for path in python_files(folder, (".py", ".ipynb")):
+    unread: list[tuple[Path, str]] = []
+    for path in python_files(folder, (".py", ".ipynb"), unread):
         number += 1
-        # A file that cannot be read is passed over like any other file without a loop; named by itself it is an error.
-        with contextlib.suppress(OSError):
+        try:
             data = looked_at.read(path) or b""
-            if looks_like_training(data):
-                scripts.append(path)
-            if not installed and may_be_started(data):
-                started.append(path)
-    return Found(scripts, number, started)
+        except OSError as error:
+            unread.append((path, error.strerror or str(error)))
+            continue
+        if looks_like_training(data):
+            scripts.append(path)
+        if not installed and may_be_started(data):
+            started.append(path)
+    return Found(scripts, number, started, unread)
 
 
-def python_files(folder: Path, endings: tuple[str, ...] = (".py",)) -> Iterator[Path]:
-    """The files below `folder` with one of the `endings`, sorted, without what `find_scripts` passes over."""
+def python_files(
+    folder: Path, endings: tuple[str, ...] = (".py",), unread: list[tuple[Path, str]] | None = None
+) -> Iterator[Path]:
+    """The files below `folder` with one of the `endings`, sorted, without what `find_scripts` passes over.
+
+    Args:
+        folder: where to look.
+        endings: of the files' names.
+        unread: takes folders that cannot be listed, with the reason.
+    """
     root = folder.resolve()
     places = [folder]
     while places:
         place = places.pop()
         try:
             folders, files = looked_at.names_in(place)
-        except OSError:  # a folder that cannot be listed
+        except OSError as error:
+            if unread is not None:
+                unread.append((place, error.strerror or str(error)))
             continue
         for name in files:
             if name.endswith(endings) and not name.startswith("."):
@@ -364,7 +378,7 @@ def _is_passed_over(name: str) -> bool:
 
 def _inside(path: Path, root: Path) -> bool:
     try:
-        return path.exists() and path.resolve().is_relative_to(root)
+        return path.is_file() and path.resolve().is_relative_to(root)
     except (OSError, RuntimeError):  # a link to itself
         return False
 

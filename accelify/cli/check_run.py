@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import NoReturn
 
@@ -78,8 +79,11 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         fail(str(error))
     scripts = [STDIN] if inputs is None else inputs.scripts
     imports = Imports() if inputs is None else inputs.imports
-    named = frozenset() if inputs is None else frozenset(inputs.named)
-    asked = Asked(tuple(options.select), tuple(options.ignore), options.stdin_filename, named)
+    for place, why in inputs.unread if inputs is not None else ():
+        complain(f"{place} cannot be read: {why}.")
+        code = NEEDS_A_PERSON
+    given = frozenset(inputs.named if inputs is not None else ())
+    asked = Asked(tuple(options.select), tuple(options.ignore), options.stdin_filename, given)
     came = {
         done.path: done
         for done in followed(check_all(scripts, asked, imports, store), len(scripts), "checking")
@@ -169,9 +173,12 @@ def _text(
 
 def _write(text: str, file: Path | None) -> None:
     if file is None:
+        # Names of files may be no text.
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
         print(text, end="")
         return
     try:
-        file.write_text(text, encoding="utf-8")
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise SourceError(f"{file} cannot be written: {error.strerror or error}.", file) from None

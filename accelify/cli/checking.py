@@ -93,6 +93,11 @@ def _checked(path: Path, asked: Asked, imports: Imports) -> Checked:
             found = lint(source, imports, asked.select, asked.ignore).findings
     except SourceError as error:
         return Checked(path, problem=str(error), misconfigured=isinstance(error, ConfigurationError))
+    except Exception as error:  # one odd script must not keep the others from being checked
+        if os.environ.get("ACCELIFY_TRACEBACK"):
+            raise
+        why = f"accelify itself failed on it ({type(error).__name__}: {error}); please report this script"
+        return Checked(path, problem=f"{path}: {why}.")
     own = str(source.path or "<stdin>")
     return Checked(
         path,

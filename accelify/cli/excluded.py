@@ -53,6 +53,7 @@ def ignored_by_git(paths: Sequence[Path]) -> set[Path]:
                 input="\0".join(inside),
                 capture_output=True,
                 text=True,
+                errors="surrogateescape",
                 check=False,
             )
         except OSError:

@@ -44,6 +44,8 @@ class Inputs:
     searched: dict[Path, tuple[int, int]] = field(default_factory=dict)
     entries: dict[Path, list[Path]] = field(default_factory=dict)
     imports: Imports = field(default_factory=Imports)
+    # Files and folders below a folder argument that could not be read, and why.
+    unread: list[tuple[Path, str]] = field(default_factory=list)
 
     def describe_search(self) -> list[str]:
         """One line for each folder searched: what was looked at and what was found."""
@@ -77,6 +79,7 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True, cache: Cache | 
                     f"{path} holds no Python file: name the script, or the folder it is in.", path
                 )
             candidates, root = found.candidates, path
+            inputs.unread += found.unread
             if not candidates and need_scripts:
                 raise SourceError(
                     f"{path} holds no training script ({found.looked_at} Python "
@@ -106,6 +109,7 @@ class _Searched(NamedTuple):
     scripts: int
     candidates: list[Path]
     entries: list[Path]
+    unread: list[tuple[Path, str]]
 
 
 def _to_check(folder: Path, imports: Imports) -> _Searched:
@@ -118,22 +122,21 @@ def _to_check(folder: Path, imports: Imports) -> _Searched:
         if path not in known and not _is_no_entry(path) and imports.leads_to_training(path)
     ]
     candidates = [script for script in (*starters, *found.scripts) if not _is_test(script, folder)]
-    return _Searched(found.looked_at, len(found.scripts), candidates, [])
+    return _Searched(found.looked_at, len(found.scripts), candidates, [], found.unread)
 
 
 def _searched(folder: Path, imports: Imports, cache: Cache) -> _Searched:
     key = ["folder", str(folder), str(folder.resolve()), os.environ.get("PYTHONPATH", "")]
     known = cache.get(key) if cache is not None else None
     if known is not None:
-        looked_at, scripts, names = known
-        return _Searched(looked_at, scripts, [folder / name for name in names], [])
+        looked_at, scripts, names, unread = known
+        candidates = [folder / name for name in names]
+        return _Searched(looked_at, scripts, candidates, [], [(Path(path), why) for path, why in unread])
     with looking() as looks:
         found = _to_check(folder, imports)
-    cache.put(
-        key,
-        looks,
-        [found.looked_at, found.scripts, [str(one.relative_to(folder)) for one in found.candidates]],
-    )
+    names = [str(one.relative_to(folder)) for one in found.candidates]
+    unread = [(str(path), why) for path, why in found.unread]
+    cache.put(key, looks, [found.looked_at, found.scripts, names, unread])
     return found
 
 
@@ -144,7 +147,8 @@ def _search(folder: Path, imports: Imports) -> _Searched:
     candidates = _entries_first(entries, scripts, imports)
     candidates = [script for script in candidates if not _is_test(script, folder)]
     known = set(entries)
-    return _Searched(found.looked_at, len(found.scripts), candidates, [c for c in candidates if c in known])
+    starting = [one for one in candidates if one in known]
+    return _Searched(found.looked_at, len(found.scripts), candidates, starting, found.unread)
 
 
 def _entries_first(entries: Sequence[Path], scripts: Sequence[Path], imports: Imports) -> list[Path]:
