@@ -22,7 +22,7 @@ from accelify.obsolete_codes import REPLACED, with_later_ones
 from accelify.source import ConfigurationError, Source, split_lines
 from accelify.transforms.base import Rule
 
-_COMMENT = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[^\]]*)\])?")
+IGNORING = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[^\]]*)\])?")
 _CODE = re.compile(r"ACC\d{0,3}|ALL")
 # A comment that is not needed any more.
 UNUSED_IGNORE = Rule(
@@ -153,7 +153,7 @@ def _comments(text: str) -> dict[int | None, tuple[str, ...]]:
     # tokenize ends lines at "\n" alone.
     lines = (line.rstrip("\r\n") + "\n" for line in split_lines(text))
     for token in tokenize.generate_tokens(lambda: next(lines, "")):
-        if token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
+        if token.type == tokenize.COMMENT and (match := IGNORING.search(token.string)):
             codes = match["codes"]
             words = tuple(code.strip() for code in codes.split(",")) if codes is not None else ("ALL",)
             found[None if match["file"] else token.start[0]] = with_later_ones(words)

@@ -51,6 +51,15 @@ def check(
         Path | None,
         typer.Option(metavar="FOLDER", help="Where to remember what was found.", envvar="ACCELIFY_CACHE_DIR"),
     ] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Fix what is safe to fix, in scripts that use several processes.")
+    ] = False,
+    unsafe_fixes: Annotated[
+        bool, typer.Option("--unsafe-fixes", help="Make also fixes that may change what a script does.")
+    ] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Show what --fix would change, and write nothing.")
+    ] = False,
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="End with 0 also where findings are.")
     ] = False,
@@ -78,5 +87,8 @@ def check(
             no_cache=no_cache,
             cache_dir=cache_dir,
             exit_zero=exit_zero,
+            fix=fix,
+            unsafe_fixes=unsafe_fixes,
+            diff=diff,
         ),
     )

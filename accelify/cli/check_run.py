@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from accelify.cache import Cache, cache_folder
-from accelify.cli.checking import Asked, check_all
+from accelify.cli.checking import Asked, check_all, check_one
 from accelify.cli.inputs import STDIN, Inputs, collect
 from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, followed
 from accelify.findings import Finding, Severity
@@ -63,10 +63,15 @@ class Options:
     no_cache: bool = False
     cache_dir: Path | None = None
     exit_zero: bool = False
+    fix: bool = False
+    unsafe_fixes: bool = False
+    diff: bool = False
 
 
 def run_check(paths: list[Path], options: Options) -> NoReturn:
     """Check scripts and folders, print what is found, and end with the code of the command."""
+    if (options.fix or options.diff) and STDIN in paths:
+        fail("--fix and --diff are for files: name the script.")
     if options.update_baseline and options.baseline is None:
         fail("--update-baseline needs the name of the file: --baseline FILE.")
     findings: list[Finding] = []
@@ -88,7 +93,20 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         done.path: done
         for done in followed(check_all(scripts, asked, imports, store), len(scripts), "checking")
     }
-    for done in (came[path] for path in scripts):  # in their order, whatever was ready first
+    changed = 0
+    for path in scripts:  # in their order, whatever was ready first
+        done = came[path]
+        if (options.fix or options.diff) and any(not finding.fixable for finding, _ in done.findings):
+            from accelify.cli.check_fix import fix_script
+
+            try:
+                number = fix_script(path, asked, imports, unsafe=options.unsafe_fixes, only_diff=options.diff)
+            except SourceError as error:
+                fail(str(error))
+            if number and options.fix:
+                imports = Imports()
+                done = check_one(path, asked, imports, store)
+            changed += number
         if done.misconfigured:
             fail(done.problem)
         if done.problem:
@@ -98,6 +116,8 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         for finding, line in done.findings:
             findings.append(finding)
             lines.note(finding, line)
+    if options.diff:
+        raise SystemExit(max(code, NEEDS_A_PERSON if changed and not options.exit_zero else CONVERTED))
     findings = list(dict.fromkeys(sorted(findings, key=lambda one: (one.path, one.cell, one))))
     try:
         if options.baseline is not None:
@@ -108,6 +128,8 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         )
     except SourceError as error:
         fail(str(error))
+    if options.fix and changed:
+        print(f"{changed} {'finding' if changed == 1 else 'findings'} fixed.", file=sys.stderr)
     failing = any(finding.severity is not Severity.INFO for finding in findings)
     raise SystemExit(max(code, NEEDS_A_PERSON if failing and not options.exit_zero else CONVERTED))
 

@@ -115,7 +115,7 @@ def test_findings_pages_and_ways_out(tmp_path: Path) -> None:
         assert found.range.start.character == SEVERAL.split("\n")[5].index("accelerator") + 1
         assert "ACC704" in await editor.hover(5)
         assert await editor.hover(0) == ""
-        (silence,) = await editor.actions(5)
+        (silence,) = [one for one in await editor.actions(5) if one.title.startswith("Ignore")]
         assert silence.edit is not None
         assert silence.edit.changes is not None
         silent = applied(SEVERAL, list(silence.edit.changes[editor.uri]))
@@ -140,5 +140,42 @@ def test_a_plain_script_is_converted_by_an_action(tmp_path: Path) -> None:
         converted = applied(PLAIN, list(convert.edit.changes[editor.uri]))
         assert "accelerator.backward(loss)" in converted
         assert await editor.change(converted, 2) == []
+
+    in_editor(path, work)
+
+
+FIXABLE = """\
+import torch
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(torch.zeros(64, 4), batch_size=8)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for x in loader:
+    loss = model(x).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+print("done")
+"""
+
+
+def test_fixes_are_actions(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(FIXABLE)
+
+    async def work(editor: Editor) -> None:
+        text, version = FIXABLE, 1
+        assert len(await editor.open(text)) == 2
+        for line, title in ((10, "Use accelerator.backward"), (12, "Print on the main process")):
+            (fix,) = [one for one in await editor.actions(line) if one.title == title]
+            assert fix.is_preferred
+            assert fix.edit is not None
+            assert fix.edit.changes is not None
+            text = applied(text, list(fix.edit.changes[editor.uri]))
+            version += 1
+            left = await editor.change(text, version)
+        assert left == []
 
     in_editor(path, work)
