@@ -81,7 +81,7 @@ def selection_for(path: Path | None, select: Sequence[str], ignore: Sequence[str
     """
     chosen = codes_of(select, "--select")
     left_out = codes_of(ignore, "--ignore")
-    configured = _nearest(path.resolve().parent if path is not None else Path.cwd())
+    configured = configured_at(path.resolve().parent if path is not None else Path.cwd())
     return Selection(chosen or configured.select, (*configured.ignore, *left_out), configured.per_file)
 
 
@@ -161,7 +161,8 @@ def _comments(text: str) -> dict[int | None, tuple[str, ...]]:
 
 
 @cache
-def _nearest(folder: Path) -> Selection:
+def configured_at(folder: Path) -> Selection:
+    """What the nearest pyproject.toml selects; remembered."""
     found = nearest_section(folder)
     return _configured(*found) if found is not None else Selection()
 

@@ -60,6 +60,9 @@ def check(
     diff: Annotated[
         bool, typer.Option("--diff", help="Show what --fix would change, and write nothing.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Check again whenever a file changes.")
+    ] = False,
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="End with 0 also where findings are.")
     ] = False,
@@ -90,5 +93,6 @@ def check(
             fix=fix,
             unsafe_fixes=unsafe_fixes,
             diff=diff,
+            watch=watch,
         ),
     )

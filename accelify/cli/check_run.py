@@ -66,10 +66,15 @@ class Options:
     fix: bool = False
     unsafe_fixes: bool = False
     diff: bool = False
+    watch: bool = False
 
 
 def run_check(paths: list[Path], options: Options) -> NoReturn:
     """Check scripts and folders, print what is found, and end with the code of the command."""
+    if options.watch:
+        from accelify.cli.check_watch import check_again
+
+        check_again(paths, options)
     if (options.fix or options.diff) and STDIN in paths:
         fail("--fix and --diff are for files: name the script.")
     if options.update_baseline and options.baseline is None:

@@ -80,7 +80,7 @@ def test_a_change_of_any_file_that_counts_is_seen(run: Run, project: Path, store
     from accelify.configuration import nearest_section
 
     nearest_section.cache_clear()
-    selection._nearest.cache_clear()
+    selection.configured_at.cache_clear()
     assert "__init__.py" not in run("check", script).out
 
 
