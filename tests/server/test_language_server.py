@@ -179,3 +179,39 @@ def test_fixes_are_actions(tmp_path: Path) -> None:
         assert left == []
 
     in_editor(path, work)
+
+
+def test_cells_of_notebooks(tmp_path: Path) -> None:
+    path = tmp_path / "train.ipynb"
+    code = lsp.NotebookCellKind.Code
+    head, _, tail = FIXABLE.partition("for x")
+    texts = ["# Training", head.rstrip("\n"), "for x" + tail.rstrip("\n")]
+    kinds = [lsp.NotebookCellKind.Markup, code, code]
+    places = [f"vscode-notebook-cell:{path}#{number}" for number in range(3)]
+    cells = [lsp.NotebookCell(kind, place) for kind, place in zip(kinds, places, strict=True)]
+    documents = [
+        lsp.TextDocumentItem(place, "python", 1, text) for place, text in zip(places, texts, strict=True)
+    ][1:]
+
+    async def work(editor: Editor) -> None:
+        notebook = lsp.NotebookDocument(path.as_uri(), "jupyter-notebook", 1, cells)
+        editor.client.notebook_document_did_open(lsp.DidOpenNotebookDocumentParams(notebook, documents))
+        shown = [await asyncio.wait_for(editor.shown.get(), PATIENCE) for _ in range(2)]
+        found = {one.uri: list(one.diagnostics) for one in shown}
+        assert found[places[1]] == []
+        lines = texts[2].split("\n")
+        assert [lines[one.range.start.line] for one in found[places[2]]] == [
+            "    loss.backward()",
+            'print("done")',
+        ]
+        editor.uri = places[2]
+        assert "ACC712" in await editor.hover(2)
+        fix, silence = await editor.actions(2)
+        assert fix.edit is not None
+        assert fix.edit.changes is not None
+        assert list(fix.edit.changes) == [places[2]]
+        fixed = applied(texts[2], list(fix.edit.changes[places[2]]))
+        assert fixed == texts[2].replace("loss.backward()", "accelerator.backward(loss)")
+        assert silence.title.startswith("Ignore")
+
+    in_editor(path, work)
