@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Severity(StrEnum):
@@ -21,6 +21,17 @@ class Safety(StrEnum):
     SAFE = "safe"
     REVIEW = "review"
     MANUAL = "manual"
+
+
+class Rule(NamedTuple):
+    """A rule's code, name and one-sentence summary, as `accelify rule` and the reports show them."""
+
+    code: str
+    name: str
+    summary: str
+    severity: Severity = Severity.WARNING
+    safety: Safety = Safety.SAFE
+    effort: int = 2
 
 
 @dataclass(frozen=True, order=True)

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from accelify.configuration import nearest_section
-from accelify.findings import Finding, Safety, Severity
+from accelify.findings import Finding, Rule, Safety, Severity
 from accelify.obsolete_codes import REPLACED, with_later_ones
 from accelify.source import ConfigurationError, Source, split_lines
-from accelify.transforms.base import Rule
 
 IGNORING = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[^\]]*)\])?")
 _CODE = re.compile(r"ACC\d{0,3}|ALL")

@@ -149,6 +149,7 @@ def _on_cores(
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
 
+    import accelify.convert
     import accelify.linting  # noqa: F401
 
     gc.freeze()
