@@ -40,7 +40,8 @@ class Finding:
 
     Lines and columns count from 1, columns in characters; `end_column` is exclusive. `effort` is in minutes for a
     person who does it by hand. `fixable` is whether `convert` fixes it by itself. In a notebook
-    `cell` is the cell's number from 1 and the lines count in that cell; elsewhere it is 0.
+    `cell` is the cell's number from 1 and the lines count in that cell; elsewhere it is 0. `fix` is `safe` or `unsafe`
+    where `check --fix` has one.
     """
 
     path: str
@@ -57,6 +58,7 @@ class Finding:
     evidence: tuple[str, ...] = field(compare=False, default=())
     fixable: bool = field(compare=False, default=True)
     cell: int = field(compare=False, default=0)
+    fix: str = field(compare=False, default="")
 
     @property
     def place(self) -> str:
@@ -79,6 +81,7 @@ class Finding:
             "safety": str(self.safety),
             "effort": self.effort,
             "fixable": self.fixable,
+            "fix": "convert" if self.fixable else self.fix or None,
             "file": self.path,
             **({"cell": self.cell} if self.cell else {}),
             "line": self.line,

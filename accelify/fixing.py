@@ -10,7 +10,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accelify.analysis.scopes import Scopes
 from accelify.analysis.syntax import Tree, call_keyword, dotted
@@ -37,13 +37,13 @@ _MEETING = re.compile(
 
 @dataclass(frozen=True)
 class Fix:
-    """A fix of one finding: what it does, whether it is safe, and its edits; or the lines without a comment."""
+    """A fix of one finding: what it does, whether it is safe, and its edits; or a line, and what comes in its place."""
 
     finding: Finding
     title: str
     safe: bool
     edits: tuple[Edit, ...] = ()
-    text: str = ""
+    line: tuple[int, str] | None = None
 
 
 class Fixes:
@@ -140,7 +140,7 @@ def _by_main(fixes: Fixes, finding: Finding) -> Fix | None:
     while isinstance(parent, ast.With) and any(_opens(item.context_expr) for item in parent.items):
         outer, parent = parent, tree.parent(parent)
     test = fixes.main_test(outer)
-    if test is None or any(_meets(node, name) for node in ast.walk(outer)):
+    if test is None or any(_meets(node, name) for node in ast.walk(outer)) or _binds(outer):
         return None
     edit = verbs.PutUnder(outer, outer, f"if {test}:")
     return Fix(finding, "Do it on the main process", True, (edit,))
@@ -148,6 +148,22 @@ def _by_main(fixes: Fixes, finding: Finding) -> Fix | None:
 
 def _opens(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and (dotted(node.func) or "").rpartition(".")[2] == "open"
+
+
+def _binds(stmt: ast.stmt) -> bool:
+    """Whether a statement sets something that the other processes may read afterwards."""
+    files = {
+        item.optional_vars
+        for node in ast.walk(stmt)
+        if isinstance(node, ast.With)
+        for item in node.items
+        if _opens(item.context_expr)
+    }
+    return any(
+        (isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)) and node not in files)
+        or isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef))
+        for node in ast.walk(stmt)
+    )
 
 
 def _meets(node: ast.AST, accelerator: str | None) -> bool:
@@ -227,15 +243,13 @@ def _with_epochs(fixes: Fixes, finding: Finding) -> Fix | None:
 
 def _without_comment(fixes: Fixes, finding: Finding) -> Fix | None:
     """A comment that silences nothing goes."""
-    lines = list(fixes.source.lines)
-    line = lines[finding.line - 1]
+    line = fixes.source.lines[finding.line - 1]
     code, end = line.rstrip("\r\n"), line[len(line.rstrip("\r\n")) :]
     comment = IGNORING.search(code, max(finding.column - 1, 0))
     if comment is None:
         return None
     left = (code[: comment.start()] + code[comment.end() :]).rstrip()
-    lines[finding.line - 1] = left + end if left.strip() else ""
-    return Fix(finding, "Remove the comment", True, text="".join(lines))
+    return Fix(finding, "Remove the comment", True, line=(finding.line, left + end if left.strip() else ""))
 
 
 _WAYS: dict[str, Callable[[Fixes, Finding], Fix | None]] = {
@@ -247,11 +261,19 @@ _WAYS: dict[str, Callable[[Fixes, Finding], Fix | None]] = {
 }
 
 
+def marked(linted: Linted) -> list[Finding]:
+    """The findings of a script, those with a fix with the word whether it is safe."""
+    if not any(one.code in _WAYS and not one.fixable for one in linted.findings):
+        return linted.findings
+    ways = {id(fix.finding): "safe" if fix.safe else "unsafe" for fix in Fixes(linted).all()}
+    return [replace(one, fix=ways.get(id(one), "")) for one in linted.findings]
+
+
 def text_with(fixes: Fixes, chosen: Sequence[Fix]) -> str | None:
     """The script with some fixes; None where they do not fit together."""
-    for fix in chosen:
-        if fix.text:  # lines of others are where they were before it alone
-            return fix.text
+    if commented := dict(fix.line for fix in chosen if fix.line is not None):
+        # The others come in the next round, of the lines as they are then.
+        return "".join(commented.get(number, line) for number, line in enumerate(fixes.source.lines, 1))
     edits = list(dict.fromkeys(edit for fix in chosen for edit in fix.edits))
     from accelify.writer.writing import apply
 

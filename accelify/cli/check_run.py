@@ -101,7 +101,7 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
     changed = 0
     for path in scripts:  # in their order, whatever was ready first
         done = came[path]
-        if (options.fix or options.diff) and any(not finding.fixable for finding, _ in done.findings):
+        if (options.fix or options.diff) and any(finding.fix for finding, _ in done.findings):
             from accelify.cli.check_fix import fix_script
 
             try:

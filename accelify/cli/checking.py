@@ -88,9 +88,10 @@ def _checked(path: Path, asked: Asked, imports: Imports) -> Checked:
             source = read_script(path, asked.name)
             if has_nothing_to_say(source, imports, path == STDIN or path in asked.named):
                 return Checked(path)
+            from accelify.fixing import marked
             from accelify.linting import lint, script_line
 
-            found = lint(source, imports, asked.select, asked.ignore).findings
+            found = marked(lint(source, imports, asked.select, asked.ignore))
     except SourceError as error:
         return Checked(path, problem=str(error), misconfigured=isinstance(error, ConfigurationError))
     except Exception as error:  # one odd script must not keep the others from being checked

@@ -34,7 +34,7 @@ class Book:
         """Look at the notebook; nothing is found in one that cannot be read as it stands."""
         self.found = {uri: [] for uri, _, is_code in self.cells if is_code}
         path = to_fs_path(self.uri)
-        cells = [
+        cells: list[dict[str, object]] = [
             {"cell_type": "code" if is_code else "markdown", "source": text, "metadata": {}}
             for _, text, is_code in self.cells
         ]

@@ -93,7 +93,9 @@ def test_a_fix_makes_the_finding_go(run: Run, tmp_path: Path, name: str) -> None
     script = tmp_path / "train.py"
     text, expected = CASES[name]
     script.write_text(text)
-    assert len(json.loads(run("check", "--output-format", "json", script).out)) == 1
+    (found,) = json.loads(run("check", "--output-format", "json", script).out)
+    assert found["fix"] == "safe"
+    assert "[*]" in run("check", script).out
     shown = run("check", "--diff", script)
     assert shown.code == 1
     assert shown.out.startswith("--- ")
@@ -120,9 +122,6 @@ def test_torch_distributed(run: Run, tmp_path: Path) -> None:
 
 def test_what_may_change_the_run_is_asked_for(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text(
-        SEVERAL.replace("data = ", 'torch.save(data, "d.pt")\nd = torch.load("d.pt")\ndata = ', 0)
-    )
     text = SEVERAL.replace("sampler =", 'start = torch.load("start.pt")\nsampler =')
     script.write_text(text)
     run("check", "--fix", script)
@@ -163,3 +162,22 @@ def test_a_notebook(run: Run, tmp_path: Path) -> None:
     assert run("check", book).code == 1
     assert run("check", "--fix", book).code == 0
     assert "accelerator.print" in "".join(json.loads(book.read_text())["cells"][0]["source"])
+
+
+def test_what_others_read_afterwards_is_set_by_all(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    text = (
+        HEAD
+        + LOOP
+        + 'with open("a.json", "w") as file:\n    number = 3\n    json.dump([1], file)\nmodel(number)\n'
+    )
+    script.write_text(text)
+    assert run("check", "--fix", script).code == 1
+    assert script.read_text() == text
+
+
+def test_all_comments_that_silence_nothing_go_at_once(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(HEAD + LOOP + "".join(f"number = {n}  # accelify: ignore[ACC704]\n" for n in range(15)))
+    assert run("check", "--fix", script).err == "15 findings fixed.\n"
+    assert script.read_text() == HEAD + LOOP + "".join(f"number = {n}\n" for n in range(15))
