@@ -38,14 +38,15 @@ class Imports:
         self.converting: set[Path] = set()  # the scripts that are converted in one run, by their places
         self._data: dict[Path, tuple[bytes, Looks]] = {}
         self._size = 0
-        self._loops: dict[tuple[Path, Looks | None], bool] = {}
+        self._loops: dict[Path, bool] = {}
         self._places: dict[Path, Path] = {}
         self._folders: dict[Path, Path] = {}
         self._imported: dict[Path, tuple[list[Path], Looks]] = {}
         self._roots: dict[Path, list[Path]] = {}
         self._located: dict[tuple[str, Path], tuple[Path | None, Looks]] = {}
         self._looked_for: dict[Path, Looks] = {}
-        self._trains: dict[tuple[Path, Looks | None], bool] = {}
+        self._trains: dict[Path, bool] = {}
+        self._listener: Looks | None = None
         self._called: dict[Path, CalledNames | None] = {}
 
     def of(self, path: Path) -> list[Path]:
@@ -114,15 +115,15 @@ class Imports:
     def leads_to_training(self, path: Path) -> bool:
         """Whether a file that has no training loop imports one from its project."""
         path = self._place(path)
-        for_whom = listener()
-        known = self._trains.get((path, for_whom))
+        self._noted_for(listener())
+        known = self._trains.get(path)
         if known is None:
             reached: dict[Path, None] = {}
             known = self._reaches_loop(path, reached)
             if not known:
                 # Nothing that it reaches can reach more.
-                self._trains.update(((one, for_whom), False) for one in reached)
-            self._trains[path, for_whom] = known
+                self._trains.update(dict.fromkeys(reached, False))
+            self._trains[path] = known
         return known
 
     def _reaches_loop(self, path: Path, reached: dict[Path, None]) -> bool:
@@ -137,10 +138,17 @@ class Imports:
         return False
 
     def _has_loop(self, path: Path) -> bool:
-        for_whom = listener()
-        if (path, for_whom) not in self._loops:
-            self._loops[path, for_whom] = _LOOP in self._read(path)
-        return self._loops[path, for_whom]
+        self._noted_for(listener())
+        if path not in self._loops:
+            self._loops[path] = _LOOP in self._read(path)
+        return self._loops[path]
+
+    def _noted_for(self, whom: Looks | None) -> None:
+        """What was worked out from files has to be noted for each who listens."""
+        if whom is not self._listener:
+            self._listener = whom
+            self._trains.clear()
+            self._loops.clear()
 
     def training_beside(self, path: Path) -> Path | None:
         """The first file with a training loop in the folder of a file, or one level below it."""

@@ -93,6 +93,13 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         complain(f"{place} cannot be read: {why}.")
         code = NEEDS_A_PERSON
     given = frozenset(inputs.named if inputs is not None else ())
+    if not scripts and (options.select or options.ignore):
+        from accelify.selection import selection_for
+
+        try:
+            selection_for(None, options.select, options.ignore)
+        except SourceError as error:
+            fail(str(error))
     asked = Asked(tuple(options.select), tuple(options.ignore), options.stdin_filename, given)
     came = {
         done.path: done

@@ -86,6 +86,10 @@ def _checked(path: Path, asked: Asked, imports: Imports) -> Checked:
     try:
         with garbage_left():
             source = read_script(path, asked.name)
+            if asked.select or asked.ignore or nearest_section(_folder(source.path)) is not None:
+                from accelify.selection import selection_for
+
+                selection_for(source.path, asked.select, asked.ignore)  # says what makes no sense
             if has_nothing_to_say(source, imports, path == STDIN or path in asked.named):
                 return Checked(path)
             from accelify.fixing import marked
@@ -104,6 +108,10 @@ def _checked(path: Path, asked: Asked, imports: Imports) -> Checked:
         path,
         [(source.place(one), script_line(one, source if one.path == own else None)) for one in found],
     )
+
+
+def _folder(path: Path | None) -> Path:
+    return path.resolve().parent if path is not None else Path.cwd()
 
 
 def _known(path: Path, asked: Asked, cache: Cache | None) -> Checked | None:

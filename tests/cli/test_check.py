@@ -259,3 +259,21 @@ def test_watch_checks_again_when_a_file_changes(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         assert process.returncode == 130
+
+
+@pytest.mark.parametrize("text", ["import os\n", PLAIN])
+def test_settings_that_make_no_sense_are_said_of_every_file(run: Run, tmp_path: Path, text: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    (tmp_path / "pyproject.toml").write_text('[tool.accelify]\nselct = ["ACC702"]\n')
+    nearest_section.cache_clear()
+    selection.configured_at.cache_clear()
+    outcome = run("check", script)
+    assert outcome.code == 2
+    assert "selct" in outcome.err
+    (tmp_path / "pyproject.toml").unlink()
+    nearest_section.cache_clear()
+    assert run("check", "--select", "ACC999", script).code == 2
+    script.unlink()
+    (tmp_path / "other.py").write_text("import os\n")
+    assert run("check", "--select", "ACC999", tmp_path).code == 2
