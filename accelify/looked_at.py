@@ -33,10 +33,10 @@ class Looks:
             self.questions.update(other.questions)
 
     def marks(self) -> dict[Question, str] | None:
-        """The answers by question; None where one changed in the meantime."""
-        return (
-            None if _unsteady.intersection(self.questions) else {one: _marks[one] for one in self.questions}
-        )
+        """The answers by question; None where one changed in the meantime, or is not known to this process."""
+        if _unsteady.intersection(self.questions) or not _marks.keys() >= self.questions.keys():
+            return None
+        return {one: _marks[one] for one in self.questions}
 
 
 _listening: list[Looks] = []

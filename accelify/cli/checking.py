@@ -146,6 +146,7 @@ def _finding(known: dict[str, Any]) -> Finding:
     )
 
 
+_WAY = "fork" if sys.platform == "linux" else "spawn"
 # What each of several processes works with.
 _work: tuple[Asked, Imports, Cache | None]
 
@@ -162,7 +163,9 @@ def _on_cores(
     import accelify.linting  # noqa: F401
 
     gc.freeze()
-    way = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    way = multiprocessing.get_context(_WAY)
+    # What was looked at is known in a copy of this process alone.
+    imports = imports if _WAY == "fork" else Imports()
     missing = dict.fromkeys(paths)
     try:
         with ProcessPoolExecutor(cores, way, _begin, (asked, imports, cache)) as pool:

@@ -12,6 +12,7 @@ import pytest
 
 import accelify
 from accelify import linting, looked_at
+from accelify.cli import checking
 from accelify.cli.checking import Asked, check_one
 from accelify.project import Imports
 from tests.cli.conftest import PLAIN, Run
@@ -187,3 +188,17 @@ def test_nothing_is_looked_at_that_is_not_noted(
         assert {one for one in asked if not one.endswith("pyproject.toml")} <= noted
         assert asked
     on = False
+
+
+@pytest.mark.parametrize("way", ["fork", "spawn"])
+def test_several_processes_find_the_same(
+    run: Run, project: Path, store: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    for number in range(3):
+        (project / f"more{number}.py").write_text(PLAIN)
+    monkeypatch.setattr(checking, "_SEVERAL", 1_000)
+    alone = run("check", "--no-cache", project)
+    monkeypatch.setattr(checking, "_SEVERAL", 2)
+    monkeypatch.setattr(checking, "_WAY", way)
+    assert run("check", project) == alone
+    assert run("check", project) == alone
