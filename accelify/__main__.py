@@ -1,6 +1,6 @@
 """`python -m accelify`: the same as the command `accelify`."""
 
-from accelify.cli.main import main
+from accelify.cli.entry import main
 
 if __name__ == "__main__":
     main()

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from accelify.knowledge import RowError
-from accelify.knowledge.checking import as_mapping, problems
-from accelify.knowledge.row import parse_row
-from accelify.knowledge.rows import USERS, Table, read_table
+from accelify import looked_at
 from accelify.source import ConfigurationError
 
 
@@ -24,6 +20,8 @@ def nearest_section(folder: Path) -> tuple[Any, Path] | None:
         file = place / "pyproject.toml"
         if not file.is_file():
             continue
+        import tomllib
+
         try:
             section = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("accelify")
         except (OSError, ValueError) as error:
@@ -39,6 +37,10 @@ def user_rows(path: Path | None) -> dict[str, str]:
     `models` is a table of rows, or the name of a file of rows beside pyproject.toml. Raises ConfigurationError, naming
     the row and what is allowed, for rows that make no sense.
     """
+    from accelify.knowledge import RowError
+    from accelify.knowledge.row import parse_row
+    from accelify.knowledge.rows import USERS, Table
+
     found = nearest_section(path.resolve().parent if path is not None else Path.cwd())
     models = found[0].get("models") if found is not None and isinstance(found[0], dict) else None
     if found is None or models is None:
@@ -67,8 +69,11 @@ def user_rows(path: Path | None) -> dict[str, str]:
 
 
 def _of_file(rows: Path, configured_in: Path) -> dict[str, str]:
+    from accelify.knowledge.checking import as_mapping, problems
+    from accelify.knowledge.rows import read_table
+
     try:
-        text = rows.read_text(encoding="utf-8")
+        text = (looked_at.read(rows) or b"").decode("utf-8")
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"{rows}, the models of [tool.accelify] in {configured_in}, cannot be read ({error}): correct it.",

@@ -37,6 +37,7 @@ from accelify.deep import deeply
 from accelify.lowering import Plain, lower
 from accelify.other_callers import OtherCallers, other_callers
 from accelify.project import Imports
+from accelify.screen import is_made_by_configuration, may_train
 from accelify.source import Source
 from accelify.transforms import DRAWN_ALONE, THREADING, TRANSFORMS
 from accelify.transforms.base import Change, Context
@@ -93,11 +94,11 @@ def _convert_source(
 ) -> Conversion:
     name = str(source.path) if source.path else "<stdin>"
     if (
-        not _may_train(source.text)
+        not may_train(source.text)
         and not (
             imports is not None and source.path is not None and imports.leads_to_training(Path(source.path))
         )
-        and not ("hydra" in source.text and "instantiate(" in source.text)
+        and not is_made_by_configuration(source.text)
     ):
         _ = source.tree  # a syntax error is reported even where nothing trains
         return _without_seen_loop(source, imports)
@@ -137,7 +138,7 @@ def _convert(
     if is_handed_an_accelerator(tree):
         return left_alone(source, UNCHANGED, "it is converted already (its backward is an Accelerator's)")
     program = Program(tree, Path(source.path) if source.path else None)
-    if not _may_train(source.text) and not program.may_train() and program.unread_loop() is None:
+    if not may_train(source.text) and not program.may_train() and program.unread_loop() is None:
         return _without_loop(source, tree, imports)  # it imports a module with a loop, and uses none
     script = ScriptModel(tree, program.entry.path, program=program)
     models.append(script)
@@ -434,15 +435,6 @@ def _functions(script: ScriptModel, plan: Plan, module: Module) -> dict[str, boo
     threaded = plan.reach.threaded if plan.reach is not None else []
     homes = {node_of(script, s) for s in module.scopes.functions() if s not in script.dormant}
     return {home.name: home in threaded for home in homes if home.kind != "module"}
-
-
-def _may_train(text: str) -> bool:
-    """The prefilter: a script with neither a backward nor an optimizer has nothing to convert."""
-    if "torch" in text:
-        # A trainer that is imported by its name is looked for, or missed, by name.
-        return "backward" in text or "optim" in text or "import_module(" in text
-    # torch can be imported through helpers of the project, and a loop over an argument needs no name of torch.
-    return ".backward(" in text
 
 
 def _blocked(source: Source, tree: Tree, name: str, blockers: list[Blocker]) -> Conversion:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Severity(StrEnum):
@@ -23,13 +23,25 @@ class Safety(StrEnum):
     MANUAL = "manual"
 
 
+class Rule(NamedTuple):
+    """A rule's code, name and one-sentence summary, as `accelify rule` and the reports show them."""
+
+    code: str
+    name: str
+    summary: str
+    severity: Severity = Severity.WARNING
+    safety: Safety = Safety.SAFE
+    effort: int = 2
+
+
 @dataclass(frozen=True, order=True)
 class Finding:
     """One finding of one rule.
 
     Lines and columns count from 1, columns in characters; `end_column` is exclusive. `effort` is in minutes for a
     person who does it by hand. `fixable` is whether `convert` fixes it by itself. In a notebook
-    `cell` is the cell's number from 1 and the lines count in that cell; elsewhere it is 0.
+    `cell` is the cell's number from 1 and the lines count in that cell; elsewhere it is 0. `fix` is `safe` or `unsafe`
+    where `check --fix` has one.
     """
 
     path: str
@@ -50,6 +62,7 @@ class Finding:
     part: str = field(compare=False, default="")
     # The text of its comment in the script.
     mark: str = field(compare=False, default="")
+    fix: str = field(compare=False, default="")
 
     @property
     def place(self) -> str:
@@ -73,6 +86,7 @@ class Finding:
             "safety": str(self.safety),
             "effort": self.effort,
             "fixable": self.fixable,
+            "fix": "convert" if self.fixable else self.fix or None,
             "file": self.path,
             **({"cell": self.cell} if self.cell else {}),
             "line": self.line,

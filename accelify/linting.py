@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelify.conversion import REFUSED, UNCHANGED, Conversion, ConvertOptions
-from accelify.convert import convert_project
+from accelify.conversion import REFUSED, UNCHANGED, Conversion, ConvertOptions, left_alone
 from accelify.findings import Finding
 from accelify.project import Imports
-from accelify.proving import checked, entries_of, may_be_distributed, prove
+from accelify.proving import checked, entries_of, prove
 from accelify.rule_codes import published
+from accelify.screen import may_be_distributed
 from accelify.selection import selection_for, shown, unused_ignores
 from accelify.source import Source, SourceError
 
@@ -39,10 +40,15 @@ def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: S
         SourceError: for a configuration that makes no sense, and for files that cannot be read.
     """
     selection = selection_for(source.path, select, ignore)
-    conversions = convert_project(source, ConvertOptions(), imports)
-    findings: list[Finding] | None = None
-    if conversions[0].status in (UNCHANGED, REFUSED) and may_be_distributed(conversions[0]):
-        findings = checked(conversions[0])
+    conversions = [left_alone(source, UNCHANGED, "it has an Accelerator")]
+    findings = checked(conversions[0]) if _imports_accelerator(source.tree) else None
+    if findings is None:
+        # Its import takes as long as the check of a script that needs none of it.
+        from accelify.convert import convert_project
+
+        conversions = convert_project(source, ConvertOptions(), imports)
+        if conversions[0].status in (UNCHANGED, REFUSED) and may_be_distributed(source.text):
+            findings = checked(conversions[0])
     for entry in entries_of(conversions, [source.path] if source.path is not None else []):
         prove(conversions, entry)
     if findings is None:
@@ -52,6 +58,17 @@ def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: S
     unused = unused_ignores(findings, source, selection)
     left = [*shown(findings, source, selection), *unused]
     return Linted(source, [*dict.fromkeys(map(published, left))], conversions)
+
+
+def _imports_accelerator(tree: ast.Module) -> bool:
+    """Whether a script imports a library with an Accelerator: it is not converted, whatever else it does."""
+    names = [
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    ]
+    return any(name.partition(".")[0] in ("accelify", "accelerate") for name in names)
 
 
 def script_line(finding: Finding, source: Source | None) -> str:

@@ -20,6 +20,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from accelify import looked_at
 from accelify.analysis.modules.search_path import top_of_project, up_to_top
 from accelify.analysis.planning.plan import Plan
 from accelify.analysis.scopes import Scope
@@ -179,7 +180,7 @@ def _folders(script: Path, modules: Iterable[Path]) -> list[Path]:
     found = [own]
     for module in modules:
         top = module.resolve().parent
-        while (top / "__init__.py").exists() and top.parent != top:
+        while looked_at.exists(top / "__init__.py") and top.parent != top:
             top = top.parent
         inner = module.resolve().relative_to(top).parts
         found.append(top / inner[0] if len(inner) > 1 else top)
@@ -200,7 +201,8 @@ def _around(script: Path) -> Iterator[Path]:
         yield from islice(python_files(_beside(script, project), _ENDINGS), _MOST_FILES)
     for folder in up_to_top(own)[1:] if project is None else ():
         with suppress(OSError):  # a folder that cannot be listed
-            files = (path for path in sorted(folder.iterdir()) if path.suffix in _ENDINGS and path.is_file())
+            listed = (folder / name for name in looked_at.names_in(folder)[1])
+            files = (path for path in listed if looked_at.is_file(path))
             yield from (_beside(script, path) for path in islice(files, _MOST_ABOVE))
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from accelify.analysis.modules.imported_by_name import imports_by_name
-from accelify.analysis.modules.search_path import added_roots, module_file, roots_of
+from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
 from accelify.analysis.syntax import Tree
 from accelify.called_names import OWN, CalledNames, called_names
+from accelify.looked_at import Looks, listener, looking, names_in, note, read
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))",
@@ -25,6 +26,8 @@ _MOST_BESIDE = 200
 _LARGEST = 1_000_000
 # Outputs make notebooks large.
 _LARGEST_NOTEBOOK = 20_000_000
+# Bytes of files that are not read again.
+_MOST_REMEMBERED = 30_000_000
 
 
 class Imports:
@@ -33,13 +36,17 @@ class Imports:
 
     def __init__(self) -> None:
         self.converting: set[Path] = set()  # the scripts that are converted in one run, by their places
-        self._data: dict[Path, bytes] = {}
+        self._data: dict[Path, tuple[bytes, Looks]] = {}
+        self._size = 0
+        self._loops: dict[Path, bool] = {}
         self._places: dict[Path, Path] = {}
         self._folders: dict[Path, Path] = {}
-        self._imported: dict[Path, list[Path]] = {}
+        self._imported: dict[Path, tuple[list[Path], Looks]] = {}
         self._roots: dict[Path, list[Path]] = {}
-        self._located: dict[tuple[str, Path], Path | None] = {}
+        self._located: dict[tuple[str, Path], tuple[Path | None, Looks]] = {}
+        self._looked_for: dict[Path, Looks] = {}
         self._trains: dict[Path, bool] = {}
+        self._listener: Looks | None = None
         self._called: dict[Path, CalledNames | None] = {}
 
     def of(self, path: Path) -> list[Path]:
@@ -47,41 +54,59 @@ class Imports:
         path = self._place(path)
         if path not in self._imported:
             found: dict[Path, None] = {}
-            for name in _names(self._read(path)):
-                target = self._locate(name, path)
-                if target is not None and target != path:
-                    found[target] = None
-            self._imported[path] = list(found)
-        return self._imported[path]
+            with looking() as looks:
+                for name in _names(self._read(path)):
+                    target = self._locate(name, path)
+                    if target is not None and target != path:
+                        found[target] = None
+            self._imported[path] = list(found), looks
+        imported, looks = self._imported[path]
+        note(looks)
+        return imported
 
     def _locate(self, name: str, importer: Path) -> Path | None:
         """The file that an imported name means, where it is in the importer's project."""
         roots = self._roots_for(importer)
         alike = roots is self._roots.get(importer.parent)
         key = (name, importer.parent if alike else importer)
+        if name.partition(".")[0] in NEVER_FOLLOWED:
+            return None
         if key not in self._located:
             dots = len(name) - len(name.lstrip("."))
             if 0 < dots <= len(importer.parents):
                 roots = [importer.parents[dots - 1]]
-            found = module_file([part for part in name.split(".") if part], roots)
-            self._located[key] = found.resolve() if found is not None else None
-        return self._located[key]
+            with looking() as looks:
+                found = module_file([part for part in name.split(".") if part], roots)
+            self._located[key] = self._place(found) if found is not None else None, looks
+        place, looks = self._located[key]
+        note(looks)
+        return place
 
     def _roots_for(self, importer: Path) -> list[Path]:
         """Where an importer's names are looked for: as for all of its folder, and where it adds places itself."""
         if importer not in self._roots:
-            shared = self._roots.setdefault(importer.parent, []) or roots_of(importer)
-            self._roots[importer.parent] = shared
-            added = added_roots(importer, self._text(importer), shared, self._text)
+            with looking() as looks:
+                shared = self._shared_roots(importer)
+                added = added_roots(importer, self._text(importer), shared, self._text)
             self._roots[importer] = [shared[0], *added, *shared[1:]] if added else shared
+            self._looked_for[importer] = looks
+        note(self._looked_for[importer])
         return self._roots[importer]
+
+    def _shared_roots(self, importer: Path) -> list[Path]:
+        folder = importer.parent
+        if folder not in self._roots:
+            with looking() as looks:
+                self._roots[folder] = roots_of(importer)
+            self._looked_for[folder] = looks
+        note(self._looked_for[folder])
+        return self._roots[folder]
 
     def reached(self, path: Path) -> list[Path]:
         """Every file of the project that a file imports, itself or through others."""
         found: dict[Path, None] = {}
         queue = self.of(path)[:]
-        while queue:
-            one = queue.pop(0)
+        for one in queue:  # which grows
             if one not in found:
                 found[one] = None
                 queue += self.of(one)
@@ -90,19 +115,46 @@ class Imports:
     def leads_to_training(self, path: Path) -> bool:
         """Whether a file that has no training loop imports one from its project."""
         path = self._place(path)
-        if path not in self._trains:
-            reached = self.reached(path)
-            self._trains[path] = any(_LOOP in self._read(one) for one in reached)
-            if not self._trains[path]:
+        self._noted_for(listener())
+        known = self._trains.get(path)
+        if known is None:
+            reached: dict[Path, None] = {}
+            known = self._reaches_loop(path, reached)
+            if not known:
                 # Nothing that it reaches can reach more.
                 self._trains.update(dict.fromkeys(reached, False))
-        return self._trains[path]
+            self._trains[path] = known
+        return known
+
+    def _reaches_loop(self, path: Path, reached: dict[Path, None]) -> bool:
+        """Whether one of the files that a file reaches has a loop; it notes those that it has seen."""
+        queue = self.of(path)[:]
+        for one in queue:  # which grows
+            if one not in reached:
+                reached[one] = None
+                if self._has_loop(one):
+                    return True
+                queue += self.of(one)
+        return False
+
+    def _has_loop(self, path: Path) -> bool:
+        self._noted_for(listener())
+        if path not in self._loops:
+            self._loops[path] = _LOOP in self._read(path)
+        return self._loops[path]
+
+    def _noted_for(self, whom: Looks | None) -> None:
+        """What was worked out from files has to be noted for each who listens."""
+        if whom is not self._listener:
+            self._listener = whom
+            self._trains.clear()
+            self._loops.clear()
 
     def training_beside(self, path: Path) -> Path | None:
         """The first file with a training loop in the folder of a file, or one level below it."""
         folder = self._place(path).parent
-        near = sorted([*folder.glob("*.py"), *folder.glob("*/*.py")])[:_MOST_BESIDE]
-        return next((one for one in near if one != self._place(path) and _LOOP in self._read(one)), None)
+        near = sorted([*_scripts_in(folder), *_scripts_below(folder)])[:_MOST_BESIDE]
+        return next((one for one in near if one != self._place(path) and self._has_loop(one)), None)
 
     def training_by_name(self, path: Path) -> tuple[Path, int, Path] | None:
         """Where a file, or one that it imports, imports a module by a name that it puts together.
@@ -239,14 +291,39 @@ class Imports:
 
     def _read(self, path: Path) -> bytes:
         if path not in self._data:
-            try:
-                largest = _LARGEST_NOTEBOOK if path.suffix == ".ipynb" else _LARGEST
-                self._data[path] = path.read_bytes() if path.stat().st_size <= largest else b""
-                if path.suffix == ".ipynb":
-                    self._data[path] = _code_of(self._data[path])
-            except (OSError, ValueError):
-                self._data[path] = b""
-        return self._data[path]
+            with looking() as looks:
+                data = _code(path)
+            self._size += len(data)
+            while self._size > _MOST_REMEMBERED and self._data:
+                self._size -= len(self._data.pop(next(iter(self._data)))[0])
+            self._data[path] = data, looks
+        data, looks = self._data[path]
+        note(looks)
+        return data
+
+
+def _code(path: Path) -> bytes:
+    """What a script, or the code cells of a notebook have in them; nothing for what cannot be read."""
+    try:
+        if path.suffix == ".ipynb":
+            return _code_of(read(path, _LARGEST_NOTEBOOK) or b"")
+        return read(path, _LARGEST) or b""
+    except (OSError, ValueError, RecursionError):
+        return b""
+
+
+def _scripts_in(folder: Path) -> list[Path]:
+    try:
+        return [folder / name for name in names_in(folder)[1] if name.endswith(".py")]
+    except OSError:
+        return []
+
+
+def _scripts_below(folder: Path) -> list[Path]:
+    try:
+        return [path for name in names_in(folder)[0] for path in _scripts_in(folder / name)]
+    except OSError:
+        return []
 
 
 def _code_of(notebook: bytes) -> bytes:

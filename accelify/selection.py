@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from accelify.configuration import nearest_section
-from accelify.findings import Finding, Safety, Severity
+from accelify.findings import Finding, Rule, Safety, Severity
 from accelify.obsolete_codes import REPLACED, with_later_ones
 from accelify.rule_codes import PUBLIC
 from accelify.source import ConfigurationError, Source, split_lines
-from accelify.transforms.base import Rule
 
-_COMMENT = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[^\]]*)\])?")
+IGNORING = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[^\]]*)\])?")
 _CODE = re.compile(r"ACC\d{0,3}|ALL")
 # A comment that is not needed any more.
 UNUSED_IGNORE = Rule(
@@ -80,7 +79,7 @@ def selection_for(path: Path | None, select: Sequence[str], ignore: Sequence[str
     """
     chosen = codes_of(select, "--select")
     left_out = codes_of(ignore, "--ignore")
-    configured = _nearest(path.resolve().parent if path is not None else Path.cwd())
+    configured = configured_at(path.resolve().parent if path is not None else Path.cwd())
     return Selection(chosen or configured.select, (*configured.ignore, *left_out), configured.per_file)
 
 
@@ -156,7 +155,7 @@ def _comments(text: str) -> dict[int | None, tuple[str, ...]]:
     # tokenize ends lines at "\n" alone.
     lines = (line.rstrip("\r\n") + "\n" for line in split_lines(text))
     for token in tokenize.generate_tokens(lambda: next(lines, "")):
-        if token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
+        if token.type == tokenize.COMMENT and (match := IGNORING.search(token.string)):
             codes = match["codes"]
             words = tuple(code.strip() for code in codes.split(",")) if codes is not None else ("ALL",)
             found[None if match["file"] else token.start[0]] = with_later_ones(words)
@@ -164,7 +163,8 @@ def _comments(text: str) -> dict[int | None, tuple[str, ...]]:
 
 
 @cache
-def _nearest(folder: Path) -> Selection:
+def configured_at(folder: Path) -> Selection:
+    """What the nearest pyproject.toml selects; remembered."""
     found = nearest_section(folder)
     return _configured(*found) if found is not None else Selection()
 

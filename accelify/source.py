@@ -8,16 +8,16 @@ import contextlib
 import os
 import re
 import stat
-import tempfile
 import tokenize
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from accelify import looked_at
 from accelify.obsolete_keywords import parse_old
 
 if TYPE_CHECKING:
@@ -28,7 +28,12 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LINE_BYTES = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _WIDE_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__", "node_modules", "__pypackages__"}
+# What a file that is started has and a module does not: a block for it, a call at its top, or what a command calls.
+_STARTED = re.compile(
+    rb"__main__|^(?:[A-Za-z_][\w.]*\(|(?:for|while|with) |(?:async )?def main\()", re.MULTILINE
+)
+_INSTALLED = {"site-packages", "dist-packages"}
+_SKIPPED_FOLDERS = {*_INSTALLED, "__pycache__", "node_modules", "__pypackages__"}
 
 # What the parser of Python 3 says of Python 2, and the forms it has only a general complaint for.
 _PYTHON_2_MESSAGE = re.compile(
@@ -180,7 +185,7 @@ class Source:
 def read_bytes(path: Path) -> bytes:
     """The bytes of the file at `path`. Raises SourceError where it cannot be read."""
     try:
-        return path.read_bytes()
+        return looked_at.read(path) or b""
     except FileNotFoundError:
         raise SourceError(f"{path} does not exist: check the path.", path) from None
     except IsADirectoryError:
@@ -292,12 +297,25 @@ def looks_like_training(data: bytes) -> bool:
     return b".backward(" in data or (b"optim" in data and b"__main__" in data)
 
 
+def is_installed(path: Path) -> bool:
+    """Whether a file or folder is one of an installed package."""
+    return not _INSTALLED.isdisjoint(path.resolve().parts)
+
+
+def may_be_started(data: bytes) -> bool:
+    """Whether a file does something by itself, as a script does and a module does not."""
+    return _STARTED.search(data) is not None
+
+
 @dataclass(frozen=True)
 class Found:
-    """What `find_scripts` saw: the `scripts` that can hold a training loop, and how many Python files it looked at."""
+    """What `find_scripts` saw: the `scripts` that can hold a training loop, how many Python files it looked at,
+    those that do something when they are started, and what could not be read, files and folders, with the reason."""
 
     scripts: list[Path]
     looked_at: int
+    started: list[Path] = field(default_factory=list)
+    unread: list[tuple[Path, str]] = field(default_factory=list)
 
 
 def find_scripts(folder: Path) -> Found:
@@ -306,37 +324,63 @@ def find_scripts(folder: Path) -> Found:
     Hidden folders, virtual environments, installed packages and links that lead out of `folder` are passed over.
     """
     scripts: list[Path] = []
-    looked_at = 0
-    for path in python_files(folder, (".py", ".ipynb")):
-        looked_at += 1
-        # A file that cannot be read is passed over like any other file without a loop; named by itself it is an error.
-        with contextlib.suppress(OSError):
-            if looks_like_training(path.read_bytes()):
-                scripts.append(path)
-    return Found(scripts, looked_at)
+    started: list[Path] = []
+    number = 0
+    # Nobody starts a file of what is installed.
+    installed = is_installed(folder)
+    unread: list[tuple[Path, str]] = []
+    for path in python_files(folder, (".py", ".ipynb"), unread):
+        number += 1
+        try:
+            data = looked_at.read(path) or b""
+        except OSError as error:
+            unread.append((path, error.strerror or str(error)))
+            continue
+        if looks_like_training(data):
+            scripts.append(path)
+        if not installed and may_be_started(data):
+            started.append(path)
+    return Found(scripts, number, started, unread)
 
 
-def python_files(folder: Path, endings: tuple[str, ...] = (".py",)) -> Iterator[Path]:
-    """The files below `folder` with one of the `endings`, sorted, without what `find_scripts` passes over."""
+def python_files(
+    folder: Path, endings: tuple[str, ...] = (".py",), unread: list[tuple[Path, str]] | None = None
+) -> Iterator[Path]:
+    """The files below `folder` with one of the `endings`, sorted, without what `find_scripts` passes over.
+
+    Args:
+        folder: where to look.
+        endings: of the files' names.
+        unread: takes folders that cannot be listed, with the reason.
+    """
     root = folder.resolve()
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not _skipped(Path(place, name)))
-        for name in sorted(files):
-            path = Path(place, name)
-            if name.endswith(endings) and not name.startswith(".") and _inside(path, root):
-                yield path
+    places = [folder]
+    while places:
+        place = places.pop()
+        try:
+            folders, files = looked_at.names_in(place)
+        except OSError as error:
+            if unread is not None:
+                unread.append((place, error.strerror or str(error)))
+            continue
+        for name in files:
+            if name.endswith(endings) and not name.startswith("."):
+                path = place / name
+                if not path.is_symlink() or _inside(path, root):
+                    yield path
+        inner = (place / name for name in reversed(folders) if not _is_passed_over(name))
+        places += [one for one in inner if not looked_at.exists(one / "pyvenv.cfg")]
 
 
-def _skipped(folder: Path) -> bool:
-    return (
-        folder.name.startswith(".")
-        or folder.name in _SKIPPED_FOLDERS
-        or os.path.exists(folder / "pyvenv.cfg")
-    )
+def _is_passed_over(name: str) -> bool:
+    return name.startswith(".") or name in _SKIPPED_FOLDERS
 
 
 def _inside(path: Path, root: Path) -> bool:
-    return not path.is_symlink() or (path.exists() and path.resolve().is_relative_to(root))
+    try:
+        return path.is_file() and path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # a link to itself
+        return False
 
 
 def write_all(files: Sequence[tuple[Path, bytes]]) -> None:
@@ -393,6 +437,8 @@ def _permission_bits(target: Path, path: Path) -> int | None:
 
 def _stage(target: Path, data: bytes, path: Path) -> Path:
     mode = _permission_bits(target, path)
+    import tempfile
+
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     temporary = Path(name)
     try:

@@ -2,62 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from accelify.cli.excluded import excluded_patterns, ignored_by_git, is_excluded
-from accelify.cli.inputs import STDIN, Inputs, collect, garbage_left, read_script
-from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, track
-from accelify.findings import Finding, Severity
-from accelify.project import Imports
-from accelify.source import ConfigurationError, Source, SourceError
-
-
-class OutputFormat(StrEnum):
-    """How findings are printed."""
-
-    TEXT = "text"
-    CONCISE = "concise"
-    JSON = "json"
-    GITHUB = "github"
-    GITLAB = "gitlab"
-    JUNIT = "junit"
-    SARIF = "sarif"
-
-
-@dataclass(frozen=True)
-class _Options:
-    """What the user chose for the findings of each script."""
-
-    select: list[str]
-    ignore: list[str]
-    name: Path | None
-
-
-class _Lines:
-    """The lines of code that findings stand at."""
-
-    def __init__(self) -> None:
-        self._of: dict[tuple[str, int, int], str] = {}
-
-    def note(self, source: Source, finding: Finding) -> Finding:
-        """Remember the line of a finding of a script, and give the finding with its place in the file."""
-        from accelify.linting import script_line
-
-        placed = source.place(finding)
-        own = str(source.path or "<stdin>") == finding.path
-        self._of[placed.path, placed.cell, placed.line] = script_line(finding, source if own else None)
-        return placed
-
-    def of(self, finding: Finding) -> str:
-        """The line that a finding begins in; empty where it is not known."""
-        return self._of.get((finding.path, finding.cell, finding.line), "")
+from accelify.cli.check_run import Options, OutputFormat, run_check
 
 
 def check(
@@ -94,6 +44,25 @@ def check(
     output_file: Annotated[
         Path | None, typer.Option("--output-file", "-o", metavar="FILE", help="Write to this file.")
     ] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Neither use nor write what was found before.")
+    ] = False,
+    cache_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where to remember what was found.", envvar="ACCELIFY_CACHE_DIR"),
+    ] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Fix what is safe to fix, in scripts that use several processes.")
+    ] = False,
+    unsafe_fixes: Annotated[
+        bool, typer.Option("--unsafe-fixes", help="Make also fixes that may change what a script does.")
+    ] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Show what --fix would change, and write nothing.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Check again whenever a file changes.")
+    ] = False,
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="End with 0 also where findings are.")
     ] = False,
@@ -105,108 +74,25 @@ def check(
 
     A comment `# accelify: ignore[ACC101]` in the script and \[tool.accelify] in pyproject.toml leave findings out.
     """
-    if update_baseline and baseline is None:
-        fail("--update-baseline needs the name of the file: --baseline FILE.")
-    findings: list[Finding] = []
-    lines = _Lines()
-    code = CONVERTED
-    try:
-        inputs = None if paths == [STDIN] else _inputs(paths, exclude or [], force_exclude)
-    except SourceError as error:
-        fail(str(error))
-    scripts = [STDIN] if inputs is None else inputs.scripts
-    imports = Imports() if inputs is None else inputs.imports
-    options = _Options(select or [], ignore or [], stdin_filename)
-    for path in track(scripts, len(scripts), "checking"):
-        try:
-            findings += _findings(path, options, imports, lines)
-        except ConfigurationError as error:
-            fail(str(error))
-        except SourceError as error:
-            complain(str(error))
-            code = max(code, BAD_INPUT if inputs is None or path in inputs.named else NEEDS_A_PERSON)
-    findings = list(dict.fromkeys(sorted(findings, key=lambda one: (one.path, one.cell, one))))
-    try:
-        if baseline is not None:
-            findings = _against(baseline, update_baseline, findings, lines)
-        _write(_text(findings, output_format, lines, statistics, output_file is None), output_file)
-    except SourceError as error:
-        fail(str(error))
-    failing = any(finding.severity is not Severity.INFO for finding in findings)
-    raise typer.Exit(max(code, NEEDS_A_PERSON if failing and not exit_zero else CONVERTED))
-
-
-def _inputs(paths: list[Path], exclude: list[str], forced: bool) -> Inputs:
-    inputs = collect(paths, need_scripts=False)
-    patterns = {path: (*exclude, *excluded_patterns(path.resolve().parent)) for path in inputs.scripts}
-    found = [path for path in inputs.scripts if forced or path not in inputs.named]
-    out = {path for path in found if is_excluded(path, patterns[path])}
-    out |= ignored_by_git([path for path in found if path not in out])
-    inputs.scripts = [path for path in inputs.scripts if path not in out]
-    return inputs
-
-
-def _findings(path: Path, options: _Options, imports: Imports, lines: _Lines) -> list[Finding]:
-    from accelify.linting import lint
-
-    source = read_script(path, options.name)
-    with garbage_left():
-        found = lint(source, imports, options.select, options.ignore).findings
-    return [lines.note(source, finding) for finding in found]
-
-
-def _against(baseline: Path, update: bool, findings: list[Finding], lines: _Lines) -> list[Finding]:
-    from accelify.baseline import later_than, write_baseline
-
-    if not update:
-        return later_than(baseline, findings, lines.of)
-    write_baseline(baseline, findings, lines.of)
-    return []
-
-
-def _text(
-    findings: list[Finding], output_format: OutputFormat, lines: _Lines, statistics: bool, to_terminal: bool
-) -> str:
-    if statistics:
-        counts = Counter((one.code, one.name) for one in findings)
-        return "".join(f"{number:>5}  {code}  {name}\n" for (code, name), number in counts.most_common())
-    if output_format is OutputFormat.JSON:
-        from accelify.report.json import findings_json
-
-        return findings_json(findings)
-    if output_format is OutputFormat.GITHUB:
-        from accelify.report.github import findings_github
-
-        return findings_github(findings)
-    if output_format is OutputFormat.GITLAB:
-        from accelify.report.gitlab import findings_gitlab
-
-        return findings_gitlab(findings, lines.of)
-    if output_format is OutputFormat.JUNIT:
-        from accelify.report.junit import findings_junit
-
-        return findings_junit(findings)
-    if output_format is OutputFormat.SARIF:
-        from accelify.report.sarif import findings_sarif
-        from accelify.rules import all_rules, rule_page
-
-        pages = {code: (entry.rule.summary, rule_page(entry)) for code, entry in all_rules().items()}
-        return findings_sarif(findings, pages)
-    colour = to_terminal and coloured(sys.stdout)
-    if output_format is OutputFormat.CONCISE:
-        from accelify.report.text import findings_list
-
-        return findings_list(findings, colour=colour)
-    from accelify.report.marked import findings_marked
-
-    return findings_marked(findings, lines.of, colour=colour)
-
-
-def _write(text: str, file: Path | None) -> None:
-    if file is None:
-        print(text, end="")
-        return
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SourceError(f"{file} cannot be written: {error.strerror or error}.", file) from None
+    run_check(
+        paths,
+        Options(
+            output_format=output_format,
+            select=select or [],
+            ignore=ignore or [],
+            exclude=exclude or [],
+            force_exclude=force_exclude,
+            stdin_filename=stdin_filename,
+            baseline=baseline,
+            update_baseline=update_baseline,
+            statistics=statistics,
+            output_file=output_file,
+            no_cache=no_cache,
+            cache_dir=cache_dir,
+            exit_zero=exit_zero,
+            fix=fix,
+            unsafe_fixes=unsafe_fixes,
+            diff=diff,
+            watch=watch,
+        ),
+    )

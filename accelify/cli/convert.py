@@ -19,7 +19,7 @@ from accelify.cli.terminal import (
     coloured,
     complain,
     fail,
-    track,
+    followed,
     write_bytes,
 )
 from accelify.source import SourceError, make_folder, write_all
@@ -172,7 +172,7 @@ def _convert_each(inputs: Inputs, options: ConvertOptions) -> tuple[GatheredConv
     unread: list[SourceError] = []
     started: list[Path] = []
     aside: list[list[Conversion]] = []
-    for path in track(inputs.scripts, len(inputs.scripts), "converting"):
+    for path in followed(inputs.scripts, len(inputs.scripts), "converting"):
         if gathered.has(path):
             continue
         try:
@@ -253,7 +253,7 @@ def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[
 
     found: dict[str, Validation] = {}
     entries = {one.source.path or STDIN: one for one in entries_of(conversions, scripts)}
-    for path in track(entries, len(entries), "proving"):
+    for path in followed(entries, len(entries), "proving"):
         with garbage_left():
             found[str(path)] = prove(conversions, entries[path])
     return found

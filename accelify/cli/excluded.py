@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -42,6 +41,8 @@ def ignored_by_git(paths: Sequence[Path]) -> set[Path]:
     """Those of some files that Git ignores; none where there is no Git, or no repository around them."""
     places = {str(path.resolve()): path for path in paths}
     ignored: set[Path] = set()
+    if places:
+        import subprocess
     while places:
         # One question answers for all files of a repository: those below the folder of the topmost one.
         top = min((Path(place).parent for place in places), key=lambda folder: len(folder.parts))
@@ -52,6 +53,7 @@ def ignored_by_git(paths: Sequence[Path]) -> set[Path]:
                 input="\0".join(inside),
                 capture_output=True,
                 text=True,
+                errors="surrogateescape",
                 check=False,
             )
         except OSError:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
+from accelify.cache import Cache
+from accelify.looked_at import looking
 from accelify.project import Imports
 from accelify.source import Source, SourceError, find_scripts, python_files
 
@@ -40,6 +44,8 @@ class Inputs:
     searched: dict[Path, tuple[int, int]] = field(default_factory=dict)
     entries: dict[Path, list[Path]] = field(default_factory=dict)
     imports: Imports = field(default_factory=Imports)
+    # Files and folders below a folder argument that could not be read, and why.
+    unread: list[tuple[Path, str]] = field(default_factory=list)
 
     def describe_search(self) -> list[str]:
         """One line for each folder searched: what was looked at and what was found."""
@@ -54,8 +60,8 @@ class Inputs:
         return any(path.resolve() in self.imports.reached(starter) for starter in starters)
 
 
-def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
-    """The scripts that `paths` (files and folders) stand for.
+def collect(paths: Sequence[Path], *, need_scripts: bool = True, cache: Cache | None = None) -> Inputs:
+    """The scripts that `paths` (files and folders) stand for; what a folder has may be known from a cache.
 
     Raises SourceError where a path does not exist or a folder has no Python file, and with `need_scripts` also where
     none of its files has a training loop.
@@ -64,15 +70,16 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
     seen: set[Path] = set()
     for path in paths:
         if path.is_dir():
-            found = find_scripts(path)
+            if need_scripts:
+                found = _search(path, inputs.imports)
+            else:
+                found = _searched(path, inputs.imports, cache) if cache else _to_check(path, inputs.imports)
             if not found.looked_at:
                 raise SourceError(
                     f"{path} holds no Python file: name the script, or the folder it is in.", path
                 )
-            entries = inputs.imports.entries(python_files(path))
-            scripts = [script for script in found.scripts if not _is_test(script, path)]
-            candidates, root = _entries_first(entries, scripts, inputs.imports), path
-            candidates = [script for script in candidates if not _is_test(script, path)]
+            candidates, root = found.candidates, path
+            inputs.unread += found.unread
             if not candidates and need_scripts:
                 raise SourceError(
                     f"{path} holds no training script ({found.looked_at} Python "
@@ -80,8 +87,8 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
                     "name the script to convert.",
                     path,
                 )
-            inputs.searched[path] = (found.looked_at, len(found.scripts))
-            inputs.entries[path] = [one for one in candidates if one in entries]
+            inputs.searched[path] = (found.looked_at, found.scripts)
+            inputs.entries[path] = found.entries
         elif path.exists():
             candidates, root = [path], path.parent
             inputs.named.add(path)
@@ -95,15 +102,65 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True) -> Inputs:
     return inputs
 
 
+class _Searched(NamedTuple):
+    """What a folder has: how many Python files and scripts with a training loop, what to work on, what starts it."""
+
+    looked_at: int
+    scripts: int
+    candidates: list[Path]
+    entries: list[Path]
+    unread: list[tuple[Path, str]]
+
+
+def _to_check(folder: Path, imports: Imports) -> _Searched:
+    """The scripts of a folder, and what may be started and leads to one, whoever imports it."""
+    found = find_scripts(folder)
+    known = set(found.scripts)
+    starters = [
+        path
+        for path in found.started
+        if path not in known and not _is_no_entry(path) and imports.leads_to_training(path)
+    ]
+    candidates = [script for script in (*starters, *found.scripts) if not _is_test(script, folder)]
+    return _Searched(found.looked_at, len(found.scripts), candidates, [], found.unread)
+
+
+def _searched(folder: Path, imports: Imports, cache: Cache) -> _Searched:
+    key = ["folder", str(folder), str(folder.resolve()), os.environ.get("PYTHONPATH", "")]
+    known = cache.get(key) if cache is not None else None
+    if known is not None:
+        looked_at, scripts, names, unread = known
+        candidates = [folder / name for name in names]
+        return _Searched(looked_at, scripts, candidates, [], [(Path(path), why) for path, why in unread])
+    with looking() as looks:
+        found = _to_check(folder, imports)
+    names = [str(one.relative_to(folder)) for one in found.candidates]
+    unread = [(str(path), why) for path, why in found.unread]
+    cache.put(key, looks, [found.looked_at, found.scripts, names, unread])
+    return found
+
+
+def _search(folder: Path, imports: Imports) -> _Searched:
+    found = find_scripts(folder)
+    entries = imports.entries(python_files(folder))
+    scripts = [script for script in found.scripts if not _is_test(script, folder)]
+    candidates = _entries_first(entries, scripts, imports)
+    candidates = [script for script in candidates if not _is_test(script, folder)]
+    known = set(entries)
+    starting = [one for one in candidates if one in known]
+    return _Searched(found.looked_at, len(found.scripts), candidates, starting, found.unread)
+
+
 def _entries_first(entries: Sequence[Path], scripts: Sequence[Path], imports: Imports) -> list[Path]:
     """The training scripts of a folder and the scripts that start them, those that nothing imports first."""
+    known, first_ones = set(scripts), set(entries)
     starters = [
         path
         for path in entries
-        if path not in scripts and not _is_no_entry(path) and imports.leads_to_training(path)
+        if path not in known and not _is_no_entry(path) and imports.leads_to_training(path)
     ]
-    first = [path for path in scripts if path in entries]
-    return [*starters, *first, *(path for path in scripts if path not in first)]
+    first = [path for path in scripts if path in first_ones]
+    return [*starters, *first, *(path for path in scripts if path not in first_ones)]
 
 
 def _from(folder: Path, entries: Sequence[Path]) -> str:

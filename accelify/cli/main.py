@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NoReturn
@@ -12,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import accelify
+from accelify.cli.entry import guarded
 
 # Name, and the line of the help page. The module accelify.cli.<name> (with _ for -) has a function of that name; it is
 # imported only when the command runs, so that the help page costs what typer costs.
@@ -65,38 +65,13 @@ def build_app(argv: Sequence[str]) -> typer.Typer:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line `argv` (default: the process's) and exit with its code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    # What start-up makes stays to the end: looking for garbage in it costs a fifth of a short command's time.
-    gc.disable()
-    try:
-        code = _run(build_app(words), words)
-    except BrokenPipeError:
-        # The reader has gone (`accelify ... | head`): leave quietly, and keep the interpreter from flushing again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
-    except KeyboardInterrupt:
-        print("accelify: interrupted; no file was left half-written.", file=sys.stderr)
-        code = 130
-    except Exception as error:
-        if os.environ.get("ACCELIFY_TRACEBACK"):
-            raise
-        reason = f"{type(error).__name__}: {error}".rstrip(": ")
-        print(f"accelify: a bug in accelify itself ({reason}).", file=sys.stderr)
-        print("Run again with ACCELIFY_TRACEBACK=1 and report what it prints.", file=sys.stderr)
-        code = 2
-    finally:
-        if argv is None:
-            # The process ends here and takes all objects with it: Python would look through them for garbage before,
-            # which costs an eighth of a short command's time.
-            gc.freeze()
-        gc.enable()
-    sys.exit(code)
+    guarded(lambda: run(words), ends_here=argv is None)
 
 
-def _run(app: Callable[..., Any], words: list[str]) -> int:
-    try:
-        app(words, prog_name="accelify")
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+def run(words: Sequence[str]) -> int:
+    """Run a command line by typer; it may exit."""
+    app: Callable[..., Any] = build_app(words)
+    app(list(words), prog_name="accelify")
     return 0
 
 

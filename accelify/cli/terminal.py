@@ -6,14 +6,12 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
-
-import typer
+from typing import TYPE_CHECKING, NoReturn, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+_Result = TypeVar("_Result")
 CONVERTED, NEEDS_A_PERSON, BAD_INPUT = 0, 1, 2
 PATIENCE = 1.0  # seconds without a progress bar
 
@@ -21,7 +19,7 @@ PATIENCE = 1.0  # seconds without a progress bar
 def fail(sentence: str) -> NoReturn:
     """End the command for bad usage or unreadable input: `sentence` on standard error, exit code 2."""
     complain(sentence)
-    raise typer.Exit(BAD_INPUT)
+    raise SystemExit(BAD_INPUT)
 
 
 def complain(sentence: str) -> None:
@@ -41,18 +39,18 @@ def write_bytes(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def track(paths: Iterable[Path], total: int, verb: str) -> Iterator[Path]:
-    """Yield `paths` one by one; after a second, and only on a terminal, with a progress bar on standard error."""
+def followed(results: Iterable[_Result], total: int, verb: str) -> Iterator[_Result]:
+    """Yield results as they come; after a second, and only on a terminal, with a progress bar on standard error."""
     bar: Progress | None = None
     started = time.monotonic()
     try:
-        for number, path in enumerate(paths):
+        for number, result in enumerate(results):
             if bar is None and sys.stderr.isatty() and time.monotonic() - started > PATIENCE:
                 bar = _progress_bar()
                 task = bar.add_task(verb, total=total)
             if bar is not None:
-                bar.update(task, completed=number, description=f"{verb} {path.name}")
-            yield path
+                bar.update(task, completed=number)
+            yield result
     finally:
         if bar is not None:
             bar.stop()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
 from accelify.domains.reasons import Reason
 from accelify.heap.values import Library, ModuleRef, Ref, Value
+from accelify.looked_at import read
 from accelify.source import SourceError, parse
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ class _Later(Ref):
 def text_of(path: Path) -> str | None:
     """The text of a file, None for one that cannot be read."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return (read(path) or b"").decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return None
 

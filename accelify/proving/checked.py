@@ -14,14 +14,6 @@ from accelify.proving.findings import Named
 from accelify.proving.origins import Places
 from accelify.proving.projects import BUDGET
 
-# What a script writes, or the modules that it imports, that is distributed already.
-_WORDS = ("accelerat", "accelify", "distributed")
-
-
-def may_be_distributed(conversion: Conversion) -> bool:
-    """Whether it is worth while to look at a script as one that is written for several processes."""
-    return any(word in conversion.source.text for word in _WORDS)
-
 
 def checked(conversion: Conversion, budget: int = BUDGET) -> list[Finding] | None:
     """What is wrong in a script that is written for several processes.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from accelify.findings import Finding, Safety
-from accelify.transforms.base import Rule
+from accelify.findings import Finding, Rule, Safety
 
 
 class ProofRule(NamedTuple):

@@ -54,11 +54,13 @@ def findings_list(findings: Sequence[Finding], *, colour: bool = False) -> str:
 
 
 def findings_total(findings: Sequence[Finding], colour: bool) -> str:
-    """The last line of a list of findings: how many there are, and how many of them `convert` fixes."""
+    """The last line of a list of findings: how many there are, and how many of them `convert` or `--fix` fixes."""
     fixable = sum(finding.fixable for finding in findings)
     total = f"{counted(len(findings), 'finding')}"
     if fixable:
         total += f", {fixable} of them marked [*]: `accelify convert` fixes those"
+    if safe := sum(finding.fix == "safe" for finding in findings):
+        total += f", {safe} of them marked [*]: `--fix` fixes those"
     return styled(total + ".", "bold", colour)
 
 
@@ -111,7 +113,7 @@ def finding_line(finding: Finding, colour: bool, *, effort: bool = False) -> str
     """Place, code and message of a finding; with what it costs a person where `effort` says so."""
     place = styled(finding.path, "bold", colour) + finding.place.removeprefix(finding.path) + ":"
     code = styled(finding.code, _SEVERITY_STYLE[finding.severity], colour)
-    mark = " [*]" if finding.fixable and not effort else ""
+    mark = " [*]" if (finding.fixable or finding.fix == "safe") and not effort else ""
     cost = styled(f" ({duration(finding.effort)})", "dim", colour) if effort else ""
     return f"{place} {code}{mark} {finding.message}{cost}"
 

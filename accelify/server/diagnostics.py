@@ -24,18 +24,19 @@ def diagnostics_of(linted: Linted) -> list[lsp.Diagnostic]:
     lines = linted.source.text.split("\n")
     found = []
     for finding in linted.findings:
-        here = finding.path == own
-        message = finding.message if here else f"{finding.place}: {finding.message}"
-        found.append(
-            lsp.Diagnostic(
-                range=_range(finding, lines) if here else _span(lines, 1, 1, 0),
-                message=message,
-                severity=_SEVERITIES[finding.severity],
-                code=finding.code,
-                source=SOURCE,
-            )
-        )
+        found.append(diagnostic_of(finding, lines, here=finding.path == own))
     return found
+
+
+def diagnostic_of(finding: Finding, lines: Sequence[str], *, here: bool) -> lsp.Diagnostic:
+    """A finding at its lines of a text; at the first one where it is of another file."""
+    return lsp.Diagnostic(
+        range=_range(finding, lines) if here else _span(lines, 1, 1, 0),
+        message=finding.message if here else f"{finding.place}: {finding.message}",
+        severity=_SEVERITIES[finding.severity],
+        code=finding.code,
+        source=SOURCE,
+    )
 
 
 def _range(finding: Finding, lines: Sequence[str]) -> lsp.Range:
@@ -60,24 +61,50 @@ def _units(text: str) -> int:
 def actions_of(linted: Linted, uri: str, diagnostics: Sequence[lsp.Diagnostic]) -> list[lsp.CodeAction]:
     """The ways out at some diagnostics: a comment that silences one, and the conversion of the whole script."""
     lines = linted.source.text.split("\n")
-    actions = [_silence(lines, uri, one) for one in diagnostics if one.source == SOURCE and one.code]
+    actions = _fixing(linted, uri, diagnostics, lines)
+    actions += [silence(lines, uri, one) for one in diagnostics if one.source == SOURCE and one.code]
     entry = linted.conversions[0]
     if diagnostics and entry.status == CONVERTED and entry.changed and len(_changed(linted)) == 1:
         actions.append(
             lsp.CodeAction(
                 title="Convert this script for several devices",
                 kind=lsp.CodeActionKind.QuickFix,
-                edit=lsp.WorkspaceEdit(changes={uri: [_whole(entry, lines)]}),
+                edit=lsp.WorkspaceEdit(changes={uri: [whole(entry.new_text, lines)]}),
             )
         )
     return actions
+
+
+def _fixing(
+    linted: Linted, uri: str, diagnostics: Sequence[lsp.Diagnostic], lines: Sequence[str]
+) -> list[lsp.CodeAction]:
+    """The fixes of findings that `check --fix` makes, at some diagnostics."""
+    from accelify.fixing import Fixes, text_with
+
+    fixes, found = Fixes(linted), []
+    at = {(one.code, one.range.start.line): one for one in diagnostics}
+    for fix in fixes.all():
+        diagnostic = at.get((fix.finding.code, fix.finding.line - 1))
+        text = text_with(fixes, [fix]) if diagnostic is not None else None
+        if diagnostic is not None and text is not None:
+            found.append(
+                lsp.CodeAction(
+                    title=fix.title,
+                    kind=lsp.CodeActionKind.QuickFix,
+                    diagnostics=[diagnostic],
+                    is_preferred=fix.safe,
+                    edit=lsp.WorkspaceEdit(changes={uri: [whole(text, lines)]}),
+                )
+            )
+    return found
 
 
 def _changed(linted: Linted) -> list[Conversion]:
     return [one for one in linted.conversions if one.changed]
 
 
-def _silence(lines: Sequence[str], uri: str, diagnostic: lsp.Diagnostic) -> lsp.CodeAction:
+def silence(lines: Sequence[str], uri: str, diagnostic: lsp.Diagnostic) -> lsp.CodeAction:
+    """A comment that silences a finding."""
     number = diagnostic.range.start.line
     text = lines[number].rstrip() if number < len(lines) else ""
     end = lsp.Position(number, _units(text))
@@ -90,6 +117,7 @@ def _silence(lines: Sequence[str], uri: str, diagnostic: lsp.Diagnostic) -> lsp.
     )
 
 
-def _whole(conversion: Conversion, lines: Sequence[str]) -> lsp.TextEdit:
+def whole(text: str, lines: Sequence[str]) -> lsp.TextEdit:
+    """A text in the place of some lines."""
     end = lsp.Position(len(lines) - 1, _units(lines[-1]))
-    return lsp.TextEdit(lsp.Range(lsp.Position(0, 0), end), conversion.new_text)
+    return lsp.TextEdit(lsp.Range(lsp.Position(0, 0), end), text)

@@ -26,6 +26,7 @@ from accelify.analysis.statements.done import needed_beside
 from accelify.analysis.syntax import calls_in, walk
 from accelify.analysis.values import MODEL, Entity
 from accelify.findings import Finding, Safety, Severity
+from accelify.findings import Rule as Rule
 from accelify.rule_codes import PUBLIC
 from accelify.transforms.agreement import Agreement
 from accelify.writer import edits as verbs
@@ -35,17 +36,6 @@ if TYPE_CHECKING:
     from accelify.transforms.fixes_elsewhere import FixElsewhere
 
 Above: TypeAlias = Callable[[ast.stmt], bool]
-
-
-class Rule(NamedTuple):
-    """A rule's code, name and one-sentence summary, as `accelify rule` and the reports show them."""
-
-    code: str
-    name: str
-    summary: str
-    severity: Severity = Severity.WARNING
-    safety: Safety = Safety.SAFE
-    effort: int = 2
 
 
 class Change(NamedTuple):

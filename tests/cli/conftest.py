@@ -55,8 +55,15 @@ Run = Callable[..., Outcome]
 
 
 @pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(
+    capfdbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Run:
     """`run("convert", path, stdin=b"...")`: the command's exit code and output."""
+
+    # What a check has found before is no part of a test that does not ask for it.
+    monkeypatch.setenv("ACCELIFY_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 
     def run_command(*words: str | Path, stdin: bytes = b"") -> Outcome:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))

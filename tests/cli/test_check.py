@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
+import sys
+import threading
 from pathlib import Path
 from xml.etree import ElementTree
+
+import pytest
 
 from accelify import selection
 from accelify.configuration import nearest_section
@@ -196,7 +201,7 @@ def test_settings_that_make_no_sense_are_errors(run: Run, plain: Path) -> None:
     for text in ('ignore = ["ACC777"]', 'ignroe = ["ACC101"]', "select = 3", "exclude = 1", "select = ["):
         settings.write_text(f"[tool.accelify]\n{text}\n")
         nearest_section.cache_clear()
-        selection._nearest.cache_clear()
+        selection.configured_at.cache_clear()
         # Also where the script was found in a folder.
         for path in (plain, plain.parent):
             outcome = run("check", path)
@@ -229,3 +234,47 @@ def test_comments_that_silence_nothing_are_noted(run: Run, plain: Path) -> None:
     assert outcome.code == 0
     assert "ACC012" in outcome.out
     assert run("check", plain, "--ignore", "ACC012").out == ""
+
+
+def test_watch_checks_again_when_a_file_changes(tmp_path: Path) -> None:
+    pytest.importorskip("watchfiles")
+    script = tmp_path / "train.py"
+    script.write_text("import os\n")
+    command = [sys.executable, "-u", "-m", "accelify", "check", "--watch", "--no-cache", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "nothing found" in process.stderr.readline()
+        done = threading.Event()
+
+        def save_again_and_again() -> None:  # it may not watch yet
+            while not done.wait(1):
+                script.write_text(PLAIN)
+
+        saving = threading.Thread(target=save_again_and_again)
+        saving.start()
+        first = process.stdout.readline()
+        done.set()
+        saving.join()
+        assert first.startswith(str(script))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+
+
+@pytest.mark.parametrize("text", ["import os\n", PLAIN])
+def test_settings_that_make_no_sense_are_said_of_every_file(run: Run, tmp_path: Path, text: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    (tmp_path / "pyproject.toml").write_text('[tool.accelify]\nselct = ["ACC702"]\n')
+    nearest_section.cache_clear()
+    selection.configured_at.cache_clear()
+    outcome = run("check", script)
+    assert outcome.code == 2
+    assert "selct" in outcome.err
+    (tmp_path / "pyproject.toml").unlink()
+    nearest_section.cache_clear()
+    assert run("check", "--select", "ACC999", script).code == 2
+    script.unlink()
+    (tmp_path / "other.py").write_text("import os\n")
+    assert run("check", "--select", "ACC999", tmp_path).code == 2

@@ -23,7 +23,7 @@ def test_progress_appears_on_a_terminal_when_it_takes_long(monkeypatch: pytest.M
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(terminal, "PATIENCE", -1.0)
-    assert list(terminal.track(PATHS, 3, "converting")) == PATHS
+    assert list(terminal.followed(PATHS, 3, "converting")) == PATHS
     assert "converting" in screen.getvalue()
 
 
@@ -32,7 +32,7 @@ def test_no_progress_for_what_is_quick_or_piped(screen: io.StringIO, monkeypatch
     monkeypatch.setattr(sys, "stderr", screen)
     if not screen.isatty():
         monkeypatch.setattr(terminal, "PATIENCE", -1.0)
-    assert list(terminal.track(PATHS, 3, "converting")) == PATHS
+    assert list(terminal.followed(PATHS, 3, "converting")) == PATHS
     assert screen.getvalue() == ""
 
 

@@ -115,7 +115,7 @@ def test_findings_pages_and_ways_out(tmp_path: Path) -> None:
         assert found.range.start.character == SEVERAL.split("\n")[5].index("accelerator") + 1
         assert "ACC704" in await editor.hover(5)
         assert await editor.hover(0) == ""
-        (silence,) = await editor.actions(5)
+        (silence,) = [one for one in await editor.actions(5) if one.title.startswith("Ignore")]
         assert silence.edit is not None
         assert silence.edit.changes is not None
         silent = applied(SEVERAL, list(silence.edit.changes[editor.uri]))
@@ -140,5 +140,78 @@ def test_a_plain_script_is_converted_by_an_action(tmp_path: Path) -> None:
         converted = applied(PLAIN, list(convert.edit.changes[editor.uri]))
         assert "accelerator.backward(loss)" in converted
         assert await editor.change(converted, 2) == []
+
+    in_editor(path, work)
+
+
+FIXABLE = """\
+import torch
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(torch.zeros(64, 4), batch_size=8)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for x in loader:
+    loss = model(x).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+print("done")
+"""
+
+
+def test_fixes_are_actions(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(FIXABLE)
+
+    async def work(editor: Editor) -> None:
+        text, version = FIXABLE, 1
+        assert len(await editor.open(text)) == 2
+        for line, title in ((10, "Use accelerator.backward"), (12, "Print on the main process")):
+            (fix,) = [one for one in await editor.actions(line) if one.title == title]
+            assert fix.is_preferred
+            assert fix.edit is not None
+            assert fix.edit.changes is not None
+            text = applied(text, list(fix.edit.changes[editor.uri]))
+            version += 1
+            left = await editor.change(text, version)
+        assert left == []
+
+    in_editor(path, work)
+
+
+def test_cells_of_notebooks(tmp_path: Path) -> None:
+    path = tmp_path / "train.ipynb"
+    code = lsp.NotebookCellKind.Code
+    head, _, tail = FIXABLE.partition("for x")
+    texts = ["# Training", head.rstrip("\n"), "for x" + tail.rstrip("\n")]
+    kinds = [lsp.NotebookCellKind.Markup, code, code]
+    places = [f"vscode-notebook-cell:{path}#{number}" for number in range(3)]
+    cells = [lsp.NotebookCell(kind, place) for kind, place in zip(kinds, places, strict=True)]
+    documents = [
+        lsp.TextDocumentItem(place, "python", 1, text) for place, text in zip(places, texts, strict=True)
+    ][1:]
+
+    async def work(editor: Editor) -> None:
+        notebook = lsp.NotebookDocument(path.as_uri(), "jupyter-notebook", 1, cells)
+        editor.client.notebook_document_did_open(lsp.DidOpenNotebookDocumentParams(notebook, documents))
+        shown = [await asyncio.wait_for(editor.shown.get(), PATIENCE) for _ in range(2)]
+        found = {one.uri: list(one.diagnostics) for one in shown}
+        assert found[places[1]] == []
+        lines = texts[2].split("\n")
+        assert [lines[one.range.start.line] for one in found[places[2]]] == [
+            "    loss.backward()",
+            'print("done")',
+        ]
+        editor.uri = places[2]
+        assert "ACC712" in await editor.hover(2)
+        fix, silence = await editor.actions(2)
+        assert fix.edit is not None
+        assert fix.edit.changes is not None
+        assert list(fix.edit.changes) == [places[2]]
+        fixed = applied(texts[2], list(fix.edit.changes[places[2]]))
+        assert fixed == texts[2].replace("loss.backward()", "accelerator.backward(loss)")
+        assert silence.title.startswith("Ignore")
 
     in_editor(path, work)

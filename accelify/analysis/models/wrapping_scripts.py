@@ -9,13 +9,12 @@ if it names the folder, too, that is enough.
 from __future__ import annotations
 
 import ast
-import os
 import re
 import warnings
 from collections.abc import Iterator, Set
-from itertools import islice
 from pathlib import Path
 
+from accelify import looked_at
 from accelify.analysis.models.cutting_scripts import cuts_names, may_cut
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted, target_names, walk, walk_scope
@@ -158,7 +157,7 @@ def _sharing(script: ScriptModel, word: bytes) -> Iterator[tuple[Path, bytes]]:
     if script.path is None:
         return
     own, shared = _own_files(script), _shared_names(script)
-    for path in sorted(script.path.parent.glob("*.py"))[:_MOST]:
+    for path in _scripts_in(script.path.parent)[:_MOST]:
         data = b"" if path.resolve() in own else _read(path)
         if word in data and _takes_some(data, shared):
             yield path, data
@@ -190,21 +189,23 @@ def _files_below(top: Path) -> Iterator[Path]:
     while folders and seen < _MOST and passed < _MOST:
         (folder, depth), passed = folders.pop(0), passed + 1
         try:
-            with os.scandir(folder) as entries:  # folders of pictures may hold millions
-                inside = sorted(islice(entries, _MOST_ENTRIES), key=lambda entry: entry.name)
+            inner, files = looked_at.names_in(folder, _MOST_ENTRIES)
         except OSError:
             continue
-        for entry in inside:
-            if entry.is_dir(follow_symlinks=False):
-                if (
-                    depth < _DEEPEST
-                    and not entry.name.startswith((".", "_"))
-                    and entry.name not in _NO_SCRIPTS
-                ):
-                    folders.append((folder / entry.name, depth + 1))
-            elif depth and entry.name.endswith(".py") and seen < _MOST:
+        if depth < _DEEPEST:
+            further = (one for one in inner if not one.startswith((".", "_")) and one not in _NO_SCRIPTS)
+            folders += [(folder / one, depth + 1) for one in further]
+        for name in files if depth else ():
+            if name.endswith(".py") and seen < _MOST:
                 seen += 1
-                yield folder / entry.name
+                yield folder / name
+
+
+def _scripts_in(folder: Path) -> list[Path]:
+    try:
+        return [folder / name for name in looked_at.names_in(folder)[1] if name.endswith(".py")]
+    except OSError:
+        return []
 
 
 def _own_files(script: ScriptModel) -> set[Path]:
@@ -237,7 +238,7 @@ def _staying(script: ScriptModel, word: bytes) -> Iterator[tuple[Path, bytes]]:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes() if path.stat().st_size <= _LARGEST else b""
+        return looked_at.read(path, _LARGEST) or b""
     except OSError:
         return b""
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
+from accelify import looked_at
 from accelify.analysis.modules.computed_paths import ComputedPaths
 from accelify.analysis.syntax import dotted, names_in, walk
 
@@ -41,7 +42,7 @@ def roots_of(path: Path) -> list[Path]:
     """The folders in which a script's imports from its project are found: its own folder first."""
     folder = path.resolve().parent
     top, marked = folder, []
-    while (top / "__init__.py").exists() and top.parent != top:
+    while looked_at.exists(top / "__init__.py") and top.parent != top:
         # A project's folder that is a package, too: modules of it are run by `python -m` from there.
         if top != folder and _is_top(top):
             marked.append(top)
@@ -52,7 +53,7 @@ def roots_of(path: Path) -> list[Path]:
         return [folder, *marked, *(above if not marked and _is_top(above[-1]) else [top])]
     # A script in `tools/` or `examples/vision/` imports from the project's root.
     roots = up_to_top(folder)
-    return [*roots, *(root / "src" for root in roots if (root / "src").is_dir())]
+    return [*roots, *(root / "src" for root in roots if looked_at.is_folder(root / "src"))]
 
 
 def up_to_top(folder: Path) -> list[Path]:
@@ -76,7 +77,7 @@ def top_of_project(folder: Path) -> Path | None:
 
 
 def _is_top(folder: Path) -> bool:
-    return any((folder / name).exists() for name in _TOP_OF_PROJECT)
+    return any(looked_at.exists(folder / name) for name in _TOP_OF_PROJECT)
 
 
 def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path], str | None]) -> list[Path]:
@@ -104,7 +105,9 @@ def _python_path_folders(folder: Path) -> list[Path]:
     if top is None:
         return []
     places = [Path(one).resolve() for one in stated.split(os.pathsep) if one]
-    return [place for place in places if place != top and place.is_relative_to(top) and place.is_dir()]
+    return [
+        place for place in places if place != top and place.is_relative_to(top) and looked_at.is_folder(place)
+    ]
 
 
 def _added_by(path: Path, text: str, workplaces: list[Path]) -> list[Path]:
@@ -115,7 +118,7 @@ def _added_by(path: Path, text: str, workplaces: list[Path]) -> list[Path]:
     found: list[Path] = []
     for place, bound in puts:
         stated = (ComputedPaths(str(path), str(folder), names, bound).place(place) for folder in workplaces)
-        there = (Path(one).resolve() for one in stated if one is not None and os.path.isdir(one))
+        there = (Path(one).resolve() for one in stated if one is not None and looked_at.is_folder(one))
         found += islice(there, 1)
     return [*found, *_written_out(workplaces[0], text)]
 
@@ -124,7 +127,7 @@ def _written_out(folder: Path, text: str) -> Iterator[Path]:
     """The folders that the texts in a line name, whatever they are joined to."""
     for line in _LINES.findall(text):
         parts = [one or other for one, other in _STRING.findall(line)]
-        if parts and (place := folder.joinpath(*parts)).is_dir():
+        if parts and looked_at.is_folder(place := folder.joinpath(*parts)):
             yield place.resolve()
 
 
@@ -159,7 +162,7 @@ def module_file(parts: Sequence[str], roots: Iterable[Path]) -> Path | None:
             continue
         base = f"{root}{os.sep}{tail}" if tail else str(root)
         for candidate in (f"{base}{os.sep}__init__.py", f"{base}.py"):
-            if os.path.isfile(candidate):
+            if looked_at.is_file(candidate):
                 return Path(candidate)
     return None
 

@@ -1,0 +1,218 @@
+"""What `accelify check` does; it imports only what it needs, so that a quick look is quick."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from io import TextIOWrapper
+from pathlib import Path
+from typing import NoReturn
+
+from accelify.cache import Cache, cache_folder
+from accelify.cli.checking import Asked, check_all, check_one
+from accelify.cli.inputs import STDIN, Inputs, collect
+from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, followed
+from accelify.findings import Finding, Severity
+from accelify.project import Imports
+from accelify.source import SourceError
+
+
+class OutputFormat(StrEnum):
+    """How findings are printed."""
+
+    TEXT = "text"
+    CONCISE = "concise"
+    JSON = "json"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    JUNIT = "junit"
+    SARIF = "sarif"
+
+
+class _Lines:
+    """The lines of code that findings stand at."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, int, int], str] = {}
+
+    def note(self, finding: Finding, line: str) -> None:
+        """Remember the line that a finding begins in."""
+        self._of[finding.path, finding.cell, finding.line] = line
+
+    def of(self, finding: Finding) -> str:
+        """The line that a finding begins in; empty where it is not known."""
+        return self._of.get((finding.path, finding.cell, finding.line), "")
+
+
+@dataclass
+class Options:
+    """The options of the command, each by its name there."""
+
+    output_format: OutputFormat = OutputFormat.TEXT
+    select: list[str] = field(default_factory=list)
+    ignore: list[str] = field(default_factory=list)
+    exclude: list[str] = field(default_factory=list)
+    force_exclude: bool = False
+    stdin_filename: Path | None = None
+    baseline: Path | None = None
+    update_baseline: bool = False
+    statistics: bool = False
+    output_file: Path | None = None
+    no_cache: bool = False
+    cache_dir: Path | None = None
+    exit_zero: bool = False
+    fix: bool = False
+    unsafe_fixes: bool = False
+    diff: bool = False
+    watch: bool = False
+
+
+def run_check(paths: list[Path], options: Options) -> NoReturn:
+    """Check scripts and folders, print what is found, and end with the code of the command."""
+    if options.watch:
+        from accelify.cli.check_watch import check_again
+
+        check_again(paths, options)
+    if (options.fix or options.diff) and STDIN in paths:
+        fail("--fix and --diff are for files: name the script.")
+    if options.update_baseline and options.baseline is None:
+        fail("--update-baseline needs the name of the file: --baseline FILE.")
+    findings: list[Finding] = []
+    lines = _Lines()
+    code = CONVERTED
+    store = None if options.no_cache else Cache(options.cache_dir or cache_folder())
+    try:
+        inputs = None if paths == [STDIN] else _inputs(paths, options.exclude, options.force_exclude, store)
+    except SourceError as error:
+        fail(str(error))
+    scripts = [STDIN] if inputs is None else inputs.scripts
+    imports = Imports() if inputs is None else inputs.imports
+    for place, why in inputs.unread if inputs is not None else ():
+        complain(f"{place} cannot be read: {why}.")
+        code = NEEDS_A_PERSON
+    given = frozenset(inputs.named if inputs is not None else ())
+    if not scripts and (options.select or options.ignore):
+        from accelify.selection import selection_for
+
+        try:
+            selection_for(None, options.select, options.ignore)
+        except SourceError as error:
+            fail(str(error))
+    asked = Asked(tuple(options.select), tuple(options.ignore), options.stdin_filename, given)
+    came = {
+        done.path: done
+        for done in followed(check_all(scripts, asked, imports, store), len(scripts), "checking")
+    }
+    changed = 0
+    for path in scripts:  # in their order, whatever was ready first
+        done = came[path]
+        if (options.fix or options.diff) and any(finding.fix for finding, _ in done.findings):
+            from accelify.cli.check_fix import fix_script
+
+            try:
+                number = fix_script(path, asked, imports, unsafe=options.unsafe_fixes, only_diff=options.diff)
+            except SourceError as error:
+                fail(str(error))
+            if number and options.fix:
+                imports = Imports()
+                done = check_one(path, asked, imports, store)
+            changed += number
+        if done.misconfigured:
+            fail(done.problem)
+        if done.problem:
+            complain(done.problem)
+            named = inputs is None or done.path in inputs.named
+            code = max(code, BAD_INPUT if named else NEEDS_A_PERSON)
+        for finding, line in done.findings:
+            findings.append(finding)
+            lines.note(finding, line)
+    if options.diff:
+        raise SystemExit(max(code, NEEDS_A_PERSON if changed and not options.exit_zero else CONVERTED))
+    findings = list(dict.fromkeys(sorted(findings, key=lambda one: (one.path, one.cell, one))))
+    try:
+        if options.baseline is not None:
+            findings = _against(options.baseline, options.update_baseline, findings, lines)
+        _write(
+            _text(findings, options.output_format, lines, options.statistics, options.output_file is None),
+            options.output_file,
+        )
+    except SourceError as error:
+        fail(str(error))
+    if options.fix and changed:
+        print(f"{changed} {'finding' if changed == 1 else 'findings'} fixed.", file=sys.stderr)
+    failing = any(finding.severity is not Severity.INFO for finding in findings)
+    raise SystemExit(max(code, NEEDS_A_PERSON if failing and not options.exit_zero else CONVERTED))
+
+
+def _inputs(paths: list[Path], exclude: list[str], forced: bool, cache: Cache | None) -> Inputs:
+    from accelify.cli.excluded import excluded_patterns, ignored_by_git, is_excluded
+
+    inputs = collect(paths, need_scripts=False, cache=cache)
+    patterns = {path: (*exclude, *excluded_patterns(path.resolve().parent)) for path in inputs.scripts}
+    found = [path for path in inputs.scripts if forced or path not in inputs.named]
+    out = {path for path in found if is_excluded(path, patterns[path])}
+    out |= ignored_by_git([path for path in found if path not in out])
+    inputs.scripts = [path for path in inputs.scripts if path not in out]
+    return inputs
+
+
+def _against(baseline: Path, update: bool, findings: list[Finding], lines: _Lines) -> list[Finding]:
+    from accelify.baseline import later_than, write_baseline
+
+    if not update:
+        return later_than(baseline, findings, lines.of)
+    write_baseline(baseline, findings, lines.of)
+    return []
+
+
+def _text(
+    findings: list[Finding], output_format: OutputFormat, lines: _Lines, statistics: bool, to_terminal: bool
+) -> str:
+    if statistics:
+        counts = Counter((one.code, one.name) for one in findings)
+        return "".join(f"{number:>5}  {code}  {name}\n" for (code, name), number in counts.most_common())
+    if output_format is OutputFormat.JSON:
+        from accelify.report.json import findings_json
+
+        return findings_json(findings)
+    if output_format is OutputFormat.GITHUB:
+        from accelify.report.github import findings_github
+
+        return findings_github(findings)
+    if output_format is OutputFormat.GITLAB:
+        from accelify.report.gitlab import findings_gitlab
+
+        return findings_gitlab(findings, lines.of)
+    if output_format is OutputFormat.JUNIT:
+        from accelify.report.junit import findings_junit
+
+        return findings_junit(findings)
+    if output_format is OutputFormat.SARIF:
+        from accelify.report.sarif import findings_sarif
+        from accelify.rules import all_rules, rule_page
+
+        pages = {code: (entry.rule.summary, rule_page(entry)) for code, entry in all_rules().items()}
+        return findings_sarif(findings, pages)
+    colour = to_terminal and coloured(sys.stdout)
+    if output_format is OutputFormat.CONCISE:
+        from accelify.report.text import findings_list
+
+        return findings_list(findings, colour=colour)
+    from accelify.report.marked import findings_marked
+
+    return findings_marked(findings, lines.of, colour=colour)
+
+
+def _write(text: str, file: Path | None) -> None:
+    if file is None:
+        # Names of files may be no text.
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        print(text, end="")
+        return
+    try:
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise SourceError(f"{file} cannot be written: {error.strerror or error}.", file) from None
