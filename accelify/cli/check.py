@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from accelify.cli.excluded import excluded_patterns, ignored_by_git, is_excluded
+from accelify.cli import terminal
+from accelify.cli.excluded import leave_out
 from accelify.cli.inputs import STDIN, Inputs, collect, garbage_left, read_script
 from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, track
 from accelify.findings import Finding, Severity
@@ -98,12 +99,12 @@ def check(
         bool, typer.Option("--exit-zero", help="End with 0 also where findings are.")
     ] = False,
 ) -> None:
-    r"""Lint training scripts: what goes wrong in them, or keeps them from running, on several devices.
+    """Lint training scripts: what goes wrong in them, or keeps them from running, on several devices.
 
     Quiet where nothing is found. Findings marked [*] are fixed by `accelify convert`. Scripts that use an
     Accelerator or torch.distributed are gone through as each process would run them.
 
-    A comment `# accelify: ignore[ACC101]` in the script and \[tool.accelify] in pyproject.toml leave findings out.
+    A comment `# accelify: ignore[ACC101]` in the script and [tool.accelify] in pyproject.toml leave findings out.
     """
     if update_baseline and baseline is None:
         fail("--update-baseline needs the name of the file: --baseline FILE.")
@@ -138,11 +139,7 @@ def check(
 
 def _inputs(paths: list[Path], exclude: list[str], forced: bool) -> Inputs:
     inputs = collect(paths, need_scripts=False)
-    patterns = {path: (*exclude, *excluded_patterns(path.resolve().parent)) for path in inputs.scripts}
-    found = [path for path in inputs.scripts if forced or path not in inputs.named]
-    out = {path for path in found if is_excluded(path, patterns[path])}
-    out |= ignored_by_git([path for path in found if path not in out])
-    inputs.scripts = [path for path in inputs.scripts if path not in out]
+    leave_out(inputs, exclude, forced)
     return inputs
 
 
@@ -199,7 +196,7 @@ def _text(
         return findings_list(findings, colour=colour)
     from accelify.report.marked import findings_marked
 
-    return findings_marked(findings, lines.of, colour=colour)
+    return findings_marked(findings, lines.of, colour=colour, total=terminal.amount != terminal.QUIET)
 
 
 def _write(text: str, file: Path | None) -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 CONVERTED, NEEDS_A_PERSON, BAD_INPUT = 0, 1, 2
 PATIENCE = 1.0  # seconds without a progress bar
+QUIET, NORMAL, VERBOSE = -1, 0, 1
+amount = NORMAL
+"""How much the command that runs says: set once, from its --quiet and --verbose."""
 
 
 def fail(sentence: str) -> NoReturn:
@@ -47,12 +50,16 @@ def track(paths: Iterable[Path], total: int, verb: str) -> Iterator[Path]:
     started = time.monotonic()
     try:
         for number, path in enumerate(paths):
-            if bar is None and sys.stderr.isatty() and time.monotonic() - started > PATIENCE:
+            late = time.monotonic() - started > PATIENCE
+            if bar is None and late and amount == NORMAL and sys.stderr.isatty():
                 bar = _progress_bar()
                 task = bar.add_task(verb, total=total)
             if bar is not None:
                 bar.update(task, completed=number, description=f"{verb} {path.name}")
+            begun = time.monotonic()
             yield path
+            if amount == VERBOSE:
+                print(f"{verb} {path}: {time.monotonic() - begun:.1f} s", file=sys.stderr)
     finally:
         if bar is not None:
             bar.stop()

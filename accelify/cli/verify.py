@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from accelify.cli import terminal
 from accelify.cli.convert import BatchSize
 from accelify.cli.inputs import Runtime
 from accelify.cli.terminal import coloured, complain, fail
+from accelify.installing import install_command
 
 if TYPE_CHECKING:
     from accelify.verify.session import Report
@@ -102,7 +104,7 @@ def verify(
     from accelify.verify import NO_TORCH
 
     if importlib.util.find_spec("torch") is None:
-        fail(NO_TORCH)
+        fail(f"{NO_TORCH}: {install_command('runtime')}.")
     from accelify.source import SourceError
     from accelify.verify import plot as drawing
     from accelify.verify import show
@@ -129,7 +131,8 @@ def verify(
         if place is None:
             fail("Name the script to verify, or a module with -m.")
         subject = find_subject(place, against)
-        with Live(errors, errors.is_terminal and not as_json) as live:
+        spinning = errors.is_terminal and not as_json and terminal.amount == terminal.NORMAL
+        with Live(errors, spinning, terminal.amount == terminal.VERBOSE) as live:
             report = run(
                 subject.script,
                 tuple(words),
@@ -154,6 +157,9 @@ def verify(
         raise typer.Exit(NOTHING_VERIFIED) from None
     if as_json:
         print(json.dumps(plain(report.to_json()), indent=2, allow_nan=False))
+    elif terminal.amount == terminal.QUIET and report.columns:
+        for comparison in report.columns:
+            print(f"{comparison.run.title}: {comparison.overall}")
     else:
         wide = None if sys.stdout.isatty() else _WIDTH
         show.print_report(report, Console(width=wide, no_color=not coloured(sys.stdout)))

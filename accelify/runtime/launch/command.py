@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from accelify.installing import install_command
 from accelify.runtime.launch.engines import engine_environment
 from accelify.runtime.launch.fields import DEEPSPEED, XLA
 from accelify.runtime.launch.folder import launch_folder
@@ -38,7 +39,6 @@ from accelify.runtime.launch.target import check_target, works_alone
 _COME_BACK = 600.0
 WORKER = Path(__file__).with_name("worker.py")
 REPLICAS = Path(__file__).with_name("replicas.py")
-NO_TORCH = "torch is not installed, and nothing can be launched without it: pip install 'accelify[runtime]'."
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,9 @@ def run(plan: Plan) -> int:
         LaunchError: torch is missing, or its launcher refuses the rendezvous.
     """
     if importlib.util.find_spec("torch") is None:
-        raise LaunchError(NO_TORCH)
+        raise LaunchError(
+            f"torch is not installed, and nothing can be launched without it: {install_command('runtime')}."
+        )
     if plan.warning:
         print(f"accelify launch: {plan.warning}", file=sys.stderr, flush=True)
     if plan.elastic:
