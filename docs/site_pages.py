@@ -68,9 +68,8 @@ def commands_page() -> str:
         command = group.commands[name]
         context = group.context_class(command, info_name=f"accelify {name}")
         usage = " ".join(command.collect_usage_pieces(context))
-        parts += [f"## accelify {name}", summary, f"    accelify {name} {usage}"]
-        if text := inspect.cleandoc(command.help or "").replace("\\[", "["):
-            parts.append(text)
+        parts += [f"## accelify {name}", f"    accelify {name} {usage}"]
+        parts.append(inspect.cleandoc(command.help or summary))
         rows = [row for one in command.params if (row := _parameter_row(one, context))]
         if rows:
             parts.append("\n".join(["| | | default |", "|---|---|---|", *rows]))
@@ -86,7 +85,7 @@ def _parameter_row(parameter: Any, context: Any) -> str:
     default = re.search(r"\s*\[default: (.*?)\]$", text)
     text = text.replace(default[0] if default else "  [required]", "").replace("|", "\\|")
     shown = f"`{default[1]}`" if default else ""
-    return f"| `{names.replace('|', chr(92) + '|')}` | {text} | {shown} |"
+    return f"| `{names}` | {text} | {shown} |"
 
 
 def configuration_page() -> str:

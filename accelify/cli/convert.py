@@ -227,9 +227,10 @@ def _targets(conversions: Sequence[Conversion], inputs: Inputs, output: str | No
                 f"--output {output} is the name of a script, and a folder is needed: name one, as in converted/.",
                 sources[0],
             )
-        if other := [source for source in sources if source.suffix != suffix]:
+        if unlike := [source for source in sources if source.suffix != suffix]:
             raise SourceError(
-                f"--output {output}: a {other[0].suffix} file stays one; give a name that ends so.", other[0]
+                f"--output {output}: a {unlike[0].suffix} file stays one; give a name that ends so.",
+                unlike[0],
             )
     if len(paths := inputs.scripts) == 1 and paths[0] in inputs.named and not is_folder:
         if len(sources) > 1:
@@ -332,6 +333,12 @@ def _page(
     drawn = {script.resolve(): curves for script, curves in map(read_curves, verified)}
     names = [conversion.source.path for conversion in conversions if conversion.source.path is not None]
     curves = {str(name): drawn[name.resolve()] for name in names if name.resolve() in drawn}
+    strangers = set(drawn) - {name.resolve() for name in names}
+    if names and strangers:
+        raise SourceError(
+            f"--verified: {min(strangers)} is none of these scripts: run both commands from the same folder.",
+            min(strangers),
+        )
     return [(path, html_report(conversions, curves=curves).encode())]
 
 

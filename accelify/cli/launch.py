@@ -11,7 +11,7 @@ import typer
 
 from accelify.cli.terminal import fail
 from accelify.runtime.launch.fields import FIELDS, SECTION_FIELDS, SECTIONS, Field
-from accelify.runtime.launch.settings import LaunchError
+from accelify.runtime.launch.settings import LaunchError, count_devices
 
 
 def _either_spelling(word: str) -> str:
@@ -71,6 +71,11 @@ def launch(script: str, arguments: list[str] | None, **given: Any) -> None:
             print(plan.line())
         if given["explain"] or given["dry_run"]:
             return
+        chosen = settings["gpu_ids"] not in (None, "all") and not settings["cpu"]
+        if chosen and not count_devices():
+            raise LaunchError(
+                f"--gpu_ids {settings['gpu_ids']} asks for CUDA devices, and there are none here: leave it out."
+            )
         code = command.run(plan)
     except LaunchError as error:
         fail(str(error))

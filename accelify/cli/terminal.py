@@ -33,8 +33,10 @@ def complain(sentence: str) -> None:
 
 
 def coloured(stream: TextIO) -> bool:
-    """Whether to colour what goes to `stream`: only a terminal, and not where NO_COLOR or TERM=dumb says no."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    """Whether to colour what goes to `stream`: a terminal, unless NO_COLOR or TERM=dumb says no, or FORCE_COLOR yes."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
 def write_bytes(data: bytes) -> None:

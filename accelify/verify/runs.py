@@ -344,7 +344,13 @@ def _stated(rank: RankRecord, output: str) -> str:
     assert rank.error is not None
     line = f"line {rank.error['line']}: " if rank.error["line"] else ""
     if rank.error["type"] == "SystemExit":
-        return f"{line}it exits by itself: {rank.error['said'] or _last_line(output) or 'without a word'}"
+        last = _last_line(output)
+        stated = f"{line}it exits by itself: {rank.error['said']}"
+        if last and last != rank.error["said"]:
+            stated += f"; the last line that it printed: {last}"
+        if "arguments are required" in last or "unrecognized arguments" in last:
+            stated += "; the script's own arguments go after --"
+        return stated
     reported = " ".join(str(rank.error["said"]).split())
     return f"{line}{rank.error['type']}: {reported[:400]}".rstrip(": ")
 

@@ -297,7 +297,9 @@ def _run_elastic(plan: Plan) -> int:
         del os.environ["TORCH_CPP_LOG_LEVEL"]
     if "LOGLEVEL" not in os.environ:
         # The agent's account of a failure repeats, less well, what is printed below.
-        logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+        for name in [*logging.root.manager.loggerDict, "torch.distributed.elastic"]:
+            if name.startswith("torch.distributed.elastic"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)
     if plan.machines is not None and plan.machines.machine == 0:
         _check_port(plan.machines)
     with launch_folder() as folder:
