@@ -24,6 +24,7 @@ from accelify.cli.terminal import (
     track,
     write_bytes,
 )
+from accelify.marks import mark
 from accelify.source import SourceError, make_folder, write_all
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def convert(
                 f"--output - takes one script, and this one is converted together with {others}: name a folder."
             )
         proofs = _proofs(conversions, inputs.scripts)
+        mark(conversions)
         files = _page(report, conversions, verified or [])
         targets: Mapping[Path, Path] = {}
         if output == "-":
@@ -304,15 +306,16 @@ def _report(
     from accelify.cli.written import Written
     from accelify.report.text import left_over, summary
 
-    place = Written(conversions, targets).at
+    written = Written(conversions, targets)
     if terminal.amount == terminal.QUIET:
-        print(left_over(conversions, place), end="", file=stream)
+        print(left_over(conversions, written.at), end="", file=stream)
         return
     said = summary(
         conversions,
         colour=coloured(stream),
         batch_size=batch_size,
-        place=place,
+        place=written.at,
+        note=written.note,
         reasons=terminal.amount == terminal.VERBOSE,
     )
     print(said, end="", file=stream)
@@ -358,6 +361,7 @@ def _filter(
         with garbage_left():
             conversion = convert_source(read_script(STDIN), options)
         proofs = _proofs([conversion], [])
+        mark([conversion])
         write_all(_page(report, [conversion], verified))
         if json:
             from accelify.report.json import conversions_json

@@ -38,12 +38,20 @@ class Written:
         if lines is None:
             return conversion.source.place(finding)
         line, column = lines.of(finding.line, finding.column)
-        message = "`".join(
-            part if number % 2 else _NAMED.sub(lambda found: self._moved(found, finding.path), part)
-            for number, part in enumerate(finding.message.split("`"))
-        )
+        message = self._with_lines_of_now(finding.message, finding.path)
         path = str(self._targets[Path(finding.path)])
         return replace(finding, path=path, line=line, column=column, message=message)
+
+    def note(self, conversion: Conversion, text: str) -> str:
+        """A note about a script, with the lines that it names in the files on the disk."""
+        path = str(conversion.source.path)
+        return self._with_lines_of_now(text, path) if path in self._lines else text
+
+    def _with_lines_of_now(self, text: str, path: str) -> str:
+        return "`".join(
+            part if number % 2 else _NAMED.sub(lambda found: self._moved(found, path), part)
+            for number, part in enumerate(text.split("`"))
+        )
 
     def _moved(self, found: re.Match[str], path: str) -> str:
         if found["lines"]:

@@ -34,6 +34,7 @@ def summary(
     colour: bool = False,
     batch_size: str = "",
     place: Callable[[Conversion, Finding], Finding] | None = None,
+    note: Callable[[Conversion, str], str] | None = None,
     reasons: bool = False,
 ) -> str:
     """What was done in each script, by rule; what is left for a person, with its effort; and the totals.
@@ -42,13 +43,15 @@ def summary(
         conversions: of the scripts.
         colour: for a terminal.
         batch_size: the choice of that name (`ConvertOptions`): what it means for several processes is said; empty: not.
-        place: gives the place of a finding that is left in the files as they are now; None: in the originals.
+        place, note: give a finding that is left, and a note, with lines of the files as they are now; None: of the
+            originals.
         reasons: every edit with its reason, not only the lines of each rule.
     """
     placed = place or (lambda conversion, finding: conversion.source.place(finding))
+    noted = note or (lambda _, text: text)
     parts: list[str] = []
     for conversion in conversions:
-        parts += _one_script(conversion, colour, placed, reasons)
+        parts += _one_script(conversion, colour, placed, noted, reasons)
     if batch_size and any(conversion.changed for conversion in conversions):
         parts.append(_ON_SEVERAL[batch_size])
     parts.append(_totals(conversions, colour))
@@ -86,6 +89,7 @@ def _one_script(
     conversion: Conversion,
     colour: bool,
     placed: Callable[[Conversion, Finding], Finding],
+    noted: Callable[[Conversion, str], str],
     reasons: bool,
 ) -> list[str]:
     status = str(conversion.status)
@@ -112,7 +116,7 @@ def _one_script(
         lines.append(
             "  stays on the CPU, as the original does: without cpu=True it takes what the launch chooses"
         )
-    return lines + [f"  {note}" for note in conversion.notes]
+    return lines + [f"  {noted(conversion, one)}" for one in conversion.notes]
 
 
 def _by_rule(applied: Iterable[Finding], colour: bool) -> list[str]:
