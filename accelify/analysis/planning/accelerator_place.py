@@ -76,7 +76,9 @@ class AcceleratorPlace(ConstructorArguments):
                     self.dropped[name] = wish
                 self.argument_reads.pop(name, None)
                 if name == "mixed_precision":
-                    self.script.keep_precision()
+                    self.script.keep_precision(
+                        "an option decides that is not known where the Accelerator is made"
+                    )
                 found = find_anchor(script, core, self.argument_names)
         if not self._tells_accumulation(found):
             found = find_anchor(script, core, self.argument_names)
