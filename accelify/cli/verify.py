@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import re
 import signal
 import sys
 from pathlib import Path
@@ -130,6 +131,8 @@ def verify(
         place = find_module(module) if module else script
         if place is None:
             fail("Name the script to verify, or a module with -m.")
+        if module is None and not place.exists() and re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", str(place)):
+            fail(f"there is no file {place}; a module's name goes after -m: `accelify verify -m {place}`.")
         subject = find_subject(place, against)
         spinning = errors.is_terminal and not as_json and terminal.amount == terminal.NORMAL
         with Live(errors, spinning, terminal.amount == terminal.VERBOSE) as live:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -348,11 +349,14 @@ def _stated(rank: RankRecord, output: str) -> str:
         stated = f"{line}it exits by itself: {rank.error['said']}"
         if last and last != rank.error["said"]:
             stated += f"; the last line that it printed: {last}"
-        if "arguments are required" in last or "unrecognized arguments" in last:
-            stated += "; the script's own arguments go after --"
         return stated
     reported = " ".join(str(rank.error["said"]).split())
-    return f"{line}{rank.error['type']}: {reported[:400]}".rstrip(": ")
+    stated = f"{line}{rank.error['type']}: {reported[:400]}".rstrip(": ")
+    if "attempted relative import" in reported:
+        stated += "; it is part of a package: run it as a module, with -m PACKAGE.MODULE"
+    elif rank.error["type"] == "ModuleNotFoundError":
+        stated += f"; {sys.executable} does not find it: install it there, or run from the folder that has it"
+    return stated
 
 
 def _last_line(output: str) -> str:

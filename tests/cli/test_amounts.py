@@ -63,6 +63,13 @@ def test_options_of_the_script_get_a_hint(run: Run) -> None:
     assert "go after its name" in outcome.err
 
 
+def test_the_name_of_a_module_gets_a_hint(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = run("verify", "package.train")
+    assert outcome.code == 2
+    assert "accelify verify -m package.train" in outcome.err
+
+
 def test_quiet_convert_prints_only_what_is_left(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(LEFT)
