@@ -291,7 +291,10 @@ def test_a_failing_rank_ends_the_run(verify_pair: VerifyPair) -> None:
             "import sys; print('last words'); sys.exit(3)",
             "status 3; the last line that it printed: last words",
         ),
-        ("import argparse; argparse.ArgumentParser().parse_args(['--lr'])", "arguments go after --"),
+        (
+            "import argparse; p = argparse.ArgumentParser(); p.add_argument('data'); p.parse_args()",
+            "arguments are required: data.*arguments go after --",
+        ),
         ("input()", "EOFError"),
         ("import os; os.abort()", "SIGABRT"),
         ("print('nothing')", "never calls backward"),
