@@ -36,8 +36,8 @@ def docs(
     """
     if not (SITE / "index.html").is_file():
         fail(
-            "the pages are not built in this copy of accelify: in a clone, run `pip install '.[docs]'` and "
-            "`mkdocs build --strict`. The folder docs/ has the same text."
+            "the pages are not built in this copy of accelify: in a clone, run `pip install '.[docs]'`, "
+            "`mkdocs build --strict`, and `pip install .` again. The folder docs/ has the same text."
         )
     if port is None:
         address = (SITE / "index.html").as_uri()
