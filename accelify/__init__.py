@@ -1,3 +1,3 @@
-"""accelify: make a training script written for one device run on any number of them, with the same losses."""
+"""accelify: make a training script written for one device run on any number of them."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

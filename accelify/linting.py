@@ -9,6 +9,7 @@ from pathlib import Path
 
 from accelify.conversion import REFUSED, UNCHANGED, Conversion, ConvertOptions, left_alone
 from accelify.findings import Finding
+from accelify.marks import marked_places
 from accelify.project import Imports
 from accelify.proving import checked, entries_of, prove
 from accelify.rule_codes import published
@@ -53,6 +54,7 @@ def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: S
         prove(conversions, entry)
     if findings is None:
         findings = [f for c in conversions for f in [*c.applied, *c.remaining]]
+    findings += marked_places(source, findings)
     # Convert leaves a script alone that is distributed already; nothing is wrong with it.
     findings = [one for one in findings if one.code != ALREADY_DISTRIBUTED]
     unused = unused_ignores(findings, source, selection)

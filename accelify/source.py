@@ -233,11 +233,10 @@ def _syntax_complaint(error: SyntaxError, text: str, path: Path | None) -> Sourc
     elif isinstance(error, TabError) and not _is_indented(text):
         sentence = f"{where}: its indentation mixes tabs and spaces: indent it by spaces alone, in line with the rest."
     elif _PYTHON_2_MESSAGE.search(error.msg) or _PYTHON_2_LINE.search(shown):
-        sentence = f"{where}: this is Python 2: port it to Python 3 first (for instance with 2to3)."
+        sentence = f"{where}: this is Python 2: port it to Python 3 first."
     else:
-        sentence = (
-            f"{where}: not valid Python ({error.msg}): accelify needs a script that this Python can run."
-        )
+        code = f": `{shown.strip()[:80]}`" if shown.strip() else ""
+        sentence = f"{where}: not valid Python ({error.msg}){code}: accelify needs a script that this Python can run."
     return SourceError(sentence, path, line)
 
 

@@ -387,11 +387,15 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
                 return False
         return True
 
-    def keep_precision(self) -> None:
+    def keep_precision(self, why: str) -> None:
         """Leave the script's casts and scaler alone: the runtime cannot know where they are switched on."""
+        self.precision_stays = why
         self.__dict__["understands_precision"] = False
         self.__dict__.pop("backwards", None)
         self.__dict__.pop("every_backward", None)
+
+    precision_stays = "its type is not written out"
+    """Why the script's casts are left alone, where they are."""
 
     @cached_property
     def placeholders(self) -> list[ast.Name]:

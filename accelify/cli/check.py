@@ -67,12 +67,12 @@ def check(
         bool, typer.Option("--exit-zero", help="End with 0 also where findings are.")
     ] = False,
 ) -> None:
-    r"""Lint training scripts: what goes wrong in them, or keeps them from running, on several devices.
+    """Lint training scripts: what goes wrong in them, or keeps them from running, on several devices.
 
     Quiet where nothing is found. Findings marked [*] are fixed by `accelify convert`. Scripts that use an
     Accelerator or torch.distributed are gone through as each process would run them.
 
-    A comment `# accelify: ignore[ACC101]` in the script and \[tool.accelify] in pyproject.toml leave findings out.
+    A comment `# accelify: ignore[ACC101]` in the script and [tool.accelify] in pyproject.toml leave findings out.
     """
     run_check(
         paths,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from accelify.cache import Cache, cache_folder
+from accelify.cli import terminal
 from accelify.cli.checking import Asked, check_all, check_one
 from accelify.cli.inputs import STDIN, Inputs, collect
 from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, followed
@@ -147,14 +148,10 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
 
 
 def _inputs(paths: list[Path], exclude: list[str], forced: bool, cache: Cache | None) -> Inputs:
-    from accelify.cli.excluded import excluded_patterns, ignored_by_git, is_excluded
+    from accelify.cli.excluded import leave_out
 
     inputs = collect(paths, need_scripts=False, cache=cache)
-    patterns = {path: (*exclude, *excluded_patterns(path.resolve().parent)) for path in inputs.scripts}
-    found = [path for path in inputs.scripts if forced or path not in inputs.named]
-    out = {path for path in found if is_excluded(path, patterns[path])}
-    out |= ignored_by_git([path for path in found if path not in out])
-    inputs.scripts = [path for path in inputs.scripts if path not in out]
+    leave_out(inputs, exclude, forced)
     return inputs
 
 
@@ -202,7 +199,7 @@ def _text(
         return findings_list(findings, colour=colour)
     from accelify.report.marked import findings_marked
 
-    return findings_marked(findings, lines.of, colour=colour)
+    return findings_marked(findings, lines.of, colour=colour, total=terminal.amount != terminal.QUIET)
 
 
 def _write(text: str, file: Path | None) -> None:

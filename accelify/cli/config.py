@@ -10,16 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from accelify.cli.terminal import complain, fail
-
-try:
-    from accelify.runtime.launch.config_file import Config, check, default_path, read_config, write_config
-    from accelify.runtime.launch.fields import BY_NAME, SECTIONS, section_keys
-    from accelify.runtime.launch.questions import Machine, ask, default_values
-    from accelify.runtime.launch.settings import LaunchError, resolve
-except ImportError as error:
-    complain(f"{error}.")
-    sys.exit(2)
+from accelify.cli.terminal import fail
+from accelify.runtime.launch.config_file import Config, check, default_path, read_config, write_config
+from accelify.runtime.launch.fields import BY_NAME, SECTIONS, section_keys
+from accelify.runtime.launch.questions import Machine, ask, default_values
+from accelify.runtime.launch.settings import LaunchError, resolve
 
 
 class Action(StrEnum):

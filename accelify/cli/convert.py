@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from accelify.cli import terminal
+from accelify.cli.excluded import leave_out
 from accelify.cli.inputs import STDIN, Inputs, Runtime, collect, garbage_left, read_script
 from accelify.cli.terminal import (
     BAD_INPUT,
@@ -22,6 +24,7 @@ from accelify.cli.terminal import (
     followed,
     write_bytes,
 )
+from accelify.marks import mark
 from accelify.source import SourceError, make_folder, write_all
 
 if TYPE_CHECKING:
@@ -59,6 +62,10 @@ def convert(
         bool,
         typer.Option("--replace-ddp", help="Also convert scripts that use DistributedDataParallel by hand."),
     ] = False,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Files or folders to leave out, beside those that Git ignores."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Also write a page to look at the changes.")
@@ -77,7 +84,10 @@ def convert(
         ),
     ] = None,
 ) -> None:
-    """Rewrite training scripts so that they run on any number of devices, with the same losses.
+    """Rewrite training scripts so that they run on any number of devices.
+
+    On one process the losses stay the same to the bit. On N processes each takes the script's batch size: N times the
+    batch, 1/N of the steps. With --batch-size total they share the script's batch: the same steps, the same losses.
 
     Scripts are written in place, all of them or, where one cannot be read or written, none. What needs a person is
     left as it was and listed in the summary.
@@ -107,6 +117,7 @@ def convert(
         fail("--json and --output - would both print to standard output: leave out one of them.")
     try:
         inputs = collect(paths)
+        leave_out(inputs, exclude or [])
         if output == "-" and len(inputs.scripts) > 1:
             fail("--output - takes one script: name a folder with --output for several.")
         conversions, passed_over = _convert_all(inputs, options)
@@ -117,16 +128,19 @@ def convert(
             )
         proofs = _proofs(conversions, inputs.scripts)
         conversions = [conversion.published() for conversion in conversions]
+        mark(conversions)
         files = _page(report, conversions, verified or [])
+        targets: Mapping[Path, Path] = {}
         if output == "-":
             for conversion in conversions:
                 write_bytes(conversion.source.encode(conversion.new_text))
         elif not diff:
-            files += _files(conversions, _targets(conversions, inputs, output))
+            targets = _targets(conversions, inputs, output)
+            files += _files(conversions, targets)
         write_all(files)
     except SourceError as error:
         fail(str(error))
-    if not json:
+    if not json and terminal.amount != terminal.QUIET:
         for line in inputs.describe_search():
             print(line, file=sys.stderr)
     # A diff or a script alone goes to standard output, so that it can be piped on; the summary goes beside it.
@@ -134,7 +148,7 @@ def convert(
     shown = proofs if assumptions else {}
     # Scripts that distribute themselves have the batch size of one process already.
     several = "" if replace_ddp else batch_size.value
-    _report(conversions, shown, diff=diff, json=json, stream=stream, batch_size=several)
+    _report(conversions, shown, diff=diff, json=json, stream=stream, batch_size=several, targets=targets)
     raise typer.Exit(max(exit_code(conversions), NEEDS_A_PERSON if passed_over else CONVERTED))
 
 
@@ -210,6 +224,17 @@ def _targets(conversions: Sequence[Conversion], inputs: Inputs, output: str | No
         return {source: source for source in sources}
     # As `cp` has it: one script goes to a file of that name, unless it is a folder or ends like one.
     is_folder = Path(output).is_dir() or output.endswith(("/", os.sep))
+    if (suffix := Path(output).suffix) in (".py", ".ipynb") and not is_folder:
+        if len(inputs.scripts) > 1 or inputs.searched:
+            raise SourceError(
+                f"--output {output} is the name of a script, and a folder is needed: name one, as in converted/.",
+                sources[0],
+            )
+        if unlike := [source for source in sources if source.suffix != suffix]:
+            raise SourceError(
+                f"--output {output}: a {unlike[0].suffix} file stays one; give a name that ends so.",
+                unlike[0],
+            )
     if len(paths := inputs.scripts) == 1 and paths[0] in inputs.named and not is_folder:
         if len(sources) > 1:
             raise SourceError(
@@ -267,6 +292,7 @@ def _report(
     json: bool,
     stream: TextIO,
     batch_size: str,
+    targets: Mapping[Path, Path],
 ) -> None:
     if json:
         from accelify.report.json import conversions_json
@@ -278,9 +304,22 @@ def _report(
 
         for conversion in conversions:
             write_bytes(unified_diff(conversion, colour=coloured(sys.stdout)))
-    from accelify.report.text import summary
+    from accelify.cli.written import Written
+    from accelify.report.text import left_over, summary
 
-    print(summary(conversions, colour=coloured(stream), batch_size=batch_size), end="", file=stream)
+    written = Written(conversions, targets)
+    if terminal.amount == terminal.QUIET:
+        print(left_over(conversions, written.at), end="", file=stream)
+        return
+    said = summary(
+        conversions,
+        colour=coloured(stream),
+        batch_size=batch_size,
+        place=written.at,
+        note=written.note,
+        reasons=terminal.amount == terminal.VERBOSE,
+    )
+    print(said, end="", file=stream)
     if proofs:
         from accelify.report.proofs import proofs_text
 
@@ -298,6 +337,12 @@ def _page(
     drawn = {script.resolve(): curves for script, curves in map(read_curves, verified)}
     names = [conversion.source.path for conversion in conversions if conversion.source.path is not None]
     curves = {str(name): drawn[name.resolve()] for name in names if name.resolve() in drawn}
+    strangers = set(drawn) - {name.resolve() for name in names}
+    if names and strangers:
+        raise SourceError(
+            f"--verified: {min(strangers)} is none of these scripts: run both commands from the same folder.",
+            min(strangers),
+        )
     return [(path, html_report(conversions, curves=curves).encode())]
 
 
@@ -318,6 +363,7 @@ def _filter(
             conversion = convert_source(read_script(STDIN), options)
         proofs = _proofs([conversion], [])
         conversion = conversion.published()
+        mark([conversion])
         write_all(_page(report, [conversion], verified))
         if json:
             from accelify.report.json import conversions_json
@@ -332,5 +378,5 @@ def _filter(
         return BAD_INPUT
     shown = proofs if assumptions else {}
     several = "" if options.replace_ddp else options.batch_size
-    _report([conversion], shown, diff=diff, json=False, stream=sys.stderr, batch_size=several)
+    _report([conversion], shown, diff=diff, json=False, stream=sys.stderr, batch_size=several, targets={})
     return exit_code([conversion])

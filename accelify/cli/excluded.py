@@ -1,4 +1,4 @@
-"""Which files of a folder `check` leaves out: those that patterns name, and those that Git ignores."""
+"""Which files of a folder `check` and `convert` leave out: those that patterns name, and those that Git ignores."""
 
 from __future__ import annotations
 
@@ -6,8 +6,27 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
+from accelify.cli.inputs import Inputs
 from accelify.configuration import nearest_section
 from accelify.source import ConfigurationError
+
+
+def leave_out(inputs: Inputs, exclude: Sequence[str], forced: bool = False) -> None:
+    """Take the excluded scripts out of those to work on; what the user named stays.
+
+    Args:
+        inputs: changed in place.
+        exclude: patterns beside those of [tool.accelify].
+        forced: leaves out what the user named, too.
+
+    Raises:
+        ConfigurationError: the file's patterns are none.
+    """
+    found = [path for path in inputs.scripts if forced or path not in inputs.named]
+    patterns = {path: (*exclude, *excluded_patterns(path.resolve().parent)) for path in found}
+    out = {path for path in found if is_excluded(path, patterns[path])}
+    out |= ignored_by_git([path for path in found if path not in out])
+    inputs.scripts = [path for path in inputs.scripts if path not in out]
 
 
 def excluded_patterns(folder: Path) -> tuple[str, ...]:

@@ -9,14 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from accelify.cli.terminal import complain, fail
-
-try:
-    from accelify.runtime.launch.fields import FIELDS, SECTION_FIELDS, SECTIONS, Field
-    from accelify.runtime.launch.settings import LaunchError
-except ImportError as error:
-    complain(f"{error}.")
-    sys.exit(2)
+from accelify.cli.terminal import fail
+from accelify.runtime.launch.fields import FIELDS, SECTION_FIELDS, SECTIONS, Field
+from accelify.runtime.launch.settings import LaunchError, count_devices
 
 
 def _either_spelling(word: str) -> str:
@@ -26,6 +21,7 @@ def _either_spelling(word: str) -> str:
 # Everything after the script belongs to the script; --num-processes is --num_processes.
 CONTEXT_SETTINGS = {"allow_interspersed_args": False, "token_normalize_func": _either_spelling}
 
+UNKNOWN_OPTION = "The script's own options go after its name, as in `accelify launch SCRIPT --lr 0.1`."
 _SLURM = "Slurm"
 # Flags that stand for a distributed type.
 _SHORTCUTS = {
@@ -75,6 +71,11 @@ def launch(script: str, arguments: list[str] | None, **given: Any) -> None:
             print(plan.line())
         if given["explain"] or given["dry_run"]:
             return
+        chosen = settings["gpu_ids"] not in (None, "all") and not settings["cpu"]
+        if chosen and not count_devices():
+            raise LaunchError(
+                f"--gpu_ids {settings['gpu_ids']} asks for CUDA devices, and there are none here: leave it out."
+            )
         code = command.run(plan)
     except LaunchError as error:
         fail(str(error))

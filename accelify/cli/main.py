@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NoReturn
@@ -11,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import accelify
+from accelify.cli.command import Command, Commands, with_amount
 from accelify.cli.entry import guarded
 
 # Name, and the line of the help page. The module accelify.cli.<name> (with _ for -) has a function of that name; it is
@@ -26,6 +28,7 @@ COMMANDS = {
     "merge-weights": "Make one safetensors file of a sharded checkpoint.",
     "rule": "Explain a rule.",
     "server": "Serve an editor: findings as one types.",
+    "docs": "Open the documentation in a browser; it needs no network.",
 }
 SHORT = (
     "convert",
@@ -40,11 +43,12 @@ def build_app(argv: Sequence[str]) -> typer.Typer:
     """The application for the command line `argv`: the command that it names is imported, no other."""
     app = typer.Typer(
         name="accelify",
-        help="Make a training script written for one device run on any number of them, with the same losses.",
+        cls=Commands,
+        help="Make a training script written for one device run on any number of them, and prove that it stays right.",
         epilog=EPILOG,
         no_args_is_help=True,
         context_settings=_HELP,
-        add_completion=False,
+        rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
     app.callback()(_top)
@@ -56,7 +60,10 @@ def build_app(argv: Sequence[str]) -> typer.Typer:
             if name not in SHORT:
                 gc.enable()
             settings = {**_HELP, **getattr(module, "CONTEXT_SETTINGS", {})}
-            app.command(name, short_help=summary, context_settings=settings)(getattr(module, function))
+            kind = type("Command", (Command,), {"hint": getattr(module, "UNKNOWN_OPTION", "")})
+            app.command(name, cls=kind, short_help=summary, context_settings=settings)(
+                with_amount(name, getattr(module, function))
+            )
         else:
             app.command(name, help=summary)(_known_by_name)
     return app
@@ -70,7 +77,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(words: Sequence[str]) -> int:
     """Run a command line by typer; it may exit."""
-    app: Callable[..., Any] = build_app(words)
+    # A shell that completes a line hands it over in a variable.
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    app: Callable[..., Any] = build_app(line.split()[1:] if "_ACCELIFY_COMPLETE" in os.environ else words)
     app(list(words), prog_name="accelify")
     return 0
 

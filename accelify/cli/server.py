@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from accelify.cli.terminal import fail
+from accelify.installing import install_command
 
 
 def server() -> None:
@@ -17,6 +18,6 @@ def server() -> None:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
-        fail("the language server needs pygls: pip install 'accelify[server]'.")
+        fail(f"the language server needs pygls: {install_command('server')}.")
     logging.getLogger("pygls").setLevel(logging.ERROR)
     make_server().start_io()

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 CONVERTED, NEEDS_A_PERSON, BAD_INPUT = 0, 1, 2
 PATIENCE = 1.0  # seconds without a progress bar
+QUIET, NORMAL, VERBOSE = -1, 0, 1
+amount = NORMAL
+"""How much the command that runs says: set once, from its --quiet and --verbose."""
 
 
 def fail(sentence: str) -> NoReturn:
@@ -28,8 +31,10 @@ def complain(sentence: str) -> None:
 
 
 def coloured(stream: TextIO) -> bool:
-    """Whether to colour what goes to `stream`: only a terminal, and not where NO_COLOR or TERM=dumb says no."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    """Whether to colour what goes to `stream`: a terminal, unless NO_COLOR or TERM=dumb says no, or FORCE_COLOR yes."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
 def write_bytes(data: bytes) -> None:
@@ -44,13 +49,19 @@ def followed(results: Iterable[_Result], total: int, verb: str) -> Iterator[_Res
     bar: Progress | None = None
     started = time.monotonic()
     try:
+        begun = started
         for number, result in enumerate(results):
-            if bar is None and sys.stderr.isatty() and time.monotonic() - started > PATIENCE:
+            late = time.monotonic() - started > PATIENCE
+            path = getattr(result, "path", result)
+            if bar is None and late and amount == NORMAL and sys.stderr.isatty():
                 bar = _progress_bar()
                 task = bar.add_task(verb, total=total)
             if bar is not None:
-                bar.update(task, completed=number)
+                bar.update(task, completed=number, description=f"{verb} {getattr(path, 'name', path)}")
             yield result
+            if amount == VERBOSE:
+                print(f"{verb} {path}: {time.monotonic() - begun:.1f} s", file=sys.stderr)
+            begun = time.monotonic()
     finally:
         if bar is not None:
             bar.stop()

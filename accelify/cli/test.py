@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from accelify.cli.terminal import NEEDS_A_PERSON, coloured, fail
+from accelify.installing import install_command
 
 # Options that are not its own go to launch.
 CONTEXT_SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -38,7 +39,7 @@ def test(
     """
     found = importlib.util.find_spec("torch") and importlib.util.find_spec("accelify.runtime.launch.selftest")
     if not found or found.origin is None:
-        fail("The self-test needs torch, which is not installed: pip install 'accelify[runtime]'.")
+        fail(f"the self-test needs torch, which is not installed: {install_command('runtime')}.")
     with tempfile.TemporaryDirectory(prefix="accelify-test-") as folder:
         results = Path(folder) / "results.json"
         command = [sys.executable, "-m", "accelify", "launch", *(options or []), found.origin, str(results)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import re
 import signal
 import sys
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from accelify.cli import terminal
 from accelify.cli.convert import BatchSize
 from accelify.cli.inputs import Runtime
 from accelify.cli.terminal import coloured, complain, fail
+from accelify.installing import install_command
 
 if TYPE_CHECKING:
     from accelify.verify.session import Report
@@ -102,7 +105,7 @@ def verify(
     from accelify.verify import NO_TORCH
 
     if importlib.util.find_spec("torch") is None:
-        fail(NO_TORCH)
+        fail(f"{NO_TORCH}: {install_command('runtime')}.")
     from accelify.source import SourceError
     from accelify.verify import plot as drawing
     from accelify.verify import show
@@ -128,8 +131,11 @@ def verify(
         place = find_module(module) if module else script
         if place is None:
             fail("Name the script to verify, or a module with -m.")
+        if module is None and not place.exists() and re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", str(place)):
+            fail(f"there is no file {place}; a module's name goes after -m: `accelify verify -m {place}`.")
         subject = find_subject(place, against)
-        with Live(errors, errors.is_terminal and not as_json) as live:
+        spinning = errors.is_terminal and not as_json and terminal.amount == terminal.NORMAL
+        with Live(errors, spinning, terminal.amount == terminal.VERBOSE) as live:
             report = run(
                 subject.script,
                 tuple(words),
@@ -154,6 +160,9 @@ def verify(
         raise typer.Exit(NOTHING_VERIFIED) from None
     if as_json:
         print(json.dumps(plain(report.to_json()), indent=2, allow_nan=False))
+    elif terminal.amount == terminal.QUIET and report.columns:
+        for comparison in report.columns:
+            print(f"{comparison.run.title}: {comparison.overall}")
     else:
         wide = None if sys.stdout.isatty() else _WIDTH
         show.print_report(report, Console(width=wide, no_color=not coloured(sys.stdout)))

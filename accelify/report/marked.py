@@ -12,7 +12,11 @@ _LONGEST = 100
 
 
 def findings_marked(
-    findings: Sequence[Finding], line_of: Callable[[Finding], str], *, colour: bool = False
+    findings: Sequence[Finding],
+    line_of: Callable[[Finding], str],
+    *,
+    colour: bool = False,
+    total: bool = True,
 ) -> str:
     """Each finding with its line of code and a mark below, and a last line with the counts; empty for no finding.
 
@@ -20,11 +24,12 @@ def findings_marked(
         findings: in the order in which they are shown.
         line_of: gives the line of code that a finding begins in; empty where there is none.
         colour: for a terminal.
+        total: whether the counts follow.
     """
     if not findings:
         return ""
     parts = [finding_line(finding, colour) + _mark(finding, line_of(finding), colour) for finding in findings]
-    return "\n".join([*parts, findings_total(findings, colour)]) + "\n"
+    return "\n".join([*parts, *([findings_total(findings, colour)] if total else [])]) + "\n"
 
 
 def _mark(finding: Finding, line: str, colour: bool) -> str:

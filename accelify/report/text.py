@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from accelify.findings import Finding, Severity
@@ -28,17 +28,30 @@ _ON_SEVERAL = {
 }
 
 
-def summary(conversions: Sequence[Conversion], *, colour: bool = False, batch_size: str = "") -> str:
+def summary(
+    conversions: Sequence[Conversion],
+    *,
+    colour: bool = False,
+    batch_size: str = "",
+    place: Callable[[Conversion, Finding], Finding] | None = None,
+    note: Callable[[Conversion, str], str] | None = None,
+    reasons: bool = False,
+) -> str:
     """What was done in each script, by rule; what is left for a person, with its effort; and the totals.
 
     Args:
         conversions: of the scripts.
         colour: for a terminal.
         batch_size: the choice of that name (`ConvertOptions`): what it means for several processes is said; empty: not.
+        place, note: give a finding that is left, and a note, with lines of the files as they are now; None: of the
+            originals.
+        reasons: every edit with its reason, not only the lines of each rule.
     """
+    placed = place or (lambda conversion, finding: conversion.source.place(finding))
+    noted = note or (lambda _, text: text)
     parts: list[str] = []
     for conversion in conversions:
-        parts += _one_script(conversion, colour)
+        parts += _one_script(conversion, colour, placed, noted, reasons)
     if batch_size and any(conversion.changed for conversion in conversions):
         parts.append(_ON_SEVERAL[batch_size])
     parts.append(_totals(conversions, colour))
@@ -64,7 +77,23 @@ def findings_total(findings: Sequence[Finding], colour: bool) -> str:
     return styled(total + ".", "bold", colour)
 
 
-def _one_script(conversion: Conversion, colour: bool) -> list[str]:
+def left_over(conversions: Sequence[Conversion], placed: Callable[[Conversion, Finding], Finding]) -> str:
+    """A line for each place that is left for a person, and for each script that was left alone; empty for none."""
+    lines = []
+    for conversion in conversions:
+        lines += [finding_line(placed(conversion, finding), False) for finding in conversion.remaining]
+        if conversion.reason and conversion.status in ("refused", "failed") and not conversion.remaining:
+            lines.append(f"{_name(conversion)}: {conversion.status}: {conversion.reason}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _one_script(
+    conversion: Conversion,
+    colour: bool,
+    placed: Callable[[Conversion, Finding], Finding],
+    noted: Callable[[Conversion, str], str],
+    reasons: bool,
+) -> list[str]:
     status = str(conversion.status)
     name = styled(_name(conversion), "bold", colour)
     head = f"{name}: {styled(status, _STATUS_STYLE.get(status, 'bold'), colour)}"
@@ -77,17 +106,19 @@ def _one_script(conversion: Conversion, colour: bool) -> list[str]:
         head += f": {conversion.reason}"
     lines = [head]
     if conversion.changed:
-        lines += _by_rule(map(conversion.source.place, conversion.applied), colour)
+        edits = [conversion.source.place(finding) for finding in conversion.applied]
+        lines += [f"  {finding_line(one, colour, effort=True)}" for one in edits if reasons]
+        lines += [] if reasons else _by_rule(edits, colour)
     if conversion.remaining:
         effort = duration(sum(finding.effort for finding in conversion.remaining))
         lines.append(f"  left for a person (about {effort}):")
-        left = map(conversion.source.place, conversion.remaining)
+        left = [placed(conversion, finding) for finding in conversion.remaining]
         lines += [f"    {finding_line(finding, colour, effort=True)}" for finding in left]
     if conversion.changed and any("cpu=True" in finding.evidence for finding in conversion.applied):
         lines.append(
             "  stays on the CPU, as the original does: without cpu=True it takes what the launch chooses"
         )
-    return lines + [f"  {note}" for note in conversion.notes]
+    return lines + [f"  {noted(conversion, one)}" for one in conversion.notes]
 
 
 def _by_rule(applied: Iterable[Finding], colour: bool) -> list[str]:

@@ -9,11 +9,6 @@ from importlib.util import find_spec
 from os import environ
 from typing import TYPE_CHECKING, Any
 
-if find_spec("torch") is None:
-    raise ImportError(
-        'accelify.runtime needs PyTorch, which is not installed: pip install "accelify[runtime]"'
-    )
-
 if TYPE_CHECKING:
     from .accelerator import Accelerator as Accelerator
     from .backends.deepspeed_json import HfDeepSpeedConfig as HfDeepSpeedConfig
@@ -175,6 +170,11 @@ def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if find_spec("torch") is None:
+        # Asked only here: help pages and settings of launches are in this package too, and need no torch.
+        from accelify.installing import install_command
+
+        raise ImportError(f"{__name__} needs PyTorch, which is not installed: {install_command('runtime')}")
     value = getattr(import_module(f".{home}", __name__), name)
     globals()[name] = value
     return value

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accelify.installing import install_command
+
 from .process import ProcessControl
 from .state import PartialState
 
@@ -49,7 +51,7 @@ class GeneralTracker:
 def _need(module: str, package: str) -> None:
     if importlib.util.find_spec(module) is None:
         raise ImportError(
-            f'this tracker needs {package}, which is not installed: pip install "accelify[trackers]"'
+            f"this tracker needs {package}, which is not installed: {install_command('trackers')}"
         )
 
 

@@ -80,7 +80,8 @@ def _opened(
 def _stored(context: Context) -> Iterator[Change]:
     """Casts and scalers that stay in the script work as before, if the Accelerator does not add its own."""
     for call in context.script.calls_to(k.SCALER_CLASSES):
-        message = "the script keeps its own mixed precision: leave the Accelerator's at `no`"
+        why = context.script.precision_stays
+        message = f"the script keeps its own mixed precision, as {why}: leave the Accelerator's at `no`"
         yield context.change(SCALER, call, message, severity=Severity.INFO)
 
 

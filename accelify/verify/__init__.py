@@ -3,5 +3,5 @@
 Nothing here imports torch but what runs inside the processes that are started (`child`, `recorder`, `randomness`).
 """
 
-NO_TORCH = "torch is not installed, and verify runs the script: pip install 'accelify[runtime]'."
+NO_TORCH = "torch is not installed, and verify runs the script"
 """The message where nothing can be run; here, since the other modules need the runtime, which needs torch."""

@@ -217,7 +217,7 @@ def run_rank(job: dict[str, Any]) -> int:
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         if code:
-            reported = stop.code if isinstance(stop.code, str) else ""
+            reported = stop.code if isinstance(stop.code, str) else f"status {code}"
             writer.write(_error("SystemExit", reported, stop, job["script"], job["tree"] or ""))
     except BaseException as error:
         code = 1

@@ -17,9 +17,11 @@ class Live:
     Args:
         console: where it is shown.
         shown: whether to show anything.
+        lines: whether each run gets a line of its own when it begins, for terminals and files alike.
     """
 
-    def __init__(self, console: Console, shown: bool) -> None:
+    def __init__(self, console: Console, shown: bool, lines: bool = False) -> None:
+        self._console = console if lines else None
         self._status: Status | None = console.status("starting") if shown else None
         self._what = ""
         self._since = 0.0
@@ -37,6 +39,8 @@ class Live:
 
     def __call__(self, what: str, step: int = 0, of: int = 0, loss: float | None = None) -> None:
         """Take in what `Progress` says."""
+        if self._console is not None and what:
+            self._console.print(what, highlight=False, markup=False)
         if self._status is None:
             return
         if what:

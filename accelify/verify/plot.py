@@ -7,17 +7,17 @@ import math
 import os
 from pathlib import Path
 
+from accelify.installing import install_command
 from accelify.verify.compare.losses import relative_differences
 from accelify.verify.session import Report, VerifyError
 
-NO_MATPLOTLIB = "--plot needs matplotlib: pip install 'accelify[plot]'."
 _FORMATS = (".png", ".svg", ".pdf")
 
 
 def check_plot(path: Path) -> None:
     """Raises VerifyError, before anything is run, where matplotlib, the folder or the format is not there."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise VerifyError(NO_MATPLOTLIB)
+        raise VerifyError(f"--plot needs matplotlib: {install_command('plot')}.")
     if path.suffix.lower() not in _FORMATS:
         raise VerifyError(f"--plot {path}: give the file one of the endings {', '.join(_FORMATS)}.")
     if not path.parent.is_dir():

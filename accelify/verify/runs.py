@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -344,9 +345,18 @@ def _stated(rank: RankRecord, output: str) -> str:
     assert rank.error is not None
     line = f"line {rank.error['line']}: " if rank.error["line"] else ""
     if rank.error["type"] == "SystemExit":
-        return f"{line}it exits by itself: {rank.error['said'] or _last_line(output) or 'without a word'}"
+        last = _last_line(output)
+        stated = f"{line}it exits by itself: {rank.error['said']}"
+        if last and last != rank.error["said"]:
+            stated += f"; the last line that it printed: {last}"
+        return stated
     reported = " ".join(str(rank.error["said"]).split())
-    return f"{line}{rank.error['type']}: {reported[:400]}".rstrip(": ")
+    stated = f"{line}{rank.error['type']}: {reported[:400]}".rstrip(": ")
+    if "attempted relative import" in reported:
+        stated += "; it is part of a package: run it as a module, with -m PACKAGE.MODULE"
+    elif rank.error["type"] == "ModuleNotFoundError":
+        stated += f"; {sys.executable} does not find it: install it there, or run from the folder that has it"
+    return stated
 
 
 def _last_line(output: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from accelify.installing import install_command
 from accelify.verify import NO_TORCH, on_simulated_gpu
 from accelify.verify.compare import decisions, everything
 from accelify.verify.compare.losses import Comparison, rates, same_rates, structural, tolerances
@@ -161,7 +162,7 @@ def verify(
         SourceError: the script cannot be read or is not Python.
     """
     if importlib.util.find_spec("torch") is None:
-        raise VerifyError(NO_TORCH)
+        raise VerifyError(f"{NO_TORCH}: {install_command('runtime')}.")
     counts = (processes,) if isinstance(processes, int) else processes
     most = max(counts, default=1)
     if gpu:

@@ -221,9 +221,7 @@ def test_bad_input_is_one_sentence_and_touches_nothing(
 def test_bad_standard_input(run: Run, command: str) -> None:
     outcome = run(command, "-", stdin=b"print 'loss'\n")
     assert outcome.code == 2
-    assert outcome.err == (
-        "accelify: <stdin>, line 1: this is Python 2: port it to Python 3 first (for instance with 2to3).\n"
-    )
+    assert outcome.err == ("accelify: <stdin>, line 1: this is Python 2: port it to Python 3 first.\n")
     assert outcome.out in ("", "[]\n")
 
 

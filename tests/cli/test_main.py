@@ -41,19 +41,6 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stderr.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", ["convert", "check", "rule"])
-def test_commands_need_no_torch(name: str) -> None:
-    program = (
-        "import sys\n"
-        "sys.modules['torch'] = None\n"
-        "from accelify.cli.main import main\n"
-        f"main([{name!r}, '--help'])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert f"accelify {name}" in done.stdout
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_help_page(run: Run, name: str) -> None:
     outcome = run(name, "--help")

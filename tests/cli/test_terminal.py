@@ -38,6 +38,7 @@ def test_no_progress_for_what_is_quick_or_piped(screen: io.StringIO, monkeypatch
 
 def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert terminal.coloured(Terminal())
     assert not terminal.coloured(io.StringIO())
@@ -46,6 +47,10 @@ def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
     assert not terminal.coloured(Terminal())
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert terminal.coloured(io.StringIO())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not terminal.coloured(io.StringIO())
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:

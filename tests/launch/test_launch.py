@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from accelify.runtime.launch.settings import count_devices
 from tests.launch.saying import SAY
 
 LAUNCH = [sys.executable, "-c", "from accelify.cli.main import main; main()", "launch"]
@@ -133,6 +134,32 @@ def test_a_signal_leaves_no_process_behind(tmp_path: Path, processes: int, numbe
         os.kill(pid, signal.SIGKILL)
     assert not left
     assert code == (128 + number if number != signal.SIGKILL else -number)
+
+
+@pytest.mark.distributed
+def test_ctrl_c_gets_one_line(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*LAUNCH, "--cpu", "-n", "2", write(tmp_path, SLEEP)],
+        cwd=tmp_path, env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    started = 0
+    while started < 2:
+        line = process.stdout.readline()
+        assert line, "the launcher ended before its processes started"
+        started += line.startswith("PID")
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, complaints = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert re.fullmatch(r"accelify launch: interrupted(; rank 0 was at \S+:\d+)?\.\n", complaints)
+
+
+def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    if count_devices():
+        pytest.skip("there is a CUDA device here")
+    done = launch("--gpu_ids", "0", write(tmp_path, SEE), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "there are none here" in done.stderr
 
 
 def test_dry_run_and_explain_start_nothing(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_default_number_counts_the_devices_of_all_machines() -> None:
         ({"num_processes": 3, "num_machines": 2, "main_process_ip": "h"}, "cannot be divided"),
         ({"num_processes": 2, "num_machines": 2}, "--main_process_ip"),
         ({"machine_rank": 1}, "--machine_rank"),
-        ({"mixed_precision": "bf32"}, "one of no, fp16, bf16, fp8"),
+        ({"mixed_precision": "bf32"}, "one of no, fp16, bf16"),
     ],
 )
 def test_contradictions_are_refused_in_one_sentence(flags: dict[str, object], words: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from accelify.runtime.launch import folder
 from accelify.runtime.launch.settings import LaunchError, resolve
-from accelify.runtime.launch.target import works_alone
+from accelify.runtime.launch.target import check_target, works_alone
 
 PLAIN = "import torch\nmodel = torch.nn.Linear(1, 1)\nmodel(torch.ones(1)).sum().backward()\n"
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("ACCELIFY_", "ACCELERATE_"))}
@@ -115,3 +115,20 @@ def test_folders_of_launchers_that_were_killed(tmp_path: Path, monkeypatch: pyte
             assert first.is_dir()
             assert second.is_dir()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_script_of_a_package_is_started_as_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    (tmp_path / "package" / "train.py").write_text("from . import other\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LaunchError, match=r"`-m package\.train`"):
+        check_target("package/train.py", module=False)
+    check_target("package.train", module=True)
+    # What is tried is no must.
+    (tmp_path / "package" / "train.py").write_text(
+        "try:\n    from . import other\nexcept ImportError:\n    pass\n"
+    )
+    check_target("package/train.py", module=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from accelify.convert import convert_source
@@ -184,7 +186,7 @@ def test_what_stays_the_scripts_own_is_said() -> None:
         imports=AMP,
     )
     assert [f.message for f in conversion.remaining if f.code == "ACC110"] == [
-        "the script keeps its own mixed precision: leave the Accelerator's at `no`"
+        "the script keeps its own mixed precision, as its type is not written out: leave the Accelerator's at `no`"
     ]
 
 
@@ -222,3 +224,19 @@ def test_where_the_script_asks_for_the_cpu_there_is_no_mixed_precision(test: str
     text = convert_source(Source.from_text(BY_SCALER.format(test=test), PATH)).new_text
     on_gpu = 'torch.cuda.is_available() and str(args.device) != "cpu"'
     assert f'mixed_precision="fp16" if {switch}{on_gpu} else "no"' in text
+
+
+def test_the_line_that_keeps_the_casts_in_the_script_is_named() -> None:
+    setup = f"{MADE}\nwith torch.no_grad():\n    print(model(torch.zeros(1, 4)))"
+    conversion = convert(
+        loss=f"with torch.autocast(device_type='cuda', dtype=torch.float16):\n    {LOSS}",
+        backward=SCALED,
+        update=STEP,
+        setup=setup,
+        imports=AMP,
+    )
+    lines = conversion.source.text.split("\n")
+    (message,) = [one.message for one in conversion.remaining if one.code == "ACC110"]
+    named = re.search(r"as a model is run outside of autocast \(line (\d+)\)", message)
+    assert named is not None
+    assert "model(torch.zeros(1, 4))" in lines[int(named[1]) - 1]

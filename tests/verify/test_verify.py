@@ -285,6 +285,16 @@ def test_a_failing_rank_ends_the_run(verify_pair: VerifyPair) -> None:
     [
         ("raise ValueError('on  purpose')", r"line 1: ValueError: on purpose"),
         ("import sys; sys.exit('no data')", "exits by itself: no data"),
+        ("from . import helper", "run it as a module, with -m"),
+        ("import no_such_module_anywhere", "does not find it"),
+        (
+            "import sys; print('last words'); sys.exit(3)",
+            "status 3; the last line that it printed: last words",
+        ),
+        (
+            "import argparse; p = argparse.ArgumentParser(); p.add_argument('data'); p.parse_args()",
+            "arguments are required: data.*arguments go after --",
+        ),
         ("input()", "EOFError"),
         ("import os; os.abort()", "SIGABRT"),
         ("print('nothing')", "never calls backward"),

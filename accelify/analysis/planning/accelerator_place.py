@@ -23,6 +23,8 @@ from accelify.analysis.statements.bound import is_surely_bound
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.values import Entity
 
+_READ_LATER = "an option decides that is not known where the Accelerator is made"
+
 
 class AcceleratorPlace(ConstructorArguments):
     """The part of the Plan that settles where the Accelerator is made, and whether all can have it there."""
@@ -77,7 +79,7 @@ class AcceleratorPlace(ConstructorArguments):
                     self.dropped[name] = wish
                 self.argument_reads.pop(name, None)
                 if name == "mixed_precision":
-                    self.script.keep_precision()
+                    self.script.keep_precision(_READ_LATER)
                 found = find_anchor(script, core, self.argument_names)
         if not self._tells_accumulation(found):
             found = find_anchor(script, core, self.argument_names)
@@ -242,7 +244,7 @@ class AcceleratorPlace(ConstructorArguments):
                 self.dropped[name] = self.arguments.pop(name)
                 self.argument_reads.pop(name, None)
                 if name == "mixed_precision":
-                    self.script.keep_precision()
+                    self.script.keep_precision(_READ_LATER)
         self.named_devices = bound_before(self.script, anchor, self.named_devices)
 
     def _prepare_after(self, anchor: Anchor) -> None:

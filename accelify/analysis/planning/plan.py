@@ -31,7 +31,7 @@ from accelify.analysis.planning.placement import Placement
 from accelify.analysis.planning.reasons import Blocker, Reasons
 from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.planning.unprepared import left_unprepared
-from accelify.analysis.schedules.casts import casts_its_own_way
+from accelify.analysis.schedules.casts import why_casts_stay
 from accelify.analysis.schedules.counted_rounds import counted_by_batches, early_schedules
 from accelify.analysis.schedules.schedule_lengths import lengths_of, runs_prepared
 from accelify.analysis.schedules.step_rounds import loops_of_fixed_steps, stepped_in
@@ -70,8 +70,8 @@ class Plan(AcceleratorPlace):
         self.tree = script.tree
         self.batch_size = batch_size
         self.for_accelerate = runtime == "accelerate"
-        if casts_its_own_way(script):
-            script.keep_precision()
+        if why := why_casts_stay(script):
+            script.keep_precision(why)
         self.placement = Placement(script, self.known.wrapped)
         self.reasons = Reasons(script, self.placement)
         self.devices = Devices(script)

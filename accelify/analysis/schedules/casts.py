@@ -19,25 +19,30 @@ from accelify.analysis.trained import is_in_model
 from accelify.analysis.values import Imported
 
 
-def casts_its_own_way(script: ScriptModel) -> bool:
-    """Whether a script's casts differ from the Accelerator's, which apply to every forward of a prepared model."""
+def why_casts_stay(script: ScriptModel) -> str:
+    """What makes a script's casts differ from the Accelerator's, which apply to every forward of a prepared model.
+
+    Empty where nothing does.
+    """
     if not any(module.tree.mentions(b"autocast") for module in script.program.modules.values()):
-        return False
+        return ""
     autocasts = [c for c in script.calls() if script.qualname(c.func) in k.AUTOCAST_CLASSES]
     if not script.understands_precision:
-        return False
+        return ""
     if not autocasts:
-        return _models_cast(script)
-    if any(is_constant(call_keyword(c, "enabled"), False) for c in autocasts):
-        return True
-    if any(_switches_by_itself(script, c) for c in autocasts):
-        return True
+        return "a model casts a part of its forward by itself" if _models_cast(script) else ""
+    for call in autocasts:
+        if is_constant(call_keyword(call, "enabled"), False):
+            return f"a part is computed in full precision (line {script.tree.line_of(call)})"
+        if _switches_by_itself(script, call):
+            return f"a condition decides while it runs (line {script.tree.line_of(call)})"
     scaled = any(script.qualname(c.func) in k.SCALER_CLASSES for c in script.calls())
     halves = [c for c in autocasts if not (dotted(call_keyword(c, "dtype")) or "").endswith("bfloat16")]
     if halves and not scaled:
-        return True
+        return "it trains in half precision without a GradScaler"
     forwards = [c for c in script.calls() if script.models_run(c) & script.trained_models]
-    return any(_is_outside(script, call, set()) for call in forwards)
+    outside = [call for call in forwards if _is_outside(script, call, set())]
+    return f"a model is run outside of autocast (line {script.tree.line_of(outside[0])})" if outside else ""
 
 
 def _switches_by_itself(script: ScriptModel, autocast: ast.Call) -> bool:

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from accelify.installing import install_command
+
 from ..state import PartialState
 
 
@@ -33,7 +35,7 @@ def load_deepspeed(device: torch.device) -> Any:
         if error.name != "deepspeed":
             raise
         raise ImportError(
-            'the DeepSpeed engine needs deepspeed, which is not installed: pip install "accelify[deepspeed]"'
+            f"the DeepSpeed engine needs deepspeed, which is not installed: {install_command('deepspeed')}"
         ) from None
     # torch's names for these are new; shown once a call, they would fill the screen.
     warnings.filterwarnings(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from accelify.installing import install_command
+
 if TYPE_CHECKING:
     from .xla_plugin import XLAPlugin
 
@@ -91,7 +93,7 @@ def _runtime() -> Any:
         missing = isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("torch_xla")
         why = "torch_xla is not installed" if missing else f"torch_xla does not load ({_first_line(error)})"
         raise ImportError(
-            f'XLA devices are asked for (PJRT_DEVICE, XLAPlugin or the launcher) and {why}: pip install "accelify[tpu]"'
+            f"XLA devices are asked for (PJRT_DEVICE, XLAPlugin or the launcher) and {why}: {install_command('tpu')}"
         ) from None
     return xr
 

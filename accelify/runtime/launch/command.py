@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from accelify.installing import install_command
 from accelify.runtime.launch.engines import engine_environment
 from accelify.runtime.launch.fields import DEEPSPEED, XLA
 from accelify.runtime.launch.folder import launch_folder
@@ -38,7 +39,6 @@ from accelify.runtime.launch.target import check_target, works_alone
 _COME_BACK = 600.0
 WORKER = Path(__file__).with_name("worker.py")
 REPLICAS = Path(__file__).with_name("replicas.py")
-NO_TORCH = "torch is not installed, and nothing can be launched without it: pip install 'accelify[runtime]'."
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,9 @@ def run(plan: Plan) -> int:
         LaunchError: torch is missing, or its launcher refuses the rendezvous.
     """
     if importlib.util.find_spec("torch") is None:
-        raise LaunchError(NO_TORCH)
+        raise LaunchError(
+            f"torch is not installed, and nothing can be launched without it: {install_command('runtime')}."
+        )
     if plan.warning:
         print(f"accelify launch: {plan.warning}", file=sys.stderr, flush=True)
     if plan.elastic:
@@ -295,7 +297,9 @@ def _run_elastic(plan: Plan) -> int:
         del os.environ["TORCH_CPP_LOG_LEVEL"]
     if "LOGLEVEL" not in os.environ:
         # The agent's account of a failure repeats, less well, what is printed below.
-        logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+        for name in [*logging.root.manager.loggerDict, "torch.distributed.elastic"]:
+            if name.startswith("torch.distributed.elastic"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)
     if plan.machines is not None and plan.machines.machine == 0:
         _check_port(plan.machines)
     with launch_folder() as folder:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-PRECISIONS = ("no", "fp16", "bf16", "fp8")
+PRECISIONS = ("no", "fp16", "bf16")
 RENDEZVOUS = ("static", "c10d")
 TYPES = ("NO", "MULTI_CPU", "MULTI_GPU", "FSDP", "DEEPSPEED", "XLA", "TPU")
 

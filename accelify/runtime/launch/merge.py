@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from accelify.installing import install_command
 from accelify.runtime.launch.settings import LaunchError
 
 _FOLDER = "pytorch_model_fsdp_"
@@ -110,7 +111,7 @@ def _read_zero(folder: Path) -> dict[str, Any]:
         zero: Any = importlib.import_module("deepspeed.utils.zero_to_fp32")
     except ImportError:
         raise LaunchError(
-            f"{folder} was written by DeepSpeed, which is not installed here: pip install 'accelify[deepspeed]'."
+            f"{folder} was written by DeepSpeed, which is not installed here: {install_command('deepspeed')}."
         ) from None
     from ..backends.deepspeed_files import only_data
 

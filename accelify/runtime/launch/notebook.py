@@ -49,7 +49,7 @@ def notebook_launcher(
         function: defined in the notebook; everything it needs is made inside it, the Accelerator first of all.
         args: its arguments.
         num_processes: on this machine; default one per visible CUDA device, else one.
-        mixed_precision: no, fp16, bf16 or fp8; for an Accelerator that does not set it.
+        mixed_precision: no, fp16 or bf16; for an Accelerator that does not set it.
         use_port: of the first process; default a free one (with several machines 29500).
         master_addr, node_rank, num_nodes: where several machines run the same notebook.
         rdzv_backend, rdzv_endpoint, rdzv_conf, rdzv_id: how torch's elastic agent lets the processes meet: "static", or

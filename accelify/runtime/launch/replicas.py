@@ -17,7 +17,9 @@ def main() -> None:
     try:
         import torch_xla
     except ImportError as error:
-        sys.exit(f"accelify launch: TPU needs torch_xla ({error}): pip install 'accelify[tpu]'")
+        from accelify.installing import install_command
+
+        sys.exit(f"accelify launch: TPU needs torch_xla ({error}): {install_command('tpu')}")
     # On a TPU torch_xla starts a process for each chip; on the CPU CPU_NUM_DEVICES says how many.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     torch_xla.launch(_replica, args=(sys.argv[1:],))

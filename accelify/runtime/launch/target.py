@@ -56,6 +56,27 @@ def check_target(script: str, module: bool) -> None:
             "accelify.runtime.notebook_launcher(function, num_processes=...) in a cell of it, or export it with "
             f"jupyter nbconvert --to script {script}."
         )
+    if package := _package_of(path):
+        raise LaunchError(
+            f"{script} imports from its own package, which Python knows only of a module: start it as one, "
+            f"`-m {package}` in place of {script}."
+        )
+
+
+def _package_of(path: Path) -> str:
+    """The name as a module of a script that cannot run as a file, as its first lines import relatively; else empty."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return ""
+    if not any(isinstance(one, ast.ImportFrom) and one.level for one in tree.body):
+        return ""
+    parts = [path.stem]
+    folder = path.resolve().parent
+    while (folder / "__init__.py").is_file() and folder != Path.cwd():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts) if len(parts) > 1 else f"{folder.name}.{path.stem}"
 
 
 def works_alone(script: str, module: bool) -> bool:

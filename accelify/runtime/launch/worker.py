@@ -28,6 +28,13 @@ def main() -> None:
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         else:
             run_script(sys.argv[0])
+    except KeyboardInterrupt as stop:
+        if not os.environ.get("ACCELIFY_ERROR_DIR"):
+            raise
+        # Ctrl-C reaches every process at once: one line of one of them says more than the tracebacks of all.
+        if os.environ.get("RANK", "0") == "0":
+            print(f"accelify launch: interrupted{place_of(stop)}.", file=sys.stderr, flush=True)
+        sys.exit(130)
     except Exception as error:
         own_frames(error)
         # Where the failure is noted the launcher prints it: the first one, once, instead of all at the same time.
@@ -112,6 +119,23 @@ class SeedOnImport:
 
             spec.loader.exec_module = run_and_seed  # type: ignore[method-assign]
         return spec
+
+
+def place_of(error: BaseException) -> str:
+    """`; rank 0 was at train.py:12`: the innermost line outside of installed packages; empty where there is none."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if (
+            file != __file__
+            and os.path.isfile(file)
+            and "site-packages" not in file
+            and "lib/python" not in file
+        ):
+            place = f"; rank 0 was at {os.path.relpath(file)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
 
 
 def own_frames(error: BaseException) -> None:

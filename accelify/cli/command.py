@@ -1,0 +1,90 @@
+"""What every command has in common: its help page, its hints, and how much it says."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from accelify.cli import terminal
+
+# Commands that have --quiet and --verbose, with what these mean there.
+AMOUNTS = {
+    "convert": ("Print only what is left for a person.", "Also print every edit with its reason."),
+    "check": (
+        "Print findings only: no count, no progress.",
+        "Also say on standard error which file is looked at, and for how long.",
+    ),
+    "verify": ("Print one line for each run.", "Say on standard error which run begins, a line each."),
+}
+
+
+class Commands(TyperGroup):
+    """All commands, each with its whole summary on the help page."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the name and the summary of each command."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, one.help or one.short_help or "") for name, one in self.commands.items()]
+            )
+
+
+class Command(TyperCommand):
+    """A command whose help page is plain text: whole names of options at any width, under their headings."""
+
+    hint = ""
+    """A sentence for an option that the command does not have."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, those of a panel under its name."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            other = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            sections.setdefault(getattr(parameter, "rich_help_panel", None) or other, []).append(record)
+        for name, records in sections.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line; what is said of an unknown option ends with this command's hint."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if self.hint and type(error).__name__ == "NoSuchOption":
+                error.message = f"{error.message}. {self.hint}"  # type: ignore[attr-defined]
+                error.possibilities = []  # type: ignore[attr-defined]
+            raise
+
+
+def with_amount(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The command `function`, with --quiet and --verbose where the command `name` has them."""
+    if name not in AMOUNTS:
+        return function
+    signature = inspect.signature(function, eval_str=True)
+    less, more = AMOUNTS[name]
+    added = [_flag("quiet", "-q", less), _flag("verbose", "-v", more)]
+
+    @functools.wraps(function)
+    def command(*args: Any, quiet: bool = False, verbose: bool = False, **given: Any) -> Any:
+        if quiet and verbose:
+            terminal.fail("--quiet and --verbose exclude each other: leave one out.")
+        terminal.amount = terminal.QUIET if quiet else terminal.VERBOSE if verbose else terminal.NORMAL
+        return function(*args, **given)
+
+    setattr(  # noqa: B010
+        command, "__signature__", signature.replace(parameters=[*signature.parameters.values(), *added])
+    )
+    return command
+
+
+def _flag(name: str, short: str, text: str) -> inspect.Parameter:
+    kind = Annotated[bool, typer.Option(f"--{name}", short, help=text)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)

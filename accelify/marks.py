@@ -1,0 +1,129 @@
+"""Places that are left for a person, as comments in the converted script: written by `convert`, found by `check`."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+
+from accelify.conversion import Conversion
+from accelify.findings import Finding, Safety, Severity
+from accelify.obsolete_codes import REPLACED
+from accelify.proving.origins import Origins
+from accelify.rule_codes import PUBLIC
+from accelify.source import Source, split_lines
+
+_MARK = re.compile(r"#\s*TODO\(accelify (ACC\d{3})\):\s*(.*)")
+_LONGEST = 200
+# What a message says of lines, which move: ` (line 12)`, ` (called at helpers.py:12)`, `; the same at ...`.
+_LINES = re.compile(r" \((?:line |called at )?(?:[\w./\\-]+:)?\d+\)|; the same at .*|, and \d+ more")
+
+
+def mark(conversions: Iterable[Conversion]) -> None:
+    """Put a comment above each place that is left in a converted script, unless one is there.
+
+    Notes (severity info) get none, and neither do notebooks and scripts that stay as they are.
+
+    Args:
+        conversions: their new texts are changed in place.
+    """
+    for conversion in conversions:
+        path = conversion.source.path
+        if conversion.changed and (path is None or path.suffix != ".ipynb"):
+            conversion.new_text = _marked(conversion)
+
+
+def _marked(conversion: Conversion) -> str:
+    text = conversion.new_text
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return text
+    now = Origins(text, conversion.source.text)
+    lines = split_lines(text)
+    known = {(match[1], line) for line, match in _marks(text)}
+    above: dict[int, dict[str, None]] = {}
+    for finding in conversion.remaining:
+        if finding.severity is Severity.INFO or finding.path != str(conversion.source.path or "<stdin>"):
+            continue
+        first = _statement_at(tree, now.of(finding.line, finding.column)[0])
+        # Marks of one place stand below each other.
+        marked = {
+            code for code, line in known if line < first and not "".join(_code(lines[line : first - 1]))
+        }
+        if finding.code in marked:
+            continue
+        indent = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
+        end = "\r\n" if lines[first - 1].endswith("\r\n") else "\n"
+        message = " ".join(_LINES.sub("", finding.message).split())
+        cut = f"{message[:_LONGEST].rsplit(' ', 1)[0]} ..." if len(message) > _LONGEST else message
+        above.setdefault(first, {})[f"{indent}# TODO(accelify {finding.code}): {cut}{end}"] = None
+    for first in sorted(above, reverse=True):
+        lines[first - 1 : first - 1] = above[first]
+    new = "".join(lines)
+    try:
+        same = ast.dump(ast.parse(new)) == ast.dump(tree)
+    except (SyntaxError, ValueError):
+        same = False
+    return new if same else text
+
+
+def _code(lines: Iterable[str]) -> Iterator[str]:
+    """What is no comment of some lines."""
+    return (line.strip() for line in lines if not line.lstrip().startswith("#"))
+
+
+def _statement_at(tree: ast.Module, line: int) -> int:
+    """The first line of the innermost statement around a line; the line itself where there is none."""
+    first = 0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            decorated = [one.lineno for one in getattr(node, "decorator_list", [])]
+            first = max(first, min([node.lineno, *decorated]))
+    return first or line
+
+
+def marked_places(source: Source, found: Iterable[Finding]) -> list[Finding]:
+    """A finding for each comment that `convert` has left in a script.
+
+    Args:
+        source: the script.
+        found: what was found anyway: the same of the same line is not found twice.
+    """
+    from accelify.rules import all_rules
+
+    path = str(source.path or "<stdin>")
+    text = source.text
+    rules = all_rules()
+    lines = split_lines(text)
+    known = {(PUBLIC.get(one.code, one.code), one.line) for one in found if one.path == path}
+    places = []
+    for number, match in _marks(text):
+        code = REPLACED.get(match[1], match[1])
+        code = PUBLIC.get(code, code)
+        line = next((k for k in range(number + 1, len(lines) + 1) if "".join(_code([lines[k - 1]]))), number)
+        if code not in rules or (code, line) in known:
+            continue
+        rule = rules[code].rule
+        column = len(lines[line - 1]) - len(lines[line - 1].lstrip()) + 1
+        places.append(
+            Finding(
+                path, line, column, code, rule.name, f"left by `accelify convert`: {match[2]}",
+                severity=rule.severity, safety=Safety.MANUAL, effort=rule.effort, fixable=False,
+            )
+        )  # fmt: skip
+    return places
+
+
+def _marks(text: str) -> Iterator[tuple[int, re.Match[str]]]:
+    """The comments by their lines."""
+    if "TODO(accelify " not in text:
+        return
+    lines = (line.rstrip("\r\n") + "\n" for line in split_lines(text))
+    try:
+        for token in tokenize.generate_tokens(lambda: next(lines, "")):
+            if token.type == tokenize.COMMENT and (match := _MARK.match(token.string)):
+                yield token.start[0], match
+    except (tokenize.TokenError, SyntaxError):
+        return

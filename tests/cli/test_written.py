@@ -1,0 +1,68 @@
+"""What is left for a person is given as lines of the files that `convert` has written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import PLAIN, Run
+
+# A figure that nothing puts together from several processes is left for a person, below edits that move its line.
+LEFT = PLAIN.replace("for x, y in loader:", "worst = None\n    for x, y in loader:").replace(
+    "    print(epoch, loss.item())  # the last batch's\n",
+    "        worst = loss.item() if worst is None else max(worst, loss.item() ** 2)\n    print(epoch, worst)\n",
+)
+
+
+def places(text: str) -> list[tuple[str, int, str]]:
+    found = re.findall(r"^ +(\S+\.py):(\d+):\d+: ACC701 (.*)", text, re.MULTILINE)
+    return [(file, int(line), message) for file, line, message in found]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_places_are_those_of_the_written_file(elsewhere: bool, run: Run, tmp_path: Path) -> None:
+    script, target = tmp_path / "train.py", tmp_path / "new.py"
+    script.write_text(LEFT)
+    words = ["-o", str(target)] if elsewhere else []
+    outcome = run("convert", str(script), *words)
+    written = (target if elsewhere else script).read_text().split("\n")
+    found = places(outcome.out)
+    assert found
+    for file, line, message in found:
+        assert file == str(target if elsewhere else script)
+        assert "print(epoch, worst)" in written[line - 1]
+        cause = re.search(r"`max\(worst, loss.item\(\) \*\* 2\)` \((\d+)\)", message)
+        assert cause is None or "max(worst" in written[int(cause[1]) - 1]
+
+
+def test_places_of_a_diff_are_those_of_the_original(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LEFT)
+    found = places(run("convert", "--diff", str(script)).err)
+    assert found
+    assert all("print(epoch, worst)" in LEFT.split("\n")[line - 1] for _, line, _ in found)
+
+
+def test_one_file_is_no_place_for_several_and_a_notebook_stays_one(run: Run, tmp_path: Path) -> None:
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text(PLAIN)
+    out = tmp_path / "out.py"
+    outcome = run("convert", str(tmp_path / "a.py"), str(tmp_path / "b.py"), "-o", str(out))
+    assert outcome.code == 2
+    assert "folder" in outcome.err
+    outcome = run("convert", str(tmp_path / "a.py"), "-o", str(tmp_path / "a.ipynb"))
+    assert outcome.code == 2
+    assert "stays one" in outcome.err
+    assert not out.exists()
+
+
+def test_convert_leaves_out_what_is_excluded(run: Run, tmp_path: Path) -> None:
+    for name in ("train.py", "old/train.py", "copies/train.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(PLAIN)
+    (tmp_path / "pyproject.toml").write_text('[tool.accelify]\nexclude = ["copies"]\n')
+    run("convert", str(tmp_path), "--exclude", "old")
+    assert (tmp_path / "train.py").read_text() != PLAIN
+    assert (tmp_path / "old/train.py").read_text() == (tmp_path / "copies/train.py").read_text() == PLAIN
