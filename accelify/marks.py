@@ -101,7 +101,7 @@ def marked_places(source: Source, found: Iterable[Finding]) -> list[Finding]:
     places = []
     for number, match in _marks(text):
         code = REPLACED.get(match[1], match[1])
-        code = PUBLIC.get(code, code)
+        code = PUBLIC.get(code or "", code)
         line = next((k for k in range(number + 1, len(lines) + 1) if "".join(_code([lines[k - 1]]))), number)
         if code not in rules or (code, line) in known:
             continue

@@ -420,8 +420,7 @@ class Calls:
             self.run.calls.pop()
             statements.frames.pop()
         if frame.yielded is not None or self._is_generator(function):
-            item = frame.yielded or NONE
-            return Value(refs=(Iterable(item, frame.yielded_shared),))
+            return Value(refs=(Iterable(frame.yielded or NONE, frame.yielded_shared),))
         if not (flow.reached or frame.returned or isinstance(function.node.body[-1], ast.Raise)):
             return Value(type=ENDED)
         return self._result(frame, flow.reached)
@@ -495,9 +494,5 @@ def _yields(node: ast.AST) -> bool:
 
 
 def _is_once(value: Value) -> bool:
-    return any(
-        isinstance(ref, Bound)
-        and isinstance(ref.method, str)
-        and ref.method in ("on_main_process", "on_local_main_process")
-        for ref in value.refs
-    )
+    once = ("on_main_process", "on_local_main_process")
+    return any(isinstance(ref, Bound) and ref.method in once for ref in value.refs)

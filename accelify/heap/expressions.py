@@ -395,8 +395,7 @@ class Expressions:
     # Elements
 
     def _Subscript(self, node: ast.Subscript, scope: Ref) -> Value:
-        base = self.evaluate(node.value, scope)
-        return self.index(node, base, node.slice, scope)
+        return self.index(node, self.evaluate(node.value, scope), node.slice, scope)
 
     def index(self, node: ast.AST, base: Value, at: ast.expr, scope: Ref) -> Value:
         """An element, or a part of rows."""
@@ -489,8 +488,7 @@ class Expressions:
         return value
 
     def _Yield(self, node: ast.Yield, scope: Ref) -> Value:
-        value = NONE if node.value is None else self.evaluate(node.value, scope)
-        self.engine.calls.give(value)
+        self.engine.calls.give(NONE if node.value is None else self.evaluate(node.value, scope))
         return Value()
 
     def _YieldFrom(self, node: ast.YieldFrom, scope: Ref) -> Value:
