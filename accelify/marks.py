@@ -91,15 +91,17 @@ def marked_places(source: Source, found: Iterable[Finding]) -> list[Finding]:
         source: the script.
         found: what was found anyway: the same of the same line is not found twice.
     """
-    from accelify.rules import all_rules
-
     path = str(source.path or "<stdin>")
     text = source.text
+    if not (marks := list(_marks(text))):
+        return []
+    from accelify.rules import all_rules
+
     rules = all_rules()
     lines = split_lines(text)
     known = {(PUBLIC.get(one.code, one.code), one.line) for one in found if one.path == path}
     places = []
-    for number, match in _marks(text):
+    for number, match in marks:
         code = REPLACED.get(match[1], match[1])
         code = PUBLIC.get(code or "", code)
         line = next((k for k in range(number + 1, len(lines) + 1) if "".join(_code([lines[k - 1]]))), number)

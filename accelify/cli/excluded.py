@@ -22,8 +22,8 @@ def leave_out(inputs: Inputs, exclude: Sequence[str], forced: bool = False) -> N
     Raises:
         ConfigurationError: the file's patterns are none.
     """
+    patterns = {path: (*exclude, *excluded_patterns(path.resolve().parent)) for path in inputs.scripts}
     found = [path for path in inputs.scripts if forced or path not in inputs.named]
-    patterns = {path: (*exclude, *excluded_patterns(path.resolve().parent)) for path in found}
     out = {path for path in found if is_excluded(path, patterns[path])}
     out |= ignored_by_git([path for path in found if path not in out])
     inputs.scripts = [path for path in inputs.scripts if path not in out]

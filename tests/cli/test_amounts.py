@@ -83,7 +83,7 @@ def test_verbose_convert_gives_the_reason_of_every_edit(run: Run, tmp_path: Path
     script = tmp_path / "train.py"
     script.write_text(PLAIN)
     shown = run("convert", "--verbose", "--diff", str(script)).err
-    assert f"{script}:16:9: ACC107" in shown
+    assert f"{script}:16:9: ACC712" in shown
 
 
 def test_quiet_check_has_no_total(run: Run, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_quiet_check_has_no_total(run: Run, tmp_path: Path) -> None:
     script.write_text(PLAIN)
     assert "findings," in run("check", str(script)).out
     quiet = run("check", "--quiet", str(script))
-    assert "ACC107" in quiet.out
+    assert "ACC712" in quiet.out
     assert "findings," not in quiet.out
     assert f"checking {script}:" in run("check", "--verbose", str(script)).err
     assert run("check", "-q", "-v", str(script)).code == 2
