@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from accelify.findings import Finding, Safety, Severity
 from accelify.merging import merged
-from accelify.rule_codes import published
+from accelify.rule_codes import published, published_all
 from accelify.source import Source
 
 CONVERTED, UNCHANGED, REFUSED, FAILED = "converted", "unchanged", "refused", "failed"
@@ -58,7 +58,7 @@ class Conversion:
         return replace(
             self,
             applied=[*map(published, self.applied)],
-            remaining=[*dict.fromkeys(map(published, self.remaining))],
+            remaining=published_all(self.remaining),
             edited=lambda: [(published(finding), line) for finding, line in self.edited()],
         )
 

@@ -18,6 +18,7 @@ from accelify.conversion import CONVERTED
 from accelify.findings import Finding
 from accelify.linting import Linted, lint
 from accelify.project import Imports
+from accelify.proving.wording import effect_of
 from accelify.selection import IGNORING, UNUSED_IGNORE
 from accelify.source import Source
 from accelify.writer import edits as verbs
@@ -31,8 +32,15 @@ _CLIPS = frozenset({"clip_grad_norm_", "clip_grad_value_"})
 # What of an Accelerator one process may do alone.
 _ALONE = frozenset({"unwrap_model", "print", "log", "save"})
 _MEETING = re.compile(
-    r"gather|reduce|broadcast|barrier|wait_for|all_|prepare|backward|save_state|load_state|get_state_dict|step$|scatter"
+    r"gather|reduce|broadcast|barrier|wait_for|all_|prepare|backward|save_state|load_state|state_dict|step$|scatter"
+    r"|save_pretrained|save_model|push_to_hub|full_tensor"
 )
+# Effects that nothing waits for; the others go on with what these leave, and would have to wait for it.
+_SAFE = frozenset(
+    {"terminal.write", "log.write", "file.write", "file.append", "network.send", "tracker.log", "figure.show"}
+)
+_NEEDED = frozenset({"network.get", "wait.input"})
+_BEGINS = "init_process_group"
 
 
 @dataclass(frozen=True)
@@ -117,14 +125,26 @@ class Fixes:
             for alias in stmt.names:
                 if alias.name == "torch.distributed" and alias.asname and stmt in self.tree.module.body:
                     if scope.resolve(alias.asname) is self._scopes.module:
-                        return f"not {alias.asname}.is_initialized() or {alias.asname}.get_rank() == 0"
+                        return f"{alias.asname}.get_rank() == 0"
         return None
+
+    def may_ask(self, node: ast.AST) -> bool:
+        """Whether it is sure where a node stands which process this is: an Accelerator is there, or they have met."""
+        if self._accelerators:
+            return True
+        around = {self.tree.module, *self.tree.ancestors(node)}
+        return any(
+            (dotted(call.func) or "").rpartition(".")[2] == _BEGINS
+            and call.lineno < getattr(node, "lineno", 0)
+            and self.tree.parent(self.tree.statement(call)) in around
+            for call in self.tree.nodes(ast.Call)
+        )
 
 
 def _by_main(fixes: Fixes, finding: Finding) -> Fix | None:
     """An effect of all processes becomes one of the main process."""
-    tree, call = fixes.tree, fixes.call_at(finding)
-    if call is None:
+    tree, call, effect = fixes.tree, fixes.call_at(finding), effect_of(finding.message)
+    if call is None or effect in _NEEDED:
         return None
     stmt = tree.statement(call)
     if not isinstance(stmt, ast.Expr) or stmt.value is not call:
@@ -143,7 +163,7 @@ def _by_main(fixes: Fixes, finding: Finding) -> Fix | None:
     if test is None or any(_meets(node, name) for node in ast.walk(outer)) or _binds(outer):
         return None
     edit = verbs.PutUnder(outer, outer, f"if {test}:")
-    return Fix(finding, "Do it on the main process", True, (edit,))
+    return Fix(finding, "Do it on the main process", effect in _SAFE and fixes.may_ask(outer), (edit,))
 
 
 def _opens(node: ast.expr) -> bool:

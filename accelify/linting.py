@@ -12,7 +12,7 @@ from accelify.findings import Finding
 from accelify.marks import marked_places
 from accelify.project import Imports
 from accelify.proving import checked, entries_of, prove
-from accelify.rule_codes import published
+from accelify.rule_codes import published_all
 from accelify.screen import may_be_distributed
 from accelify.selection import selection_for, shown, unused_ignores
 from accelify.source import Source, SourceError
@@ -59,7 +59,7 @@ def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: S
     findings = [one for one in findings if one.code != ALREADY_DISTRIBUTED]
     unused = unused_ignores(findings, source, selection)
     left = [*shown(findings, source, selection), *unused]
-    return Linted(source, [*dict.fromkeys(map(published, left))], conversions)
+    return Linted(source, published_all(left), conversions)
 
 
 def _imports_accelerator(tree: ast.Module) -> bool:

@@ -6,6 +6,7 @@ on working in configuration and comments, where they select what they selected.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from accelify.findings import Finding
@@ -54,3 +55,8 @@ def published(finding: Finding) -> Finding:
     """A finding of a part as one of its rule, which is what users see."""
     code = PUBLIC.get(finding.code, finding.code)
     return replace(finding, code=code, name=NAMES.get(code, finding.name), part=finding.code)
+
+
+def published_all(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings of parts as those of their rules, each place and message once."""
+    return list({(one, one.message): one for one in map(published, findings)}.values())

@@ -131,7 +131,9 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             lines.note(finding, line)
     if options.diff:
         raise SystemExit(max(code, NEEDS_A_PERSON if changed and not options.exit_zero else CONVERTED))
-    findings = list(dict.fromkeys(sorted(findings, key=lambda one: (one.path, one.cell, one))))
+    in_order = sorted(findings, key=lambda one: (one.path, one.cell, one))
+    # What several scripts reach in one module is one finding.
+    findings = list({(one, one.part): one for one in reversed(in_order)}.values())[::-1]
     try:
         if options.baseline is not None:
             findings = _against(options.baseline, options.update_baseline, findings, lines)

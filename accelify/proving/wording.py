@@ -103,6 +103,11 @@ def what_of(one: Obligation, accelerated: bool) -> tuple[str, str]:
     return found, way_out or (ways[not accelerated] if ways else "")
 
 
+def effect_of(message: str) -> str:
+    """The kind of the effect that a finding says every process has; empty for another finding."""
+    return next((kind for kind, done in _DONE.items() if message.startswith(f"every process {done}: ")), "")
+
+
 def distinct(steps: Sequence[Reason]) -> list[Reason]:
     """The steps of a chain without those that say again, in the same line, what the step before says."""
     found: list[Reason] = []

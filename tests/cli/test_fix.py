@@ -115,7 +115,7 @@ def test_torch_distributed(run: Run, tmp_path: Path) -> None:
     assert run("check", "--fix", script).code == 0
     text = script.read_text()
     assert "    sampler.set_epoch(epoch)\n    for x in loader:" in text
-    assert "    if not dist.is_initialized() or dist.get_rank() == 0:\n        print(" in text
+    assert "    if dist.get_rank() == 0:\n        print(" in text
     runs(script)
     assert (tmp_path / "model.pt").exists()
 
@@ -181,3 +181,31 @@ def test_all_comments_that_silence_nothing_go_at_once(run: Run, tmp_path: Path) 
     script.write_text(HEAD + LOOP + "".join(f"number = {n}  # accelify: ignore[ACC704]\n" for n in range(15)))
     assert run("check", "--fix", script).err == "15 findings fixed.\n"
     assert script.read_text() == HEAD + LOOP + "".join(f"number = {n}\n" for n in range(15))
+
+
+BEFORE = "print('begins')\ndist.init_process_group"
+
+
+def test_a_message_before_the_processes_meet_is_no_safe_fix(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SEVERAL.replace("dist.init_process_group", BEFORE, 1))
+    run("check", "--fix", script)
+    assert script.read_text().count("\nprint('begins')\n") == 1
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        "urllib.request.urlretrieve('https://example.org/a', 'a')",
+        "os.mkdir('out')",
+        "name = input()",
+        "model.save_pretrained('out')",
+    ],
+)
+def test_what_the_others_wait_for_is_no_safe_fix(run: Run, tmp_path: Path, effect: str) -> None:
+    script = tmp_path / "train.py"
+    text = f"import os\nimport urllib.request\n{HEAD}{LOOP}{effect}\n"
+    script.write_text(text)
+    assert run("check", script).code == 1
+    run("check", "--fix", script)
+    assert script.read_text() == text

@@ -134,7 +134,7 @@ def test_the_own_runtime_says_nothing_of_it() -> None:
 
 def test_every_difference_has_a_page_and_does_not_fail_a_run() -> None:
     pages = {code: entry for code, entry in all_rules().items() if code.startswith(DIFFERS)}
-    assert len(pages) == 13
+    assert len(pages) == 2
     for entry in pages.values():
         assert entry.rule.name.startswith("accelerate-")
         assert len(entry.text) > 150
@@ -405,7 +405,7 @@ def test_another_order_is_said_and_not_called_wrong(tmp_path: Path) -> None:
     one, two = report.comparisons
     assert one.verdict is Verdict.EQUAL
     assert two.verdict is Verdict.NOT_COMPARABLE
-    assert "ACC602" in two.reason
+    assert "ACC601" in two.reason
     assert report.exit_code == 0
 
 
