@@ -100,9 +100,9 @@ class LibraryCalls:
         row = knowledge.row(known)
         if self.run.checks:
             misuse.of_call(self.run, known, args, keywords, node)
-            keywords = misuse.without_devices(keywords)
         else:
             misuse.of_conversion(self.run, known, node)
+        keywords = misuse.without_devices(keywords)
         if row is None or row.transfer == "unknown":
             return self.unknown_calls.function(Value(refs=(Library(name),)), args, keywords, node)
         return self._by_row(row, name, args, keywords, node)
@@ -116,8 +116,10 @@ class LibraryCalls:
                 # What is written to it is read again, such as the rank.
                 options = self.run.allocate((node, name), lambda: Instance(None, "argparse.Namespace"))
                 return Value(refs=(options,))
-            if name in ("to", "cuda"):
-                args = [value if value.place.is_same else value.placed(SAME) for value in args]
+        keywords = misuse.without_devices(keywords)
+        if name in ("to", "cuda"):
+            # Wherever a tensor lies, it is the same.
+            args = [value if value.place.is_same else value.placed(SAME) for value in args]
         instance = next(iter(receiver.of(Instance)), None)
         if name == "backward" and (instance is None or instance.kind == "object"):
             self.run.meet("backward", node, "backward", [receiver], detail="plain")
