@@ -14,6 +14,7 @@ from accelify.domains.placement import (
     function,
 )
 from accelify.heap import misuse
+from accelify.heap.axes import arguments_of
 from accelify.heap.containers import (
     array_of,
     elements,
@@ -25,7 +26,7 @@ from accelify.heap.models import SIGNS, gone_through, mark
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.texts import filled
-from accelify.heap.transfers import Transfers, arguments_of
+from accelify.heap.transfers import Transfers
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
     BATCH,
@@ -358,6 +359,8 @@ class LibraryCalls:
         self, row: Row, result: Value, args: Args, keywords: Keywords, node: ast.AST, shift: int
     ) -> None:
         given = [*args, *keywords.values()]
+        if row.transfer == "draw" and self.transfers.random.exchanges_rounds(row, args, keywords):
+            return
         if row.transfer == "draw" and result.place.kind is Kind.OWN:
             given.append(result)  # another order on each rank
         place = function(map(array_of, given), rowwise=True)
