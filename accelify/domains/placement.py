@@ -60,6 +60,8 @@ class Placement:
 
     `needs` says for OWN what would have made it right further up; `turned` that rows lie along another axis than the
     first, `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest.
+    `form` is AHEAD or BESIDE of rows with an axis of one put ahead of theirs or next to it, PEAK of what is the largest
+    or smallest of a batch.
     """
 
     kind: Kind
@@ -73,6 +75,7 @@ class Placement:
     mixed: bool = False
     sure: bool = False
     padded: bool = False
+    form: str = ""
 
     @property
     def is_same(self) -> bool:
@@ -104,6 +107,7 @@ COUNTED = "by the rounds of all processes"
 # What a rank has from its last round, the original has from the round before.
 CARRIED = "from the round before"
 BEFORE, AFTER = "before", "after"
+AHEAD, BESIDE, PEAK = "ahead", "beside", "peak"
 P = ParamSpec("P")
 
 
@@ -165,23 +169,12 @@ def unturned(place: Placement) -> Placement:
 
 def unsure(place: Placement) -> Placement:
     """The same, with its rows taken to lie where they did."""
-    return replace(place, sure=False) if place.sure else place
+    return replace(place, sure=False, form="") if place.sure or place.form else place
 
 
-def mixing(place: Placement) -> Placement:
-    """What a function gives whose rows depend on other rows of the batch."""
-    if place.kind is Kind.ROUND:
-        return replace(place, samples=None, mixed=True)
-    return wide(None, rows=True) if place.kind is Kind.WIDE else function((place,))
-
-
-def _turned(place: Placement) -> Placement:
+def turned(place: Placement) -> Placement:
+    """The same with its rows along another axis than the first."""
     return replace(place, turned=True) if place.rows else place
-
-
-def turned_over(place: Placement) -> Placement:
-    """The same with its first two axes exchanged."""
-    return unturned(place) if place.turned else _turned(place)
 
 
 def _in_step(
@@ -190,7 +183,7 @@ def _in_step(
     @functools.wraps(operation)
     def call(left: Placement, right: Placement, /, *args: P.args, **keywords: P.kwargs) -> Placement:
         if left.turned or right.turned:
-            return _turned(call(unturned(left), unturned(right), *args, **keywords))
+            return turned(call(unturned(left), unturned(right), *args, **keywords))
         if not (left.phase or right.phase):
             return operation(left, right, *args, **keywords)
         found = operation(replace(left, phase=""), replace(right, phase=""), *args, **keywords)
@@ -229,7 +222,7 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
     if not given:
         return SAME
     if any(place.turned for place in given):
-        return _turned(function(map(unturned, given), rowwise=rowwise, linearly=linearly))
+        return turned(function(map(unturned, given), rowwise=rowwise, linearly=linearly))
     if any(place.phase for place in given):
         still = [replace(place, phase="") for place in given]
         return moved(function(still, rowwise=rowwise, linearly=linearly), _phase(given))
@@ -377,9 +370,9 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         samples = None if mixed else samples
         sure = rows and all(place.sure for place in (left, right) if place.rows)
         padded = rows and (left.padded or right.padded)
-        return Placement(
-            Kind.ROUND, degree, rows, needs, even, samples=samples, mixed=mixed, sure=sure, padded=padded
-        )
+        scaled = next((one for one, other in ((left, right), (right, left)) if other.is_same), None)
+        form = scaled.form if scaled is not None and (scaled is left or sign > 0) else ""
+        return Placement(Kind.ROUND, degree, rows, needs, even, "", samples, False, mixed, sure, padded, form)
     if Kind.WIDE in kinds and kinds <= {Kind.WIDE, Kind.SAME} and not rows:
         return _of_means(left, right, sign)
     if Kind.EXTREME in kinds and SAME in (left, right) and (sign > 0 or right.is_same):
@@ -426,7 +419,7 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
     place = unturned(place)
     linearly = operation in ("sum", "mean")
     if not over_rows:
-        within = replace(place, padded=False) if place.padded else place
+        within = replace(place, padded=False, form="") if place.padded or place.form else place
         return function((within,), rowwise=True, linearly=linearly)
     samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
     if operation == "count" and place.rows and place.kind in (Kind.ROUND, Kind.WIDE):
@@ -437,7 +430,8 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         exponent = None if not linearly else exponent_sum(place.samples, samples if place.rows else 0, 1)
         degree = place.degree if linearly or place.degree == 0 else None
         mixed = place.mixed or operation == "weighted"
-        return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent, mixed=mixed)
+        form = PEAK if operation in ("max", "min") and place.rows else ""
+        return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent, mixed=mixed, form=form)
     if place.kind is Kind.WIDE:
         if operation == "weighted":
             return reduced(place, "mean")

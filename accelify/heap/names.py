@@ -6,7 +6,8 @@ import ast
 import builtins
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import SAME, Kind, Placement, function, turned_over
+from accelify.domains.meeting_rows import turned_over
+from accelify.domains.placement import SAME, Kind, Placement, function
 from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
