@@ -11,7 +11,8 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
                batch's rows, `samples` is its exponent of them (a sum or a count 1, a mean 0), None where that is not
                known, `mixed` that it is neither a mean nor a sum of something of each row
     WIDE(d)    of the iterations of all ranks together, equal on all ranks: N**d times the mean over those iterations
-               (a sum or a count 1, a mean 0). With `rows` the rows of all of them, one after the other (d is 0)
+               (a sum or a count 1, a mean 0). With `rows` the rows of all of them, one after the other (d is 0), or
+               with `mixed` some of them, chosen by what each is
     SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows
     LINEAR(d)  the original's is N**d times the average over the ranks; `rows` says that it counts a share's rows,
                which all ranks have about equally many of
@@ -423,8 +424,9 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         return function((within,), rowwise=True, linearly=linearly)
     samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
     if operation == "count" and place.rows and place.kind in (Kind.ROUND, Kind.WIDE):
+        even = place.kind is Kind.ROUND or not place.mixed
         return Placement(
-            place.kind, int(place.kind is Kind.WIDE), even=True, samples=int(place.kind is Kind.ROUND)
+            place.kind, int(place.kind is Kind.WIDE), even=even, samples=int(place.kind is Kind.ROUND)
         )
     if place.kind is Kind.ROUND:
         exponent = None if not linearly else exponent_sum(place.samples, samples if place.rows else 0, 1)
@@ -436,7 +438,7 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         if operation == "weighted":
             return reduced(place, "mean")
         if place.rows:
-            return wide(samples if place.degree == 0 else None)
+            return wide(samples if place.degree == 0 and (samples or not place.mixed) else None)
         return wide(place.degree if linearly else None)
     if place.kind is Kind.SHARD:
         if samples is not None:

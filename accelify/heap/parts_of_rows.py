@@ -6,7 +6,18 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import AHEAD, BESIDE, SAMPLE, Kind, Placement, function, own, unsure, unturned
+from accelify.domains.placement import (
+    AHEAD,
+    BESIDE,
+    SAMPLE,
+    WIDE_ROWS,
+    Kind,
+    Placement,
+    function,
+    own,
+    unsure,
+    unturned,
+)
 from accelify.heap.containers import array_of, element, is_index, takes_all
 from accelify.heap.values import BATCH, MADE_HERE, TENSOR, Value
 
@@ -28,6 +39,8 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
     place = function((base.place, *keys), rowwise=whole, linearly=linearly)
     if base.place.kind is Kind.WIDE and base.place.rows and first.place.kind is Kind.SAMPLE:
         place = SAMPLE
+    if base.place.rows and key.place == WIDE_ROWS and replace(base.place, mixed=False) == WIDE_ROWS:
+        place = replace(WIDE_ROWS, mixed=True)  # those rows of all ranks that their rows choose
     if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
         place = own("gathered first")
     if base.place.kind is Kind.ROUND:
@@ -51,7 +64,7 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
     if turned and not isinstance(parts[0], ast.Slice):
         place = unturned(place)  # the axis before that of the rows is gone
     type_ = TENSOR if base.type == BATCH else base.type
-    if place.mixed and not base.place.mixed:
+    if place.kind is Kind.ROUND and place.mixed and not base.place.mixed:
         text = f"`{run.segment(node)}` chooses among the rows of each process's batch"
         return run.cause(node, place, text, type_)
     made = run.made(node, place, base, key, type_=type_)

@@ -60,6 +60,9 @@ WRONG = {
     "the largest of all rows": (
         "for x, y in loader:\n    t += accelerator.gather(x).max() / accelerator.num_processes\n"
     ),
+    "means of gathered rows that they choose": (
+        "for x, y in loader:\n    g = accelerator.gather(x)\n    t += g[g > 0.5].mean() / accelerator.num_processes\n"
+    ),
     "twice the total": "for x, y in loader:\n    t += x.sum()\n    t += t\n",
 }
 
@@ -100,6 +103,19 @@ RIGHT = {
     "rows that are gathered": (
         "n = 0\nfor x, y in loader:\n    g = accelerator.gather(x)\n    t += (g > 0.5).sum()\n    n += len(g)\n",
         "t / n",
+    ),
+    "gathered rows that they choose": (
+        "n = 0\n"
+        "for x, y in loader:\n"
+        "    g = accelerator.gather(x)\n"
+        "    c = g[g > 0.5]\n"
+        "    t += c.sum()\n"
+        "    n += len(c)\n",
+        "t / n",
+    ),
+    "a list of gathered rows that they choose": (
+        "l = []\nfor x, y in loader:\n    g = accelerator.gather(x)\n    l.append(g[g > 0.5])\n",
+        "torch.cat(l).mean() + len(torch.cat(l))",
     ),
     "a list": (
         "l = []\nfor x, y in loader:\n    l.append(x.mean())\n",

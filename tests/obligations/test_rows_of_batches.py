@@ -285,6 +285,13 @@ def test_rows_that_are_padded_for_a_gather_stay_rows() -> None:
     assert len(named(text.format(padded))) == 1
 
 
+def test_rows_of_all_that_are_chosen_by_what_they_are() -> None:
+    loop = "kept = []\nfor x, y in test:\n    x, p = {}\n    kept.append(x[p.max(1)[0] > 0.4].cpu())\n"
+    shown = "accelerator.print(len(torch.utils.data.TensorDataset(torch.cat(kept))))\n"
+    assert named(loop.format("accelerator.gather_for_metrics((x, model(x)))") + shown) == []
+    assert len(named(loop.format("x, model(x)") + shown)) == 1
+
+
 def test_gathered_rows_in_the_shape_of_one_batch_are_named() -> None:
     figure = "total += (o.view({}) - 1).abs().mean().item()"
     (message,) = named(in_evaluation(figure.format("3, 3"), "total", "total = 0.0\n"))
