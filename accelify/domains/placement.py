@@ -13,7 +13,8 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
     WIDE(d)    of the iterations of all ranks together, equal on all ranks: N**d times the mean over those iterations
                (a sum or a count 1, a mean 0). With `rows` the rows of all of them, one after the other (d is 0), or
                with `mixed` some of them, chosen by what each is
-    SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows
+    SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows. Where d is
+               None it goes by the row's number among them, which is another one in the original
     LINEAR(d)  the original's is N**d times the average over the ranks; `rows` says that it counts a share's rows,
                which all ranks have about equally many of
     PARTS(d)   the values of all ranks in a row; their mean is SAME(d)
@@ -94,6 +95,7 @@ ROUND = Placement(Kind.ROUND)
 ROUND_ROWS = Placement(Kind.ROUND, rows=True)
 SHARD = Placement(Kind.SHARD, rows=True)
 SAMPLE = Placement(Kind.SAMPLE)
+NUMBERED = Placement(Kind.SAMPLE, None)
 WIDE_ROWS = Placement(Kind.WIDE, rows=True)
 MAIN = Placement(Kind.MAIN)
 CLOCK = Placement(Kind.CLOCK)
@@ -250,7 +252,11 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
             padded=rows and any(place.padded for place in found),
         )
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
-        return SAMPLE
+        return (
+            NUMBERED
+            if scaled or any(one.degree is None for one in found if one.kind is Kind.SAMPLE)
+            else SAMPLE
+        )
     if rest == {Kind.WIDE}:
         return _of_all_rounds(found, rows, linearly and not scaled, even)
     if rest <= _UNIFORM:

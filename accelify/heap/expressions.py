@@ -422,7 +422,8 @@ class Expressions:
         if base.type in SHAPES:
             return size(self.run, node, base, at if isinstance(at, ast.Slice) else key.const)
         # What is taken by the number of a row is one, a slice of all ranks' rows has rows: no part of a structure.
-        row = key.place.kind is Kind.SAMPLE or (base.place.kind is Kind.WIDE and isinstance(at, ast.Slice))
+        first = element(self.run, key, node, 0) if isinstance(at, ast.Tuple) else key
+        row = first.place.kind is Kind.SAMPLE or (base.place.kind is Kind.WIDE and isinstance(at, ast.Slice))
         if base.type == BATCH and not base.place.is_same and not row:
             return Value(base.place, base.why, type=BATCH, where=base.where)
         if base.type == "builtins.tuple" and not base.refs:

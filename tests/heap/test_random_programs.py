@@ -136,6 +136,24 @@ def test_what_a_reduction_makes_the_originals(kind: str) -> None:
     ]
 
 
+OF_ROWS = {
+    "a row": ("r.sum()", (Status.PROVED, True)),
+    "a row by its number": ("g[j].sum()", (Status.PROVED, True)),
+    "a row in which some is written": ("c.sum()", (Status.PROVED, True)),
+    "the number of a row": ("j", (Status.NAMED, False)),
+    "the number of a row in its batch and before it": ("i * 6 + j", (Status.NAMED, False)),
+    "a row by how many rounds there are": ("r.sum() / len(loader)", (Status.NAMED, False)),
+}
+
+
+@pytest.mark.parametrize("kind", OF_ROWS)
+def test_what_is_shown_of_each_gathered_row(kind: str) -> None:
+    figure, expected = OF_ROWS[kind]
+    loop = "for i, (x, y) in enumerate(loader):\n    g = accelerator.gather(2 * x)\n    for j, r in enumerate(g):\n"
+    row = "        c = r.clone()\n        c[c > 0.5] = 0.5 * c[c > 0.5]\n"
+    assert list(figures(f"{EACH}{loop}{row}        accelerator.print({figure})\n").values()) == [expected]
+
+
 def test_shares_of_batches_add_up() -> None:
     text = f"{TOTAL}t = 0.0\nfor x, y in loader:\n    t += x.sum()\naccelerator.print(accelerator.reduce(t, 'sum'))\n"
     assert list(figures(text).values()) == [(Status.PROVED, True)]

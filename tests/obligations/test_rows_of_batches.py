@@ -285,6 +285,21 @@ def test_rows_that_are_padded_for_a_gather_stay_rows() -> None:
     assert len(named(text.format(padded))) == 1
 
 
+def test_the_number_of_a_row_by_own_rounds_is_named() -> None:
+    text = (
+        "bad = []\n"
+        "for i, (x, y) in enumerate(test):\n"
+        "    o, l = accelerator.gather_for_metrics((model(x).argmax(1), y))\n"
+        "    for j in torch.nonzero(o != l).flatten().tolist():\n"
+        "        bad.append(({}o[j].item(), l[j].item()))\n"
+        "if accelerator.is_main_process:\n"
+        "    with open('bad.csv', 'w') as file: csv.writer(file).writerows(bad)\n"
+    )
+    (message,) = named("import csv\n" + text.format("i * 6 + j, "))
+    assert "`i * 6 + j`" in message
+    assert named("import csv\n" + text.format("")) == []
+
+
 def test_rows_of_all_that_are_chosen_by_what_they_are() -> None:
     loop = "kept = []\nfor x, y in test:\n    x, p = {}\n    kept.append(x[p.max(1)[0] > 0.4].cpu())\n"
     shown = "accelerator.print(len(torch.utils.data.TensorDataset(torch.cat(kept))))\n"
