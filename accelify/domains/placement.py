@@ -322,8 +322,9 @@ def added(left: Placement, right: Placement) -> Placement:
         left, right = right, left
     if right.kind is not Kind.SAME:
         found = function((left, right), linearly=left.kind is not Kind.EXTREME)
-        # Rows from which a mean of theirs is taken depend on each other.
-        apart = left.rows != right.rows and (_is_figure(left) or _is_figure(right))
+        # Rows from which a mean of theirs is taken depend on each other; a mean and a sum are neither.
+        figures = [_is_figure(left), _is_figure(right)]
+        apart = left.samples != right.samples if all(figures) else left.rows != right.rows and any(figures)
         return replace(found, mixed=True) if apart and found.kind is Kind.ROUND else found
     if left.kind is Kind.LINEAR and right.needs and left.degree != right.degree:
         return own(right.needs)

@@ -31,11 +31,11 @@ from accelify.heap.counts import (
     is_number,
     is_same_object,
     of_ranks,
-    parts_here,
     share_of,
     size,
     summed,
     weighed,
+    what_is_made,
     with_token,
     within_pass,
 )
@@ -173,10 +173,7 @@ class Expressions:
         type_ = counting_type(op, left, right) or OF_RESULTS.get(type_, type_)
         if met:
             made = self.run.cause(node, place, meets(self.run.segment(node), met), type_)
-        elif isinstance(op, ast.Div | ast.Mult | ast.MatMult) and parts_here(place, left_place, right_place):
-            what = {ast.Div: "ratio of figures", ast.Mult: "product of figures"}.get(
-                type(op), "product of rows"
-            )
+        elif what := what_is_made(op, place, left_place, right_place):
             of = "each process's batch" if place.kind is Kind.ROUND else "the batches of all processes"
             made = self.run.cause(node, place, f"`{self.run.segment(node)}` is a {what} of {of}", type_)
         else:

@@ -44,7 +44,7 @@ def join(
     """What a slot holds after two ways to it; `guard` is what the ranks stood under that went different ones, with
     `in_order` those that went the first."""
     counted = guard.why if guard is not None and guard.kind == "counted" and not guard.place.is_same else None
-    if guard is not None and not guard.parts_ranks:
+    if guard is not None and (not guard.parts_ranks or _is_by_size(guard)):
         guard = None
     if left is None or right is None:
         known = left or right
@@ -135,6 +135,11 @@ def _is_chosen(value: Value, guard: Guard | None) -> bool:
     """Whether what ranks have that went different ways is another one, though all that is known of it is alike."""
     apart = guard is not None and guard.kind == "divergent" and guard.place.kind is Kind.OWN
     return apart and not value.refs and value.const is UNSET
+
+
+def _is_by_size(guard: Guard) -> bool:
+    """Whether how many rows a batch has decides which way is taken, and nothing else: batches are of one size."""
+    return guard.kind == "divergent" and guard.place.even and guard.place.degree == 0
 
 
 def _is_by_clock(place: Placement) -> bool:

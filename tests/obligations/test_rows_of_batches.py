@@ -106,6 +106,20 @@ CAUSES = {
         ),
         "`(p * y).sum() / (p.sum() + y.sum())` is a ratio",
     ),
+    "a sum with a target that is made as many as the batch": (
+        in_training(
+            "o, t = model(x), torch.eye(3)\n"
+            "if o.size(0) != t.size(0): t = t.expand_as(o)\n"
+            "loss = F.mse_loss(o, t, reduction='sum') / 9"
+        ),
+        "the loss is a sum of its rows, and the gradients are averaged",
+    ),
+    "a sum and a mean": (
+        in_training(
+            "o = model(x)\nn, c = o.size()\nloss = F.mse_loss(o, y, reduction='sum') / 9 + o.abs().sum() / (n * c)"
+        ),
+        "is a sum of a mean and a sum of each process's batch",
+    ),
     "a product of rows": (
         in_training(
             "z = F.normalize(model(x))\nloss = F.cross_entropy(z @ z.t() / 0.1, torch.arange(len(z)))"
@@ -191,6 +205,14 @@ QUIET = {
     "as many rows as a state has": in_training(
         "out, (h, c) = rnn(x)\nloss = F.cross_entropy(out[:, -1].view(h.size(1), -1), y)",
         "rnn = accelerator.prepare(nn.LSTM(2, 3, batch_first=True))\n",
+    ),
+    "a mean with a target that is made as many as the batch": in_training(
+        "o, t = model(x), torch.eye(3)\n"
+        "if o.size(0) != t.size(0): t = t.expand_as(o)\n"
+        "loss = F.mse_loss(o, t) + o.abs().sum() / o.numel()"
+    ),
+    "two means of which one is for batches of some size": in_training(
+        "o = model(x)\nloss = F.mse_loss(o, y)\nif len(o) > 3: loss = loss + o.abs().mean()"
     ),
     "a mean of each row": in_training("loss = (model(x) / x.sum(1, keepdim=True)).mean()"),
     "the same by such a model on all of the data": (
