@@ -184,7 +184,11 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
                 rows = left.place.rows and right.place.rows
                 samples = 0 if rows and left.place.samples == right.place.samples == 0 else None
                 counted = guard.place.needs == COUNTED and not mixed
-                needs, why = (COUNTED, guard.why) if counted else ("", why)
+                needs, why = (
+                    (COUNTED, replace(next(iter(guard.why.parents), guard.why), cause=True))
+                    if counted
+                    else ("", why)
+                )
                 return replace(ROUND, rows=rows, samples=samples, mixed=bool(mixed), needs=needs), why
             if guard.place.kind is Kind.CLOCK and all(_is_by_clock(value.place) for value in (left, right)):
                 return guard.place, guard.why
