@@ -11,8 +11,10 @@ products and quotients add and subtract exponents. So `total / len(loader)` come
                batch's rows, `samples` is its exponent of them (a sum or a count 1, a mean 0), None where that is not
                known, `mixed` that it is neither a mean nor a sum of something of each row
     WIDE(d)    of the iterations of all ranks together, equal on all ranks: N**d times the mean over those iterations
-               (a sum or a count 1, a mean 0). With `rows` the rows of all of them, one after the other (d is 0)
-    SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows
+               (a sum or a count 1, a mean 0). With `rows` the rows of all of them, one after the other (d is 0), or
+               with `mixed` some of them, chosen by what each is
+    SAMPLE     of one of the rows of all ranks' iterations, equal on all ranks, in a loop over those rows. Where d is
+               None it goes by the row's number among them, which is another one in the original
     LINEAR(d)  the original's is N**d times the average over the ranks; `rows` says that it counts a share's rows,
                which all ranks have about equally many of
     PARTS(d)   the values of all ranks in a row; their mean is SAME(d)
@@ -60,6 +62,8 @@ class Placement:
 
     `needs` says for OWN what would have made it right further up; `turned` that rows lie along another axis than the
     first, `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest.
+    `form` is AHEAD or BESIDE of rows with an axis of one put ahead of theirs or next to it, PEAK of what is the largest
+    or smallest of a batch.
     """
 
     kind: Kind
@@ -73,6 +77,7 @@ class Placement:
     mixed: bool = False
     sure: bool = False
     padded: bool = False
+    form: str = ""
 
     @property
     def is_same(self) -> bool:
@@ -90,6 +95,7 @@ ROUND = Placement(Kind.ROUND)
 ROUND_ROWS = Placement(Kind.ROUND, rows=True)
 SHARD = Placement(Kind.SHARD, rows=True)
 SAMPLE = Placement(Kind.SAMPLE)
+NUMBERED = Placement(Kind.SAMPLE, None)
 WIDE_ROWS = Placement(Kind.WIDE, rows=True)
 MAIN = Placement(Kind.MAIN)
 CLOCK = Placement(Kind.CLOCK)
@@ -104,6 +110,7 @@ COUNTED = "by the rounds of all processes"
 # What a rank has from its last round, the original has from the round before.
 CARRIED = "from the round before"
 BEFORE, AFTER = "before", "after"
+AHEAD, BESIDE, PEAK = "ahead", "beside", "peak"
 P = ParamSpec("P")
 
 
@@ -165,23 +172,12 @@ def unturned(place: Placement) -> Placement:
 
 def unsure(place: Placement) -> Placement:
     """The same, with its rows taken to lie where they did."""
-    return replace(place, sure=False) if place.sure else place
+    return replace(place, sure=False, form="") if place.sure or place.form else place
 
 
-def mixing(place: Placement) -> Placement:
-    """What a function gives whose rows depend on other rows of the batch."""
-    if place.kind is Kind.ROUND:
-        return replace(place, samples=None, mixed=True)
-    return wide(None, rows=True) if place.kind is Kind.WIDE else function((place,))
-
-
-def _turned(place: Placement) -> Placement:
+def turned(place: Placement) -> Placement:
+    """The same with its rows along another axis than the first."""
     return replace(place, turned=True) if place.rows else place
-
-
-def turned_over(place: Placement) -> Placement:
-    """The same with its first two axes exchanged."""
-    return unturned(place) if place.turned else _turned(place)
 
 
 def _in_step(
@@ -190,7 +186,7 @@ def _in_step(
     @functools.wraps(operation)
     def call(left: Placement, right: Placement, /, *args: P.args, **keywords: P.kwargs) -> Placement:
         if left.turned or right.turned:
-            return _turned(call(unturned(left), unturned(right), *args, **keywords))
+            return turned(call(unturned(left), unturned(right), *args, **keywords))
         if not (left.phase or right.phase):
             return operation(left, right, *args, **keywords)
         found = operation(replace(left, phase=""), replace(right, phase=""), *args, **keywords)
@@ -229,7 +225,7 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
     if not given:
         return SAME
     if any(place.turned for place in given):
-        return _turned(function(map(unturned, given), rowwise=rowwise, linearly=linearly))
+        return turned(function(map(unturned, given), rowwise=rowwise, linearly=linearly))
     if any(place.phase for place in given):
         still = [replace(place, phase="") for place in given]
         return moved(function(still, rowwise=rowwise, linearly=linearly), _phase(given))
@@ -256,7 +252,11 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
             padded=rows and any(place.padded for place in found),
         )
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
-        return SAMPLE
+        return (
+            NUMBERED
+            if scaled or any(one.degree is None for one in found if one.kind is Kind.SAMPLE)
+            else SAMPLE
+        )
     if rest == {Kind.WIDE}:
         return _of_all_rounds(found, rows, linearly and not scaled, even)
     if rest <= _UNIFORM:
@@ -322,8 +322,9 @@ def added(left: Placement, right: Placement) -> Placement:
         left, right = right, left
     if right.kind is not Kind.SAME:
         found = function((left, right), linearly=left.kind is not Kind.EXTREME)
-        # Rows from which a mean of theirs is taken depend on each other.
-        apart = left.rows != right.rows and (_is_figure(left) or _is_figure(right))
+        # Rows from which a mean of theirs is taken depend on each other; a mean and a sum are neither.
+        figures = [_is_figure(left), _is_figure(right)]
+        apart = left.samples != right.samples if all(figures) else left.rows != right.rows and any(figures)
         return replace(found, mixed=True) if apart and found.kind is Kind.ROUND else found
     if left.kind is Kind.LINEAR and right.needs and left.degree != right.degree:
         return own(right.needs)
@@ -377,9 +378,9 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         samples = None if mixed else samples
         sure = rows and all(place.sure for place in (left, right) if place.rows)
         padded = rows and (left.padded or right.padded)
-        return Placement(
-            Kind.ROUND, degree, rows, needs, even, samples=samples, mixed=mixed, sure=sure, padded=padded
-        )
+        scaled = next((one for one, other in ((left, right), (right, left)) if other.is_same), None)
+        form = scaled.form if scaled is not None and (scaled is left or sign > 0) else ""
+        return Placement(Kind.ROUND, degree, rows, needs, even, "", samples, False, mixed, sure, padded, form)
     if Kind.WIDE in kinds and kinds <= {Kind.WIDE, Kind.SAME} and not rows:
         return _of_means(left, right, sign)
     if Kind.EXTREME in kinds and SAME in (left, right) and (sign > 0 or right.is_same):
@@ -426,23 +427,25 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
     place = unturned(place)
     linearly = operation in ("sum", "mean")
     if not over_rows:
-        within = replace(place, padded=False) if place.padded else place
+        within = replace(place, padded=False, form="") if place.padded or place.form else place
         return function((within,), rowwise=True, linearly=linearly)
     samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
     if operation == "count" and place.rows and place.kind in (Kind.ROUND, Kind.WIDE):
+        even = place.kind is Kind.ROUND or not place.mixed
         return Placement(
-            place.kind, int(place.kind is Kind.WIDE), even=True, samples=int(place.kind is Kind.ROUND)
+            place.kind, int(place.kind is Kind.WIDE), even=even, samples=int(place.kind is Kind.ROUND)
         )
     if place.kind is Kind.ROUND:
         exponent = None if not linearly else exponent_sum(place.samples, samples if place.rows else 0, 1)
         degree = place.degree if linearly or place.degree == 0 else None
         mixed = place.mixed or operation == "weighted"
-        return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent, mixed=mixed)
+        form = PEAK if operation in ("max", "min") and place.rows else ""
+        return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent, mixed=mixed, form=form)
     if place.kind is Kind.WIDE:
         if operation == "weighted":
             return reduced(place, "mean")
         if place.rows:
-            return wide(samples if place.degree == 0 else None)
+            return wide(samples if place.degree == 0 and (samples or not place.mixed) else None)
         return wide(place.degree if linearly else None)
     if place.kind is Kind.SHARD:
         if samples is not None:

@@ -44,7 +44,7 @@ def accumulated(
         total = SHARD if delta.kind is Kind.ROUND else SAME if samples.is_same else UNRELATED
         total = total if shared else replace(delta, needs="")
     elif samples.kind is Kind.WIDE and delta.kind in (Kind.SAME, Kind.SAMPLE):
-        total = wide(1) if delta.kind is Kind.SAMPLE or delta.degree == 0 else wide(None)
+        total = wide(1) if delta.degree == 0 else wide(None)
     elif samples.kind is Kind.SHARD and delta.kind in (Kind.SAME, Kind.SHARD):
         total = linear(1 if delta.kind is Kind.SHARD else None if delta.degree is None else delta.degree + 1)
     elif samples.kind is Kind.ROUND and delta.kind is Kind.SAME:

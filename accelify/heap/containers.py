@@ -25,6 +25,7 @@ from accelify.domains.placement import (
     reduced,
     same,
     unsure,
+    wide,
 )
 from accelify.heap.fields import OF, write_field
 from accelify.heap.joining import join
@@ -291,11 +292,11 @@ def _together(inner: Value, ref: Container, depth: int) -> Placement:
     if place.kind is Kind.SAMPLE and OF_SAMPLE in ref.loops:
         return place
     if not fill:
-        return WIDE_ROWS if place.kind is Kind.SAMPLE else place
+        return (WIDE_ROWS if place.degree == 0 else wide(None, True)) if place.kind is Kind.SAMPLE else place
     if place.kind is Kind.ROUND:
         return SHARD if place.degree == 0 else own("put together first")
     if place.kind is Kind.SAMPLE:
-        return SAME if fill else WIDE_ROWS
+        return SAME if place.degree == 0 else UNRELATED
     if place.kind is Kind.WIDE:
         return SAME if (fill == "samples" or place.rows) and place.degree == 0 else UNRELATED
     if place.is_same or place.kind is Kind.OWN:

@@ -61,6 +61,15 @@ CHOSEN = "can be true on one rank only"
 # What becomes of a batch, or of a count, that an operator takes.
 OF_RESULTS = {BATCH: TENSOR, **dict.fromkeys((COUNTER, LAST, PART, PASS, WIDTH), "builtins.int")}
 
+# What an operator makes of figures of a batch that is no figure of its kind any more.
+_RESULTS = {
+    ast.Div: "ratio of figures",
+    ast.Mult: "product of figures",
+    ast.MatMult: "product of rows",
+    ast.Add: "sum of a mean and a sum",
+    ast.Sub: "difference of a mean and a sum",
+}
+
 
 def is_there(value: Value) -> bool:
     """Whether a value is an object for certain; what an unknown object has or gives may be None."""
@@ -122,11 +131,19 @@ def compared(left: Value, right: Value) -> Placement | None:
     return moved(SAME, phases.pop() if len(phases) == 1 else None) if phases else SAME
 
 
-def parts_here(place: Placement, left: Placement, right: Placement) -> bool:
-    """Whether a product or quotient is no mean or sum over rows or rounds any more, as both operands were."""
+def _parts_here(place: Placement, left: Placement, right: Placement) -> bool:
+    """Whether a result is no mean or sum over rows or rounds any more, as both operands were."""
     if place.kind is Kind.WIDE:
         return place.degree is None and not (place.rows or None in (left.degree, right.degree))
     return place.mixed and not (left.mixed or right.mixed)
+
+
+def what_is_made(op: ast.operator, place: Placement, left: Placement, right: Placement) -> str:
+    """What an operator makes that is no mean or sum of its batch as its operands were, "" where it is one."""
+    adds = isinstance(op, ast.Add | ast.Sub)
+    if adds and (place.kind is not Kind.ROUND or left.rows or right.rows):
+        return ""
+    return _RESULTS.get(type(op), "") if _parts_here(place, left, right) else ""
 
 
 def within_pass(run: Run, node: ast.Compare, left: Value, right: Value) -> Value | None:

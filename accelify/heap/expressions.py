@@ -9,28 +9,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from accelify.domains.placement import (
-    CLOCK,
-    SAMPLE,
-    Kind,
-    function,
-    is_mean_of_round,
-    multiplied,
-    own,
-    unturned,
-)
+from accelify.domains.meeting_rows import meeting, meets, mixing
+from accelify.domains.placement import CLOCK, Kind, function, is_mean_of_round, multiplied, own
 from accelify.heap.containers import (
     array_of,
     container,
     element,
     elements,
     is_among,
-    is_index,
     is_part_of_all,
     keys_in,
     keys_of,
     put,
-    takes_all,
     worst,
 )
 from accelify.heap.counts import (
@@ -41,11 +31,11 @@ from accelify.heap.counts import (
     is_number,
     is_same_object,
     of_ranks,
-    parts_here,
     share_of,
     size,
     summed,
     weighed,
+    what_is_made,
     with_token,
     within_pass,
 )
@@ -53,12 +43,12 @@ from accelify.heap.flags import ASKED, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
+from accelify.heap.parts_of_rows import part_of
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part
 from accelify.heap.texts import known_text, texts_of
 from accelify.heap.values import (
     BATCH,
-    MADE_HERE,
     NONE,
     PART,
     SHAPES,
@@ -176,12 +166,14 @@ class Expressions:
                 place = replace(place, mixed=True)
         else:
             place = function((left_place, right_place), rowwise=True)
+        met = meeting((left_place, right_place), of_peaks=isinstance(op, ast.Div | ast.Mod | ast.FloorDiv))
+        if met:
+            place = mixing(place)
         type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
         type_ = counting_type(op, left, right) or OF_RESULTS.get(type_, type_)
-        if isinstance(op, ast.Div | ast.Mult | ast.MatMult) and parts_here(place, left_place, right_place):
-            what = {ast.Div: "ratio of figures", ast.Mult: "product of figures"}.get(
-                type(op), "product of rows"
-            )
+        if met:
+            made = self.run.cause(node, place, meets(self.run.segment(node), met), type_)
+        elif what := what_is_made(op, place, left_place, right_place):
             of = "each process's batch" if place.kind is Kind.ROUND else "the batches of all processes"
             made = self.run.cause(node, place, f"`{self.run.segment(node)}` is a {what} of {of}", type_)
         else:
@@ -254,14 +246,14 @@ class Expressions:
                 with suppress(TypeError):
                     return constant(COMPARED[type(node.ops[0])](left.const, right.const))
             if isinstance(node.ops[0], ast.Is | ast.IsNot):
-                return is_same_object(node.ops[0], left, right) or self._of(node, values)
+                return is_same_object(node.ops[0], left, right) or self._of(node, values, node.ops[0])
             if isinstance(node.ops[0], ast.In | ast.NotIn):
                 if (among := is_among(self.run, left, right)) is not None:
                     return constant(among == isinstance(node.ops[0], ast.In))
                 values = [left, keys_of(right) or element(self.run, right, node)]
-        return self._of(node, values)
+        return self._of(node, values, node.ops[0])
 
-    def _of(self, node: ast.AST, values: list[Value]) -> Value:
+    def _of(self, node: ast.AST, values: list[Value], op: ast.cmpop) -> Value:
         if all(value.type in SHAPES for value in values):
             return Value(type="builtins.bool")  # of the rows of one batch: they differ in other axes
         place = compared(*values) if len(values) == 2 else None
@@ -269,7 +261,11 @@ class Expressions:
         types = (value.type for value in values if value.type not in ASKED)
         type_ = next((one for one in types if one.startswith(("torch", "numpy", "#"))), "builtins.bool")
         meet_together(self.run, node, values)
-        return self.run.made(node, place, *values, type_=TENSOR if type_ == BATCH else type_)
+        type_ = TENSOR if type_ == BATCH else type_
+        ordered = isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE)
+        if words := meeting(map(array_of, values), of_peaks=ordered):
+            return self.run.cause(node, mixing(place), meets(self.run.segment(node), words), type_)
+        return self.run.made(node, place, *values, type_=type_)
 
     def _IfExp(self, node: ast.IfExp, scope: Ref) -> Value:
         return self.engine.choose(
@@ -423,7 +419,8 @@ class Expressions:
         if base.type in SHAPES:
             return size(self.run, node, base, at if isinstance(at, ast.Slice) else key.const)
         # What is taken by the number of a row is one, a slice of all ranks' rows has rows: no part of a structure.
-        row = key.place.kind is Kind.SAMPLE or (base.place.kind is Kind.WIDE and isinstance(at, ast.Slice))
+        first = element(self.run, key, node, 0) if isinstance(at, ast.Tuple) else key
+        row = first.place.kind is Kind.SAMPLE or (base.place.kind is Kind.WIDE and isinstance(at, ast.Slice))
         if base.type == BATCH and not base.place.is_same and not row:
             return Value(base.place, base.why, type=BATCH, where=base.where)
         if base.type == "builtins.tuple" and not base.refs:
@@ -432,46 +429,8 @@ class Expressions:
             given = self.engine.calls.special(ref, "__getitem__", [key], node)
             if given is not None:
                 return given
-        part = self._part(node, base, key, at)
+        part = part_of(self.run, node, base, key, at)
         return replace(part, refs=base.refs) if is_part(base) else part
-
-    def _part(self, node: ast.AST, base: Value, key: Value, at: ast.expr) -> Value:
-        parts = [*(at.elts if isinstance(at, ast.Tuple) else [at])]
-        turned = base.place.turned
-        whole = takes_all(parts[int(turned) :])
-        first = key if not isinstance(at, ast.Tuple) else element(self.run, key, node, 0)
-        linearly = not base.place.rows and array_of(key).is_same  # a part of figures
-        keys = [] if isinstance(at, ast.Tuple) else [key.place]
-        place = function((base.place, *keys), rowwise=whole, linearly=linearly)
-        if base.place.kind is Kind.WIDE and base.place.rows and first.place.kind is Kind.SAMPLE:
-            place = SAMPLE
-        if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
-            place = own("gathered first")
-        if base.place.kind is Kind.ROUND:
-            rows = base.place.rows and (whole or not is_index(at))
-            chosen = not whole and key.place.rows and not isinstance(at, ast.Tuple)
-            # In a loop over the rows it may be a part of one of them.
-            of_all = base.place.sure and not isinstance(getattr(node, "value", None), ast.Subscript)
-            chosen = chosen and (of_all or not self.run.by_rows())
-            place = replace(
-                base.place,
-                rows=rows,
-                even=False,
-                samples=None if chosen or (base.place.rows and not rows) else base.place.samples,
-                mixed=base.place.mixed or chosen,
-                sure=base.place.sure and whole,
-                padded=base.place.padded and all(isinstance(one, ast.Slice) for one in parts),
-            )
-        if turned and not isinstance(parts[0], ast.Slice):
-            place = unturned(place)  # the axis before that of the rows is gone
-        type_ = TENSOR if base.type == BATCH else base.type
-        if place.mixed and not base.place.mixed:
-            text = f"`{self.run.segment(node)}` chooses among the rows of each process's batch"
-            return self.run.cause(node, place, text, type_)
-        made = self.run.made(node, place, base, key, type_=type_)
-        # One number may go with either.
-        where = "" if base.where == MADE_HERE and is_index(at) else base.where
-        return made if made.where == where else replace(made, where=where)
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
         self.all([part for part in (node.lower, node.upper, node.step) if part is not None], scope)

@@ -92,6 +92,9 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
 
 
 def _ends(handler: ast.ExceptHandler) -> bool:
+    """Whether it ends the run, or raises further, on all its ways."""
+    if any(isinstance(one, ast.Continue | ast.Break | ast.Return) for one in ast.walk(handler)):
+        return False
     last = handler.body[-1]
     call = last.value if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
     return isinstance(last, ast.Raise) or (call is not None and "exit" in ast.unparse(call.func))

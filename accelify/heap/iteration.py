@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import (
     AFTER,
     BEFORE,
+    NUMBERED,
     ROUND_ROWS,
     SAME,
     SAMPLE,
@@ -270,7 +271,7 @@ class Iteration:
         if inner.shared:
             counter = self._counter(first, self.run.reason(node, "counts the rounds of each process"))
         if inner.samples.kind is Kind.WIDE:
-            counter = Value(SAMPLE, inner.item.why, type="builtins.int")
+            counter = Value(NUMBERED, inner.item.why, type="builtins.int")
         found = Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds, (), inner.samples)
         return found.like(inner)
 
@@ -311,7 +312,7 @@ class Iteration:
         if bound.kind in (Kind.WIDE, Kind.ROUND) or (bound.kind is Kind.LINEAR and bound.degree == 1):
             # A count of samples: the loop goes over rows by their number.
             kind = Kind.SHARD if bound.kind is Kind.LINEAR else bound.kind
-            item = Value(SAMPLE if kind is Kind.WIDE else bound, value.why, type="builtins.int")
+            item = Value(NUMBERED if kind is Kind.WIDE else bound, value.why, type="builtins.int")
             return Iterable(item, shared=False, rounds=bound, samples=Placement(kind, rows=True))
         item = Value(bound if bound.kind is Kind.SAME else SAME, value.why, type="builtins.int")
         return Iterable(item, shared=False, rounds=bound)

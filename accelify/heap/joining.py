@@ -44,7 +44,7 @@ def join(
     """What a slot holds after two ways to it; `guard` is what the ranks stood under that went different ones, with
     `in_order` those that went the first."""
     counted = guard.why if guard is not None and guard.kind == "counted" and not guard.place.is_same else None
-    if guard is not None and not guard.parts_ranks:
+    if guard is not None and (not guard.parts_ranks or _is_by_size(guard)):
         guard = None
     if left is None or right is None:
         known = left or right
@@ -137,6 +137,11 @@ def _is_chosen(value: Value, guard: Guard | None) -> bool:
     return apart and not value.refs and value.const is UNSET
 
 
+def _is_by_size(guard: Guard) -> bool:
+    """Whether how many rows a batch has decides which way is taken, and nothing else: batches are of one size."""
+    return guard.kind == "divergent" and guard.place.even and guard.place.degree == 0
+
+
 def _is_by_clock(place: Placement) -> bool:
     return place.is_same or place.kind is Kind.CLOCK
 
@@ -178,7 +183,13 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
                 why = next((value.why for value in (*mixed, left, right) if value.why), guard.why)
                 rows = left.place.rows and right.place.rows
                 samples = 0 if rows and left.place.samples == right.place.samples == 0 else None
-                return replace(ROUND, rows=rows, samples=samples, mixed=bool(mixed)), why
+                counted = guard.place.needs == COUNTED and not mixed
+                needs, why = (
+                    (COUNTED, replace(next(iter(guard.why.parents), guard.why), cause=True))
+                    if counted
+                    else ("", why)
+                )
+                return replace(ROUND, rows=rows, samples=samples, mixed=bool(mixed), needs=needs), why
             if guard.place.kind is Kind.CLOCK and all(_is_by_clock(value.place) for value in (left, right)):
                 return guard.place, guard.why
             return own("decided by all ranks together"), guard.why

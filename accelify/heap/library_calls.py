@@ -14,6 +14,7 @@ from accelify.domains.placement import (
     function,
 )
 from accelify.heap import misuse
+from accelify.heap.axes import arguments_of
 from accelify.heap.containers import (
     array_of,
     elements,
@@ -25,7 +26,7 @@ from accelify.heap.models import SIGNS, gone_through, mark
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.texts import filled
-from accelify.heap.transfers import Transfers, arguments_of
+from accelify.heap.transfers import Transfers
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
     BATCH,
@@ -100,9 +101,9 @@ class LibraryCalls:
         row = knowledge.row(known)
         if self.run.checks:
             misuse.of_call(self.run, known, args, keywords, node)
-            keywords = misuse.without_devices(keywords)
         else:
             misuse.of_conversion(self.run, known, node)
+        keywords = misuse.without_devices(keywords)
         if row is None or row.transfer == "unknown":
             return self.unknown_calls.function(Value(refs=(Library(name),)), args, keywords, node)
         return self._by_row(row, name, args, keywords, node)
@@ -116,8 +117,10 @@ class LibraryCalls:
                 # What is written to it is read again, such as the rank.
                 options = self.run.allocate((node, name), lambda: Instance(None, "argparse.Namespace"))
                 return Value(refs=(options,))
-            if name in ("to", "cuda"):
-                args = [value if value.place.is_same else value.placed(SAME) for value in args]
+        keywords = misuse.without_devices(keywords)
+        if name in ("to", "cuda"):
+            # Wherever a tensor lies, it is the same.
+            args = [value if value.place.is_same else value.placed(SAME) for value in args]
         instance = next(iter(receiver.of(Instance)), None)
         if name == "backward" and (instance is None or instance.kind == "object"):
             self.run.meet("backward", node, "backward", [receiver], detail="plain")
@@ -356,6 +359,8 @@ class LibraryCalls:
         self, row: Row, result: Value, args: Args, keywords: Keywords, node: ast.AST, shift: int
     ) -> None:
         given = [*args, *keywords.values()]
+        if row.transfer == "draw" and self.transfers.random.exchanges_rounds(row, args, keywords):
+            return
         if row.transfer == "draw" and result.place.kind is Kind.OWN:
             given.append(result)  # another order on each rank
         place = function(map(array_of, given), rowwise=True)

@@ -6,7 +6,8 @@ import ast
 import builtins
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import SAME, Kind, Placement, function, turned_over
+from accelify.domains.meeting_rows import turned_over
+from accelify.domains.placement import SAME, Kind, Placement, function
 from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 # Attributes of arrays that are no methods: their shape, what is the same array, and what says nothing of its numbers.
 _SHAPES = frozenset({"shape"})
 _TURNED = frozenset({"T", "H"})
+# The kind of device, which all ranks have alike where the number differs.
+_KIND_OF_DEVICE = ("torch.device", "type")
 _VIEWS = frozenset({"data", "mT", "real", "imag", "grad", "values"})
 _ABOUT = frozenset(
     {
@@ -263,7 +266,7 @@ class Attributes:
             return rank(self.run, node)
         if name in _SHAPES:
             return shape(base)
-        if name in _ABOUT and base.place.kind is not Kind.OWN:
+        if (name in _ABOUT and base.place.kind is not Kind.OWN) or (base.type, name) == _KIND_OF_DEVICE:
             return Value(SAME, refs=bound)
         if name in _TURNED:
             return Value(turned_over(base.place), base.why, refs=bound, type=base.type)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind, Placement, function, own
 from accelify.domains.reasons import Reason
-from accelify.heap.containers import array_of, parts_of
+from accelify.heap.containers import array_of, fill_of, parts_of
 from accelify.heap.run import Run
 from accelify.heap.values import UNSET, Container, Instance, Value
 from accelify.knowledge import Row
@@ -107,6 +107,12 @@ class RandomDraws:
         for ref in args[0].of(Instance):
             self.run.store.set(ref, "#seeded", Value(own("one seed"), why))
         return result.placed(own("one seed"), why)
+
+    def exchanges_rounds(self, row: Row, args: Args, keywords: Keywords) -> bool:
+        """Whether a list of what rounds gave is put in another order, the same one on all ranks: each stays a round."""
+        lists = [ref for value in args for ref in value.of(Container)]
+        filled = bool(lists) and all(fill_of(ref) == "rounds" for ref in lists)
+        return filled and self._is_alike(row, _generators(args, keywords))
 
     def _is_by_row(self, row: Row, args: Args, keywords: Keywords) -> bool:
         """Whether there is a number for each row of this rank's batch."""

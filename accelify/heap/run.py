@@ -452,7 +452,7 @@ def _distance(value: Value | Reason | None) -> int:
     if value is None or isinstance(value, Reason):
         return 0
     place = value.place
-    if place.kind in ("same", "wide") and place.degree is None:
+    if place.kind in ("same", "wide", "sample") and place.degree is None:
         return 4
     if place.kind == "round" and (place.needs or place.mixed):
         return 4

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from accelify.domains.meeting_rows import meeting, meets, mixing, turned_over
 from accelify.domains.placement import (
     CLOCK,
     ROUND_ROWS,
@@ -14,15 +15,23 @@ from accelify.domains.placement import (
     Kind,
     Placement,
     function,
-    mixing,
     own,
     reduced,
-    turned_over,
     unsure,
     unturned,
     wide,
 )
 from accelify.heap import misuse
+from accelify.heap.axes import (
+    arguments_of,
+    axis_of,
+    exchanges_rows,
+    is_method,
+    lays_out,
+    moved_rows,
+    named_axes,
+    names_rows,
+)
 from accelify.heap.collating import SAMPLERS, pads_rows, stacks_rows
 from accelify.heap.containers import (
     array_of,
@@ -54,7 +63,7 @@ from accelify.heap.values import (
     constant,
     is_zero,
 )
-from accelify.knowledge import Argument, Row
+from accelify.knowledge import Row
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -76,15 +85,9 @@ _REDUCING = frozenset({"reduction", "size_average", "reduce"})
 # What the operator `@` does.
 _PRODUCTS = frozenset({"matmul", "__matmul__"})
 _LINEAR = frozenset({"linear", "reshaped", "turned"})
+# What chooses by which is larger.
+_BY_VALUE = frozenset("where clamp clip minimum maximum gt lt ge le greater less masked_fill".split())
 _ELEMENTWISE = frozenset({"abs", "square", "pow", "sqrt", "exp", "log"})
-# What may put another axis ahead of that of the rows, take it away, or pack the rows.
-_MOVING = frozenset(
-    (
-        "squeeze unsqueeze expand expand_as broadcast_to tile repeat select rearrange atleast_2d atleast_3d mT mH "
-        "unflatten unfold transpose_ t_ swapaxes_ swapdims_ squeeze_ unsqueeze_ pack_padded_sequence "
-        "pad_packed_sequence unpad_sequence"
-    ).split()
-)
 _OPERATORS: dict[str, ast.operator] = {
     "plus": ast.Add(),
     "minus": ast.Sub(),
@@ -93,17 +96,8 @@ _OPERATORS: dict[str, ast.operator] = {
 }
 
 
-def arguments_of(one: Argument, args: Args, keywords: Keywords, shift: int) -> list[Value]:
-    """The values that a row's argument is given in a call; `shift` is 1 where `args` begins with the receiver."""
-    if one.every:
-        return [*args[shift:], *keywords.values()]
-    if one.receiver:
-        return list(args[:1]) if shift else []
-    if one.name is not None and one.name in keywords:
-        return [keywords[one.name]]
-    if one.position is not None and one.position + shift < len(args):
-        return [args[one.position + shift]]
-    return []
+def _word(row: Row) -> str:
+    return row.name.rpartition(".")[2]
 
 
 def _by_flags(keywords: Keywords) -> str:
@@ -164,7 +158,7 @@ class Transfers:
 
     def _function(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
-        if row.transfer == "reshaped" and operands and not operands[0].place.is_same:
+        if lays_out(row) and operands and not operands[0].place.is_same:
             operands = operands[:1]  # the shape says how the values lie, not which they are
         places = [array_of(value) for value in operands]
         linearly = row.transfer in _LINEAR
@@ -177,11 +171,13 @@ class Transfers:
         of_rows = place.kind is Kind.ROUND and any(one.rows for one in places)
         if row.transfer == "reduce" and not rowwise and of_rows and row.name.startswith("torch."):
             return self._mixing(node, place, row.returns, "is of all rows together")
-        if row.transfer == "rows" and place.kind is Kind.ROUND and self._names_rows(row, args, keywords):
+        if row.transfer == "rows" and (words := meeting(places, of_peaks=_word(row) in _BY_VALUE)):
+            return self._mixing(node, place, row.returns, words)
+        if row.transfer == "rows" and place.kind is Kind.ROUND and names_rows(row, args, keywords):
             if place.sure:
                 return self._mixing(node, place, row.returns, "works along the axis of the rows")
             place = replace(place, samples=None)
-        if place.padded and row.transfer == "rows" and row.name.rpartition(".")[2] not in _ELEMENTWISE:
+        if place.padded and row.transfer == "rows" and _word(row) not in _ELEMENTWISE:
             place = replace(place, padded=False)  # such as a model's: what it makes of a length is not known
         sizes = [one for value in [*args[1:], *keywords.values()] for one in parts_of(value)]
         if row.transfer == "reshaped" and place.kind is Kind.WIDE and place.rows and len(operands) == 1:
@@ -192,11 +188,11 @@ class Transfers:
         if row.transfer == "reshaped" and place.sure and not place.turned:
             if sizes and sizes[0].type == WIDTH:
                 return self._mixing(node, place, row.returns, "puts the rows along an axis of another length")
-        if row.transfer == "reshaped" or place.sure:
+        if row.transfer == "reshaped" or place.sure or place.form:
             if place.sure and row.name.endswith("squeeze") and len(args) + len(keywords) == 1:
                 # A process whose share is one row would lose the axis of the rows.
                 self.run.assume(f"`{self.run.segment(node)}` gets more than one row on every process", node)
-            place = self._moved(row, place, args, keywords)
+            place = moved_rows(row, place, args, keywords)
         made = self.run.made(node, place, *operands, type_=row.returns)
         if linearly and operands and operands[0].of(Container):
             # An array of what rounds put into a list: its sum and mean are still those of the list.
@@ -214,8 +210,7 @@ class Transfers:
 
     def _mixing(self, node: ast.AST, place: Placement, type_: str, words: str) -> Value:
         """Rows that depend on each other: the cause of all that comes of it."""
-        text = f"`{self.run.segment(node)}` {words}, each process that of its batch"
-        return self.run.cause(node, mixing(place), text, type_)
+        return self.run.cause(node, mixing(place), meets(self.run.segment(node), words), type_)
 
     def _padded(self, node: ast.AST, place: Placement, type_: str) -> Value:
         text = f"`{self.run.segment(node)}` is a mean over rows that are padded to the longest of each process's batch"
@@ -234,31 +229,14 @@ class Transfers:
             return self._mixing(node, made.place, made.type, words)
         return made
 
-    def _names_rows(self, row: Row, args: Args, keywords: Keywords) -> bool:
-        """Whether the axis that a call names is that of the rows; where it names none, it is taken for another."""
-        axis = self._axis(row, args, keywords)
-        first = array_of(args[0]) if args else ROUND_ROWS
-        known = axis is not None and isinstance(axis.const, int) and not isinstance(axis.const, bool)
-        return known and axis is not None and first.rows and axis.const == int(first.turned)
-
-    def _moved(self, row: Row, place: Placement, args: Args, keywords: Keywords) -> Placement:
-        """Rows in another shape: they are known to stay along their axis where the call says so."""
-        sizes = [inner for value in args[1:] for inner in parts_of(value)] or list(keywords.values())
-        first, word = sizes[0] if sizes else NONE, row.name.rpartition(".")[2]
-        if row.transfer == "reshaped":
-            later = word == "flatten" and isinstance(first.const, int) and first.const > 0
-            return unturned(place if (later or first.place.even) and not place.turned else unsure(place))
-        axis = self._axis(row, args, keywords) if row.axis is not None else first
-        stays = row.axis is not None and axis is not None and isinstance(axis.const, int) and axis.const != 0
-        return place if stays or word not in _MOVING else unsure(place)
-
     def _turned(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """Axes exchanged: rows go along where the first axis does."""
         made = self._function(row, args, keywords, node)
+        made = replace(made, place=replace(made.place, form="")) if made.place.form else made
         axes = [value.const for value in [*args[1:], *keywords.values()]]
         if len(args) > 1 and (known := elements(self.run, args[1])) is not None:
             axes = [value.const for value in known]
-        word = row.name.rpartition(".")[2]
+        word = _word(row)
         if not all(isinstance(axis, int) and axis >= 0 for axis in axes):
             made = replace(made, place=unsure(made.place))
         if word in ("permute", "permute_dims") or len(axes) > 2:
@@ -284,19 +262,8 @@ class Transfers:
             else Value(first.place, first.why, first.refs, first.type or row.returns)
         )
 
-    def _axis(self, row: Row, args: Args, keywords: Keywords) -> Value | None:
-        if row.axis is None:
-            return None
-        shift = int(bool(row.name) and self._is_method(row))
-        found = arguments_of(row.axis, args, keywords, shift)
-        return found[0] if found else None
-
-    def _is_method(self, row: Row) -> bool:
-        owner = row.name.rpartition(".")[0].rpartition(".")[2]
-        return owner == "?" or owner[:1].isupper() or owner in ("ndarray",)
-
     def _over_rows(self, row: Row, args: Args, keywords: Keywords) -> bool:
-        axis = self._axis(row, args, keywords)
+        axis = axis_of(row, args, keywords)
         if axis is None or axis.const is None:
             return True
         known = elements(self.run, axis)
@@ -314,7 +281,7 @@ class Transfers:
             return self._function(row, args, keywords, node)
         place = reduced_value(args[0], row.transfer, over_rows)
         if row.transfer == "mean" and place.kind is Kind.ROUND and array_of(args[0]).padded:
-            if self._axis(row, args, keywords) is None:
+            if axis_of(row, args, keywords) is None:
                 return self._padded(node, place, row.returns)
         operands = [value for value in [*args, *keywords.values()] if value is not args[0]]
         rest = function((array_of(value) for value in operands), rowwise=True)
@@ -324,7 +291,7 @@ class Transfers:
         if (
             row.transfer in ("max", "min")
             and row.name.startswith("torch.")
-            and self._axis(row, args, keywords) is not None
+            and axis_of(row, args, keywords) is not None
         ):
             return self._pair(made)
         return made
@@ -368,7 +335,10 @@ class Transfers:
     ) -> Value:
         """What a loss by its name gives that is reduced by `word`; `weighs` is the argument that weighs its rows."""
         operands = [*args, *keywords.values()]
-        place = function((array_of(value) for value in operands), rowwise=True)
+        places = [array_of(value) for value in operands]
+        place = function(places, rowwise=True)
+        if words := meeting(places, of_peaks=False):
+            return self._mixing(node, reduced(place, "mean"), TENSOR, words)
         if word == "mean" and place.padded and "ctc" not in name.lower():
             return self._padded(node, reduced(place, word), TENSOR)
         if word != "none":
@@ -383,10 +353,10 @@ class Transfers:
         places = [array_of(value) for value in operands]
         of_round = all(place.is_same or place.kind is Kind.ROUND for place in places)
         place = function(places, rowwise=True, linearly=of_round)
-        axis = self._axis(row, args, keywords)
+        axis = axis_of(row, args, keywords)
         filled = [ref for value in args[:1] for ref in value.of(Container) if fill_of(ref)]
         figures = {one.place for one in parts_of(args[0])} if args and not filled else set()
-        if row.name.rpartition(".")[2] in _FROM_FIGURES and len(figures) == 1:
+        if _word(row) in _FROM_FIGURES and len(figures) == 1:
             place = next((one for one in figures if one.kind in (Kind.SAME, Kind.LINEAR)), place)
         if row.name.endswith("stack") or axis is None or axis.const in (0, UNSET):
             place = unsure(place)
@@ -414,12 +384,22 @@ class Transfers:
 
     def _mix(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
-        if row.name.rpartition(".")[2] in _PRODUCTS and len(args) > 1:
+        if _word(row) in _PRODUCTS and len(args) > 1:
             return replace(self.engine.expressions.operate(node, ast.MatMult(), *args[:2]), refs=())
-        shift = int(self._is_method(row))
+        shift = int(is_method(row))
         others = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
-        along = self._axis(row, args, keywords)
+        along = axis_of(row, args, keywords)
         turned = any(array_of(value).turned for value in operands)
+        equation = args[0].const if _word(row) == "einsum" and args else None
+        if isinstance(equation, str):
+            named = named_axes(equation, [array_of(value) for value in args[1:]])
+            if named is not None and named.mixed:
+                return self._mixing(node, named, row.returns, "puts each row of the batch beside all others")
+            if named is not None:
+                return self.run.made(node, named, *args[1:], type_=row.returns)
+        if exchanges_rows(self.run, row, args, keywords):
+            place = function(array_of(value) for value in operands)
+            return self._mixing(node, place, row.returns, "puts the rows of the batch in another order")
         within = along is not None and isinstance(along.const, int) and along.const > 0 and not turned
         if within or (others and not any(array_of(value).rows for value in others)):
             return self._function(replace(row, transfer="rows"), args, keywords, node)
@@ -459,7 +439,7 @@ class Transfers:
             self.run.store.set(made, "reduction", constant("weighted") if weighs else word)
             self.run.store.set(made, "#weighs", constant(weighs) if weighs else None)
         if row.kind == "module" and row.axis is not None:
-            given = self._axis(row, args, keywords)
+            given = axis_of(row, args, keywords)
             inner = [self.run.read(ref, "#batch axis") for ref in (given or NONE).of(Instance)]
             flag = False if given is None else given.const
             second = inner[0] if inner else constant(int(not flag)) if isinstance(flag, bool) else None

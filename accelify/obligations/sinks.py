@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from accelify.domains.placement import BEFORE, CARRIED, COUNTED, Kind, Placement, own, same
+from accelify.domains.placement import BEFORE, CARRIED, COUNTED, SAMPLE, Kind, Placement, own, same
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
@@ -298,7 +298,7 @@ def places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | N
         for name, inner in list(ref.fields.items()):
             if name.startswith("["):
                 if fill is not None and not array_of(inner).is_same:
-                    yield array_of(Value(refs=(ref,))), inner.why
+                    yield array_of(Value(refs=(ref,))), why_of(inner)
                 else:
                     yield from places(inner, depth + 1)
 
@@ -313,7 +313,7 @@ def _shown(
         return Status.PROVED, "", None
     if place.kind is Kind.CLOCK:
         return Status.ASSUMED, f"{words}: a time", why
-    if place.kind is Kind.MAIN:
+    if place.kind is Kind.MAIN or place == SAMPLE:
         return Status.PROVED, "", None
     if place == own("broadcast"):
         return Status.ASSUMED, f"{words}: as good as that of any run, from the main process", why

@@ -60,6 +60,9 @@ WRONG = {
     "the largest of all rows": (
         "for x, y in loader:\n    t += accelerator.gather(x).max() / accelerator.num_processes\n"
     ),
+    "means of gathered rows that they choose": (
+        "for x, y in loader:\n    g = accelerator.gather(x)\n    t += g[g > 0.5].mean() / accelerator.num_processes\n"
+    ),
     "twice the total": "for x, y in loader:\n    t += x.sum()\n    t += t\n",
 }
 
@@ -101,6 +104,19 @@ RIGHT = {
         "n = 0\nfor x, y in loader:\n    g = accelerator.gather(x)\n    t += (g > 0.5).sum()\n    n += len(g)\n",
         "t / n",
     ),
+    "gathered rows that they choose": (
+        "n = 0\n"
+        "for x, y in loader:\n"
+        "    g = accelerator.gather(x)\n"
+        "    c = g[g > 0.5]\n"
+        "    t += c.sum()\n"
+        "    n += len(c)\n",
+        "t / n",
+    ),
+    "a list of gathered rows that they choose": (
+        "l = []\nfor x, y in loader:\n    g = accelerator.gather(x)\n    l.append(g[g > 0.5])\n",
+        "torch.cat(l).mean() + len(torch.cat(l))",
+    ),
     "a list": (
         "l = []\nfor x, y in loader:\n    l.append(x.mean())\n",
         "accelerator.reduce(sum(l), 'mean') / len(l)",
@@ -118,6 +134,24 @@ def test_what_a_reduction_makes_the_originals(kind: str) -> None:
     assert list(figures(f"{EACH}t = 0.0\n{loop}accelerator.print({figure})\n").values()) == [
         (Status.PROVED, True)
     ]
+
+
+OF_ROWS = {
+    "a row": ("r.sum()", (Status.PROVED, True)),
+    "a row by its number": ("g[j].sum()", (Status.PROVED, True)),
+    "a row in which some is written": ("c.sum()", (Status.PROVED, True)),
+    "the number of a row": ("j", (Status.NAMED, False)),
+    "the number of a row in its batch and before it": ("i * 6 + j", (Status.NAMED, False)),
+    "a row by how many rounds there are": ("r.sum() / len(loader)", (Status.NAMED, False)),
+}
+
+
+@pytest.mark.parametrize("kind", OF_ROWS)
+def test_what_is_shown_of_each_gathered_row(kind: str) -> None:
+    figure, expected = OF_ROWS[kind]
+    loop = "for i, (x, y) in enumerate(loader):\n    g = accelerator.gather(2 * x)\n    for j, r in enumerate(g):\n"
+    row = "        c = r.clone()\n        c[c > 0.5] = 0.5 * c[c > 0.5]\n"
+    assert list(figures(f"{EACH}{loop}{row}        accelerator.print({figure})\n").values()) == [expected]
 
 
 def test_shares_of_batches_add_up() -> None:

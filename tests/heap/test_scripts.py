@@ -289,6 +289,20 @@ def test_what_some_ranks_do_alone(text: str, found: str) -> None:
     assert any(found in message for message in named(text))
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_handler_that_raises_on_one_of_its_ways(goes_on: bool) -> None:
+    text = (
+        "for x in loader:\n"
+        "    try:\n"
+        "        accelerator.backward(model(x).mean())\n"
+        "    except RuntimeError as error:\n"
+        "        if 'out of memory' in str(error):\n"
+        f"            {'continue' if goes_on else 'accelerator.print(error)'}\n"
+        "        raise\n"
+    )
+    assert any("gets over its error" in message for message in named(text)) is goes_on
+
+
 @pytest.mark.parametrize(
     "test",
     [

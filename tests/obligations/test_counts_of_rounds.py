@@ -46,6 +46,12 @@ def test_a_coefficient_that_grows_by_the_rounds_of_each_process(line: str) -> No
     assert named(f"        {line}\n{STEP}") == ["backward/rounds"]
 
 
+@pytest.mark.parametrize("kept", ["", "        weight = max(0.01, weight * 0.999)\n"])
+def test_a_draw_against_a_number_that_shrinks_in_each_round(kept: str) -> None:
+    chosen = "        if np.random.random() < weight: loss = model(y).mean()\n"
+    assert named(f"{chosen}{STEP}{kept}") == (["backward/rounds"] if kept else [])
+
+
 @pytest.mark.parametrize(
     "line",
     [

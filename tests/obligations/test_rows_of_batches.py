@@ -106,6 +106,20 @@ CAUSES = {
         ),
         "`(p * y).sum() / (p.sum() + y.sum())` is a ratio",
     ),
+    "a sum with a target that is made as many as the batch": (
+        in_training(
+            "o, t = model(x), torch.eye(3)\n"
+            "if o.size(0) != t.size(0): t = t.expand_as(o)\n"
+            "loss = F.mse_loss(o, t, reduction='sum') / 9"
+        ),
+        "the loss is a sum of its rows, and the gradients are averaged",
+    ),
+    "a sum and a mean": (
+        in_training(
+            "o = model(x)\nn, c = o.size()\nloss = F.mse_loss(o, y, reduction='sum') / 9 + o.abs().sum() / (n * c)"
+        ),
+        "is a sum of a mean and a sum of each process's batch",
+    ),
     "a product of rows": (
         in_training(
             "z = F.normalize(model(x))\nloss = F.cross_entropy(z @ z.t() / 0.1, torch.arange(len(z)))"
@@ -191,6 +205,14 @@ QUIET = {
     "as many rows as a state has": in_training(
         "out, (h, c) = rnn(x)\nloss = F.cross_entropy(out[:, -1].view(h.size(1), -1), y)",
         "rnn = accelerator.prepare(nn.LSTM(2, 3, batch_first=True))\n",
+    ),
+    "a mean with a target that is made as many as the batch": in_training(
+        "o, t = model(x), torch.eye(3)\n"
+        "if o.size(0) != t.size(0): t = t.expand_as(o)\n"
+        "loss = F.mse_loss(o, t) + o.abs().sum() / o.numel()"
+    ),
+    "two means of which one is for batches of some size": in_training(
+        "o = model(x)\nloss = F.mse_loss(o, y)\nif len(o) > 3: loss = loss + o.abs().mean()"
     ),
     "a mean of each row": in_training("loss = (model(x) / x.sum(1, keepdim=True)).mean()"),
     "the same by such a model on all of the data": (
@@ -283,6 +305,28 @@ def test_rows_that_are_padded_for_a_gather_stay_rows() -> None:
     padded = "accelerator.pad_across_processes(model(x), dim=1)"
     assert named(text.format(f"accelerator.gather_for_metrics({padded})")) == []
     assert len(named(text.format(padded))) == 1
+
+
+def test_the_number_of_a_row_by_own_rounds_is_named() -> None:
+    text = (
+        "bad = []\n"
+        "for i, (x, y) in enumerate(test):\n"
+        "    o, l = accelerator.gather_for_metrics((model(x).argmax(1), y))\n"
+        "    for j in torch.nonzero(o != l).flatten().tolist():\n"
+        "        bad.append(({}o[j].item(), l[j].item()))\n"
+        "if accelerator.is_main_process:\n"
+        "    with open('bad.csv', 'w') as file: csv.writer(file).writerows(bad)\n"
+    )
+    (message,) = named("import csv\n" + text.format("i * 6 + j, "))
+    assert "`i * 6 + j`" in message
+    assert named("import csv\n" + text.format("")) == []
+
+
+def test_rows_of_all_that_are_chosen_by_what_they_are() -> None:
+    loop = "kept = []\nfor x, y in test:\n    x, p = {}\n    kept.append(x[p.max(1)[0] > 0.4].cpu())\n"
+    shown = "accelerator.print(len(torch.utils.data.TensorDataset(torch.cat(kept))))\n"
+    assert named(loop.format("accelerator.gather_for_metrics((x, model(x)))") + shown) == []
+    assert len(named(loop.format("x, model(x)") + shown)) == 1
 
 
 def test_gathered_rows_in_the_shape_of_one_batch_are_named() -> None:

@@ -1,0 +1,53 @@
+"""What becomes of the rows of a batch where an operation does not go row by row: each depends on others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from accelify.domains.placement import (
+    AHEAD,
+    BESIDE,
+    PEAK,
+    Kind,
+    Placement,
+    function,
+    turned,
+    unturned,
+    wide,
+)
+
+
+def mixing(place: Placement) -> Placement:
+    """What a function gives whose rows depend on other rows of the batch."""
+    if place.kind is Kind.ROUND:
+        return replace(place, samples=None, mixed=True)
+    return wide(None, rows=True) if place.kind is Kind.WIDE else function((place,))
+
+
+def turned_over(place: Placement) -> Placement:
+    """The same with its first two axes exchanged."""
+    place = replace(place, form="") if place.form else place
+    return unturned(place) if place.turned else turned(place)
+
+
+def meeting(places: Iterable[Placement], *, of_peaks: bool = True) -> str:
+    """How an operation goes elementwise over rows of a batch and others of the same batch, in words; "" where it goes
+    row by row.
+
+    Args:
+        places: of its operands.
+        of_peaks: whether what it gives goes by the largest of all rows where that is an operand beside rows.
+    """
+    found = [place for place in places if place.kind is Kind.ROUND]
+    forms = {place.form for place in found}
+    if AHEAD in forms and BESIDE in forms:
+        return "puts each row of the batch beside all others"
+    if of_peaks and PEAK in forms and any(place.rows for place in found):
+        return "goes by the largest or smallest of all rows"
+    return ""
+
+
+def meets(segment: str, words: str) -> str:
+    """What is said of such an operation."""
+    return f"`{segment}` {words}, each process that of its batch"

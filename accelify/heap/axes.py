@@ -1,0 +1,136 @@
+"""The axes that calls name, and where the rows of a batch lie after them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from accelify.domains.meeting_rows import mixing
+from accelify.domains.placement import (
+    AHEAD,
+    BESIDE,
+    ROUND_ROWS,
+    Kind,
+    Placement,
+    function,
+    reduced,
+    turned,
+    unsure,
+    unturned,
+)
+from accelify.heap.containers import array_of, elements, parts_of
+from accelify.heap.values import NONE, UNSET, Value
+from accelify.knowledge import Argument, Row
+
+if TYPE_CHECKING:
+    from accelify.heap.run import Run
+
+Args = Sequence[Value]
+Keywords = Mapping[str, Value]
+# What may put another axis ahead of that of the rows, take it away, or pack the rows.
+_MOVING = frozenset(
+    (
+        "squeeze unsqueeze expand expand_as broadcast_to tile repeat select rearrange atleast_2d atleast_3d mT mH "
+        "unflatten unfold transpose_ t_ swapaxes_ swapdims_ squeeze_ unsqueeze_ pack_padded_sequence "
+        "pad_packed_sequence unpad_sequence"
+    ).split()
+)
+# Where an axis of one is put in.
+_PUT_IN = {0: AHEAD, 1: BESIDE, -1: BESIDE}
+# What lays rows beside each other as often as it is asked to.
+_COPYING = frozenset({"expand", "expand_as", "repeat", "tile"})
+
+
+def arguments_of(one: Argument, args: Args, keywords: Keywords, shift: int) -> list[Value]:
+    """The values that a row's argument is given in a call; `shift` is 1 where `args` begins with the receiver."""
+    if one.every:
+        return [*args[shift:], *keywords.values()]
+    if one.receiver:
+        return list(args[:1]) if shift else []
+    if one.name is not None and one.name in keywords:
+        return [keywords[one.name]]
+    if one.position is not None and one.position + shift < len(args):
+        return [args[one.position + shift]]
+    return []
+
+
+def is_method(row: Row) -> bool:
+    """Whether the first of a call's arguments is the receiver of a method."""
+    owner = row.name.rpartition(".")[0].rpartition(".")[2]
+    return owner == "?" or owner[:1].isupper() or owner in ("ndarray",)
+
+
+def lays_out(row: Row) -> bool:
+    """Whether all but the first argument of a call say how its values lie."""
+    return row.transfer == "reshaped" or row.name.rpartition(".")[2] in _COPYING
+
+
+def axis_of(row: Row, args: Args, keywords: Keywords) -> Value | None:
+    """What a call gives for the axis that its row says it takes, None where it gives nothing."""
+    if row.axis is None:
+        return None
+    shift = int(bool(row.name) and is_method(row))
+    found = arguments_of(row.axis, args, keywords, shift)
+    return found[0] if found else None
+
+
+def names_rows(row: Row, args: Args, keywords: Keywords) -> bool:
+    """Whether the axis that a call names is that of the rows; where it names none, it is taken for another."""
+    axis = axis_of(row, args, keywords)
+    first = array_of(args[0]) if args else ROUND_ROWS
+    known = axis is not None and isinstance(axis.const, int) and not isinstance(axis.const, bool)
+    return known and axis is not None and first.rows and axis.const == int(first.turned)
+
+
+def moved_rows(row: Row, place: Placement, args: Args, keywords: Keywords) -> Placement:
+    """Rows in another shape: they are known to stay along their axis where the call says so."""
+    sizes = [inner for value in args[1:] for inner in parts_of(value)] or list(keywords.values())
+    first, word = sizes[0] if sizes else NONE, row.name.rpartition(".")[2]
+    if row.transfer == "reshaped":
+        later = word == "flatten" and isinstance(first.const, int) and first.const > 0
+        return unturned(place if (later or first.place.even) and not place.turned else unsure(place))
+    axis = axis_of(row, args, keywords) if row.axis is not None else first
+    number = axis.const if row.axis is not None and axis is not None else None
+    if word == "unsqueeze" and number in _PUT_IN and place.sure and not (place.turned or place.form):
+        moved = unsure(place) if number == 0 else place
+        return replace(moved, form=_PUT_IN[number])
+    if word == "unsqueeze" and number == 0:
+        return unsure(place)
+    if word in _COPYING:
+        return replace(unsure(place), form=place.form)
+    if place.form and word in _MOVING and word != "unsqueeze":
+        place = replace(place, form="")
+    stays = isinstance(number, int) and number != 0
+    return place if stays or word not in _MOVING else unsure(place)
+
+
+def named_axes(equation: str, places: Sequence[Placement]) -> Placement | None:
+    """What an equation of axes (`"bid,bjd->bij"`) makes of rows: each for itself, their sum where their axis is gone,
+    each with each other where they lie along two axes. None where that is not known."""
+    given, arrow, made = equation.replace(" ", "").partition("->")
+    labels = given.split(",")
+    if not arrow or "." in equation or len(labels) != len(places):
+        return None
+    pairs = [(label, place) for label, place in zip(labels, places, strict=True) if place.rows]
+    if not all(place.kind is Kind.ROUND and len(label) > place.turned for label, place in pairs):
+        return None
+    of_rows = {label[place.turned] for label, place in pairs}
+    if len(of_rows) != 1:
+        return (
+            mixing(function(places, rowwise=True))
+            if all(place.sure for _, place in pairs) and pairs
+            else None
+        )
+    (letter,) = of_rows
+    found = unturned(function(places, rowwise=True))
+    if letter not in made:
+        return reduced(found, "sum")
+    return found if made[0] == letter else turned(found) if made[1] == letter else unsure(found)
+
+
+def exchanges_rows(run: Run, row: Row, args: Args, keywords: Keywords) -> bool:
+    """Whether a call puts the rows of a batch in another order: the axis that it names is theirs."""
+    axis, first = axis_of(row, args, keywords), array_of(args[0]) if args else ROUND_ROWS
+    known = [axis] if axis is not None and axis.const is not UNSET else elements(run, axis or NONE) or []
+    return first.sure and any(one.const == int(first.turned) and one.const is not False for one in known)

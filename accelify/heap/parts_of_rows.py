@@ -1,0 +1,95 @@
+"""A part of an array by a subscript: which of its axes are taken whole, and where its rows lie after it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from accelify.domains.placement import (
+    AHEAD,
+    BESIDE,
+    SAMPLE,
+    WIDE_ROWS,
+    Kind,
+    Placement,
+    function,
+    own,
+    unsure,
+    unturned,
+)
+from accelify.heap.containers import array_of, element, is_index, takes_all
+from accelify.heap.values import BATCH, MADE_HERE, TENSOR, Value
+
+if TYPE_CHECKING:
+    from accelify.heap.run import Run
+
+
+def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> Value:
+    """What a subscript takes of an array."""
+    parts = [*(at.elts if isinstance(at, ast.Tuple) else [at])]
+    turned = base.place.turned
+    if base.place.kind is Kind.ROUND and base.place.rows and not turned:
+        if (wider := _with_axis(base.place, parts)) is not None:
+            return run.made(node, wider, base, type_=TENSOR if base.type == BATCH else base.type)
+    whole = takes_all(parts[int(turned) :])
+    first = key if not isinstance(at, ast.Tuple) else element(run, key, node, 0)
+    linearly = not base.place.rows and array_of(key).is_same  # a part of figures
+    keys = [] if isinstance(at, ast.Tuple) else [key.place]
+    place = function((base.place, *keys), rowwise=whole, linearly=linearly)
+    if base.place.kind is Kind.WIDE and base.place.rows and first.place.kind is Kind.SAMPLE:
+        place = SAMPLE
+    if base.place.rows and key.place == WIDE_ROWS and replace(base.place, mixed=False) == WIDE_ROWS:
+        place = replace(WIDE_ROWS, mixed=True)  # those rows of all ranks that their rows choose
+    if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
+        place = own("gathered first")
+    if base.place.kind is Kind.ROUND:
+        rows = base.place.rows and (whole or not is_index(at))
+        chosen = not whole and key.place.rows and not isinstance(at, ast.Tuple)
+        # In a loop over the rows it may be a part of one of them.
+        of_all = base.place.sure and not isinstance(getattr(node, "value", None), ast.Subscript)
+        chosen = (chosen and (of_all or not run.by_rows())) or (
+            of_all and not turned and _leaves_out(parts[0])
+        )
+        place = replace(
+            base.place,
+            rows=rows,
+            even=False,
+            samples=None if chosen or (base.place.rows and not rows) else base.place.samples,
+            mixed=base.place.mixed or chosen,
+            sure=base.place.sure and whole,
+            form=base.place.form if all(takes_all([one]) for one in parts) else "",
+            padded=base.place.padded and all(isinstance(one, ast.Slice) for one in parts),
+        )
+    if turned and not isinstance(parts[0], ast.Slice):
+        place = unturned(place)  # the axis before that of the rows is gone
+    type_ = TENSOR if base.type == BATCH else base.type
+    if place.kind is Kind.ROUND and place.mixed and not base.place.mixed:
+        text = f"`{run.segment(node)}` chooses among the rows of each process's batch"
+        return run.cause(node, place, text, type_)
+    made = run.made(node, place, base, key, type_=type_)
+    # One number may go with either.
+    where = "" if base.where == MADE_HERE and is_index(at) else base.where
+    return made if made.where == where else replace(made, where=where)
+
+
+def _with_axis(place: Placement, parts: list[ast.expr]) -> Placement | None:
+    """Rows with an axis of one put in first (`x[None]`) or next to theirs (`x[:, None]`), None for other subscripts."""
+    new = [isinstance(one, ast.Constant) and one.value is None for one in parts]
+    if sum(new) != 1 or not all(
+        takes_all([one]) for one, is_new in zip(parts, new, strict=True) if not is_new
+    ):
+        return None
+    known = place.sure and not place.form
+    if new[0]:
+        return replace(unsure(place), form=AHEAD if known else "")
+    return replace(place, form=BESIDE if known and new[1] else place.form if not new[1] else "")
+
+
+def _leaves_out(at: ast.expr) -> bool:
+    """Whether a slice leaves out rows by their place: the first, or the last: `x[1:]`, `x[:-1]`."""
+    if not isinstance(at, ast.Slice) or at.step is not None:
+        return False
+    lower, upper = at.lower, at.upper
+    first = isinstance(lower, ast.Constant) and isinstance(lower.value, int) and lower.value > 0
+    return first or (isinstance(upper, ast.UnaryOp) and isinstance(upper.operand, ast.Constant))

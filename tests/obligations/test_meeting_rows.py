@@ -1,0 +1,98 @@
+"""What the engine says of losses in which the rows of a batch meet each other, or go by the largest of all: the wrong
+ones and their right neighbours."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.knowledge import Knowledge
+from accelify.obligations import Status, validate
+
+KNOWLEDGE = Knowledge()
+HEAD = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from accelify.runtime import Accelerator
+accelerator = Accelerator(cpu=True)
+model = accelerator.prepare(nn.Linear(4, 4))
+data = torch.randn(64, 4)
+centres = torch.ones(5, 4)
+loader = accelerator.prepare(DataLoader(TensorDataset(data, data), batch_size=6))
+"""
+
+
+def named(lines: str) -> list[str]:
+    """What is named of a loop with these lines between what a model gives and its backward."""
+    body = "".join(f"    {line}\n" for line in lines.splitlines())
+    text = f"{HEAD}for x, y in loader:\n    o = model(x)\n{body}    accelerator.backward(loss)\n"
+    return [one.message for one in validate(text, None, KNOWLEDGE).of(Status.NAMED)]
+
+
+BESIDE = "puts each row of the batch beside all others"
+ORDER = "puts the rows of the batch in another order"
+LARGEST = "goes by the largest or smallest of all rows"
+WRONG = {
+    "pairs by unsqueeze": ("loss = (o.unsqueeze(0) - o.unsqueeze(1)).pow(2).sum(-1).mean()", BESIDE),
+    "pairs by None": ("loss = (o[:, None] - o[None]).abs().mean()", BESIDE),
+    "pairs by None and whole axes": ("loss = (o[:, None, :] * o[None, :, :]).sum(-1).mean()", BESIDE),
+    "expanded pairs": (
+        "n, d = o.shape\nloss = (o.unsqueeze(1).expand(n, n, d) - o.unsqueeze(0).expand(n, n, d)).abs().mean()",
+        BESIDE,
+    ),
+    "similarities": ("loss = F.cosine_similarity(o.unsqueeze(1), o.unsqueeze(0), dim=-1).mean()", BESIDE),
+    "a loss of pairs": ("loss = F.mse_loss(o.unsqueeze(1), y.unsqueeze(0))", BESIDE),
+    "alike labels": (
+        "k = y.argmax(1)\nalike = (k.unsqueeze(0) == k.unsqueeze(1)).float()\nloss = (o * alike).mean()",
+        BESIDE,
+    ),
+    "a sum over one axis": ("loss = torch.einsum('id,jd->ij', o, o).mean()", BESIDE),
+    "distances": ("loss = F.mse_loss(o, y) + F.pdist(o).mean()", "mixes rows of the batch"),
+    "rows backwards": ("loss = F.mse_loss(o, o.flip(0))", ORDER),
+    "rows backwards by a list": ("loss = F.mse_loss(o, torch.flip(o, [0]))", ORDER),
+    "rows that are moved on": ("loss = F.mse_loss(o, torch.roll(o, shifts=1, dims=0))", ORDER),
+    "from row to row": ("loss = (o[1:] - o[:-1]).abs().mean()", "`o[1:]` chooses among the rows"),
+    "by the largest": ("h = (o - y).abs()\nloss = (h / h.max()).mean()", LARGEST),
+    "up to a part of the largest": (
+        "h = (o - y).abs()\nloss = torch.clamp(h, max=h.max().item() * 0.5).mean()",
+        LARGEST,
+    ),
+    "a threshold by the largest": (
+        "h = (o - y).abs()\ng = 0.2 * torch.max(h)\nloss = torch.where(h <= g, h, h**2).mean()",
+        LARGEST,
+    ),
+    "a sum by its axes": ("loss = torch.einsum('id,id->', o, y)", "the loss is a sum of its rows"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_rows_that_meet_are_named(kind: str) -> None:
+    lines, words = WRONG[kind]
+    messages = named(lines)
+    assert [words in message for message in messages] == [True], messages
+
+
+RIGHT = {
+    "rows and centres": "loss = (o.unsqueeze(1) - centres.unsqueeze(0)).pow(2).sum(-1).min(1)[0].mean()",
+    "rows and centres by their axes": "loss = torch.einsum('id,kd->ik', o, centres).mean()",
+    "row by row by its axes": "loss = torch.einsum('id,id->i', o, y).mean()",
+    "an axis put in and taken out": "loss = F.mse_loss(model(x.unsqueeze(1)).squeeze(1), y)",
+    "an axis put ahead and taken out": "loss = F.mse_loss(model(x.unsqueeze(0)).squeeze(0), y)",
+    "a weight for each row": "w = y[:, 0]\nloss = (o * w.unsqueeze(1)).mean() + (o * w[:, None]).mean()",
+    "two columns beside each other": "loss = (o.unsqueeze(2) - y.unsqueeze(1)).abs().mean()",
+    "another axis backwards": "loss = F.mse_loss(o, o.flip(1)) + (o - torch.flip(o, [-1])).abs().mean()",
+    "another axis moved on": "loss = F.mse_loss(o, torch.roll(o, shifts=1, dims=1))",
+    "from column to column": "loss = (o[:, 1:] - o[:, :-1]).abs().mean()",
+    "two halves": "z, n = model(torch.cat([x, y])), len(x)\nloss = F.mse_loss(z[:n], z[n:])",
+    "by the largest of each row": "h = (o - y).abs()\nloss = (h / h.max(1, keepdim=True)[0]).mean()",
+    "as wide as the longest": (
+        "n = y.sum(1)\nloss = (o * (torch.arange(n.max())[None] < n[:, None])).mean()"
+    ),
+    "drawn partners": "loss = F.mse_loss(o, y[torch.randperm(len(y))])",
+}
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_rows_that_stay_apart_are_not_named(kind: str) -> None:
+    assert named(RIGHT[kind]) == []
