@@ -14,7 +14,7 @@ from accelify.analysis.devices.hidden import hidden_on_import, hides_all, hiding
 from accelify.analysis.devices.named import device_arguments
 from accelify.analysis.devices.options import holds_options
 from accelify.analysis.devices.seen_options import place_of
-from accelify.analysis.devices.selected import SelectedDevices
+from accelify.analysis.devices.selected import selected_elsewhere
 from accelify.analysis.schedules.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.findings import Safety, Severity
@@ -114,7 +114,7 @@ def _hidden_by_functions(context: Context) -> Iterator[Change]:
 
 def _selected_by_functions(context: Context) -> Iterator[Change]:
     """Report the calls of functions that are not converted and select one GPU for all after the Accelerator."""
-    selected = SelectedDevices(context.script, context.effects.qualname)
+    selected = selected_elsewhere(context.script, context.effects.qualname)
     for call in context.script.calls() if selected.any else ():
         found = selected.by(call)
         if found is None or context.is_claimed(call) or not context.reaches_cheaply(call):
