@@ -365,16 +365,20 @@ def _of_objects(context: Context) -> Iterator[Change]:
 
 
 def _copies(context: Context) -> Iterator[Change]:
-    """`self.device = args.device`, where the option itself cannot be set."""
+    """`self.device = args.device`, `x.to(args.device)`, where the option itself cannot be set."""
     tree = context.tree
     for value in tree.in_order(context.plan.copied_devices):
         accelerator = context.accelerator(value) if not context.is_claimed(value) else None
         stmt = tree.statement(value)
-        if accelerator is None or not isinstance(stmt, (ast.Assign, ast.AnnAssign)):
+        if accelerator is None:
             continue
         context.claim(value)
-        target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
-        device = device_for(context.script, dotted(target) or "", accelerator, original=value)
+        device = f"{accelerator}.device"
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and not isinstance(
+            tree.parent(value), (ast.Call, ast.keyword)
+        ):
+            target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
+            device = device_for(context.script, dotted(target) or "", accelerator, original=value)
         message = f"every process would use `{short(tree.segment(value))}`"
         yield context.change(CHOICE, value, message, [verbs.replace(value, device)], core=True)
 

@@ -10,18 +10,21 @@ if x.size(0) != y.size(0):         ->  if accelerator.reduce(int(x.size(0) != y.
     continue                               continue
 if time.time() - start > limit:    ->  if accelerator.reduce(int(time.time() - start > limit), reduction="max"):
     break                                  break
+if os.path.exists("stop"):         ->  if accelerator.reduce(int(os.path.exists("stop")), reduction="max"):
+    break                                  break
 except RuntimeError: continue      (named by ACC704, after a `try` with an optimizer step: the others wait in it)
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import drops_last
-from accelify.analysis.files.clock_tests import asks_clock, has_clocks
+from accelify.analysis.files.clock_tests import asks_clock, asks_for_file, has_clocks
 from accelify.analysis.metrics.counts import shape_of, size_of
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.caught import is_caught
 from accelify.analysis.syntax import Tree, is_constant, names_in, text_of, walk
 from accelify.findings import Safety, Severity
@@ -44,7 +47,8 @@ def transform(context: Context) -> Iterator[Change]:
     if context.plan.shares_training_data:
         yield from _sizes(context)
         if has_clocks(context.script):
-            yield from _clocks(context)
+            yield from _own_answers(context, asks_clock, "each process's own clock")
+        yield from _own_answers(context, asks_for_file, "for a file, each process at its own time")
         yield from _exits(context)
 
 
@@ -95,9 +99,15 @@ def _sizes(context: Context) -> Iterator[Change]:
 def _answered_together(context: Context, test: ast.expr, part: ast.expr, accelerator: str) -> Edit:
     """A part of a test that is true where it is on some process, or, where the loop goes on by it, on all of them."""
     text = context.tree.segment(part)
-    text = f"int({text})" if isinstance(part, ast.Compare) else f"int(bool({text}))"
+    is_answer = isinstance(part, ast.Compare) or (isinstance(part, ast.Call) and _is_answer(context, part))
+    text = f"int({text})" if is_answer else f"int(bool({text}))"
     kind = "min" if _goes_on_within(context, test) else "max"
     return verbs.replace(part, f'{accelerator}.reduce({text}, reduction="{kind}")')
+
+
+def _is_answer(context: Context, call: ast.Call) -> bool:
+    """Whether a call returns true or false: one that asks for a file."""
+    return asks_for_file(context.script, call, depth=9)
 
 
 def _differing(context: Context, test: ast.expr) -> ast.expr:
@@ -107,21 +117,23 @@ def _differing(context: Context, test: ast.expr) -> ast.expr:
     return differing[0] if len(differing) == 1 else test
 
 
-def _clocks(context: Context) -> Iterator[Change]:
-    """`if time.time() - start > limit: break`: the clocks of the processes differ."""
+def _own_answers(
+    context: Context, asks: Callable[[ScriptModel, ast.expr], bool], what: str
+) -> Iterator[Change]:
+    """`if time.time() - start > limit: break`: the clocks of the processes differ, and the times of a question too."""
     script, figures = context.script, context.figures
     for stmt in (n for n in context.tree.nodes(ast.If, ast.While) if isinstance(n, (ast.If, ast.While))):
         if isinstance(stmt, ast.While):
             loops: list[ast.stmt] = [stmt] if any(script.trains(s) for s in stmt.body) else []
         else:
             loops = [loop for loop in script.enclosing_loops(stmt) if script.trains(loop)]
-        if not loops or context.is_reported(stmt.test) or not asks_clock(script, stmt.test):
+        if not loops or context.is_reported(stmt.test) or not asks(script, stmt.test):
             continue
         if isinstance(stmt, ast.If) and not (_leaves(context, stmt) or context.meets_others(stmt)):
             continue
         context.reported.add(stmt.test)
         text, accelerator = context.tree.segment(stmt.test), context.accelerator(stmt.test)
-        message = f"`{text}` asks each process's own clock, and can be true on one only; the others then wait for ever"
+        message = f"`{text}` asks {what}, and can be true on one only; the others then wait for ever"
         together = isinstance(stmt, ast.While) or figures.runs_everywhere(stmt, loops[0])
         if accelerator is None or context.for_accelerate or not together:
             mark = 'let all processes agree: accelerator.reduce(int(...), reduction="max")'

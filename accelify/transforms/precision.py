@@ -6,8 +6,9 @@ scaler.update()           ->  (gone)
 scaler.unscale_(optimizer)  ->  accelerator.unscale_gradients(optimizer)    (before clipping, which does it: gone)
 
 The Accelerator casts every forward of a prepared model, and scales the loss in fp16. A script that casts only some of
-its forwards (an evaluation outside of `autocast`, say) or parts of one (in its model, also that of another module), or
-that trains in fp16 without a GradScaler, keeps its casts and scaler, and with them its figures.
+its forwards (an evaluation outside of `autocast`, say) or parts of one (in its model, also that of another module),
+that trains in fp16 without a GradScaler, or whose scaler and casts are those of another module, keeps its casts and
+scaler, and with them its figures.
 
 After a step that is left out because gradients overflow in fp16, a prepared scheduler does not advance, as with
 Accelerate. A script that called `scheduler.step()` all the same has its learning rate that many steps later.
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.schedules.casts import is_scaled
 from accelify.analysis.schedules.regions import stored_region
 from accelify.analysis.syntax import calls_in
 from accelify.findings import Severity
@@ -79,8 +81,9 @@ def _opened(
 
 def _stored(context: Context) -> Iterator[Change]:
     """Casts and scalers that stay in the script work as before, if the Accelerator does not add its own."""
-    for call in context.script.calls_to(k.SCALER_CLASSES):
-        why = context.script.precision_stays
+    script, why = context.script, context.script.precision_stays
+    made = list(script.calls_to(k.SCALER_CLASSES))
+    for call in made or [b.call for b in script.backwards if is_scaled(script, b.loss)]:
         message = f"the script keeps its own mixed precision, as {why}: leave the Accelerator's at `no`"
         yield context.change(SCALER, call, message, severity=Severity.INFO)
 

@@ -80,22 +80,36 @@ def read_back(context: Context, written: list[ast.stmt], until: ast.stmt | None 
 
 
 def read_before(context: Context, run: list[ast.stmt]) -> bool:
-    """Whether something is removed that all processes have just read."""
+    """Whether something is removed, or written anew, that all processes have just read."""
     tree, script = context.tree, context.script
+    block = tree.block_of(run[0])[2]
+    written = {text_of(path) for stmt in run for path in written_paths(context, stmt)}
+    # Who comes to a step of the training knows that the others have come to it.
+    for stmt in reversed(block[: block.index(run[0])] if written else []):
+        if context.meets_others(stmt):
+            break
+        if any(isinstance(node, ast.Call) and _reads_one(context, node, written) for node in walk(stmt)):
+            return True
     removed = {
-        tree.segment(call.args[0])
+        text_of(call.args[0])
         for call in calls_done(run)
         if call.args and (script.qualname(call.func) or "").startswith(_REARRANGING)
     }
     for node in script.scope_of(run[0]).nodes if removed else ():
         if not isinstance(node, ast.Call) or tree.is_before(run[0], node):
             continue
-        name = script.qualname(node.func) or ""
-        reads = name.startswith(READING) and opens_for_writing(node, name) is None
-        reads = reads or any(context.effects.of(s).reads for s in script.callees(node))
-        if reads and any(tree.segment(a) in removed for a in [*node.args, *[k.value for k in node.keywords]]):
+        if _reads_one(context, node, removed):
             return True
     return False
+
+
+def _reads_one(context: Context, call: ast.Call, paths: set[str]) -> bool:
+    """Whether a call reads one of some files, which it gets by the same expression."""
+    name = context.script.qualname(call.func) or ""
+    reads = name.startswith(READING) and opens_for_writing(call, name) is None
+    reads = reads or any(context.effects.of(s).reads for s in context.script.callees(call))
+    given = [*call.args, *[kw.value for kw in call.keywords]]
+    return reads and any(text_of(a) in paths for a in given)
 
 
 def rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:

@@ -12,8 +12,9 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.hidden import hidden_on_import, hides_all, hiding
 from accelify.analysis.devices.named import device_arguments
+from accelify.analysis.devices.options import holds_options
 from accelify.analysis.devices.seen_options import place_of
-from accelify.analysis.devices.selected import SelectedDevices
+from accelify.analysis.devices.selected import selected_elsewhere
 from accelify.analysis.schedules.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.findings import Safety, Severity
@@ -113,7 +114,7 @@ def _hidden_by_functions(context: Context) -> Iterator[Change]:
 
 def _selected_by_functions(context: Context) -> Iterator[Change]:
     """Report the calls of functions that are not converted and select one GPU for all after the Accelerator."""
-    selected = SelectedDevices(context.script, context.effects.qualname)
+    selected = selected_elsewhere(context.script, context.effects.qualname)
     for call in context.script.calls() if selected.any else ():
         found = selected.by(call)
         if found is None or context.is_claimed(call) or not context.reaches_cheaply(call):
@@ -136,7 +137,7 @@ def _is_stated(context: Context, device: ast.expr, far: int = 3) -> bool:
     if isinstance(device, ast.Constant):
         return isinstance(device.value, (int, str))
     if isinstance(device, ast.Attribute) and isinstance(device.value, (ast.Name, ast.Attribute)):
-        if k.OPTIONS_NAME.search((dotted(device.value) or "").rsplit(".", 1)[-1]):
+        if holds_options(context.script, device.value):
             return not context.script.is_a(device, v.DEVICE)
     if isinstance(device, ast.Subscript) and isinstance(device.slice, ast.Constant):
         listed = (dotted(device.value) or "").rsplit(".", 1)[-1]

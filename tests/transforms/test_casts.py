@@ -163,3 +163,42 @@ def test_parts_of_a_forward_that_another_module_casts(tmp_path: Path, region: st
     kept = "autocast" in region
     assert ("mixed_precision" in conversion.new_text) is not kept
     assert ("scaler.scale(loss)" in conversion.new_text) is kept
+
+
+ELSEWHERE = """
+import torch
+
+
+class Half:
+    def __init__(self, enabled):
+        self.enabled = enabled
+
+    def casts(self):
+        return torch.autocast("cuda", dtype=torch.float16, enabled=self.enabled)
+
+
+def make_scaler(half):
+    return torch.amp.GradScaler("cuda", enabled=half.enabled)
+"""
+
+
+@pytest.mark.parametrize("here", [False, True])
+def test_a_scaler_and_casts_of_another_module(tmp_path: Path, here: bool) -> None:
+    # Nothing in the script says when to scale: what is not made here goes on to do it.
+    (tmp_path / "half.py").write_text(ELSEWHERE)
+    own = "GradScaler()" if here else "make_scaler(half)"
+    build = f"{BUILD}\nhalf = Half(torch.cuda.is_available())\nscaler = {own}"
+    parts = {
+        "loss": f"with half.casts():\n    {LOSS}",
+        "backward": "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)",
+        "update": "scaler.step(optimizer)\nscaler.update()",
+    }
+    imports = f"{AMP}\nfrom half import Half, make_scaler"
+    (tmp_path / "train.py").write_text(frame(imports=imports, setup=DEVICE, build=build, **parts))
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    text = conversion.new_text
+    assert ("accelerator.backward(scaler.scale(loss))" in text) is not here
+    assert ("scaler.update()" in text) is not here
+    assert ("mixed_precision=" in text) is here
+    said = any("made in another module" in f.message for f in conversion.remaining if f.code == "ACC110")
+    assert said is not here

@@ -760,3 +760,33 @@ def test_a_picture_of_every_batch_of_a_share_is_named() -> None:
 def test_a_name_that_may_hold_the_last_batch_is_no_look() -> None:
     behind = "if os.environ:\n    picture = 0\nprint(picture.mean())"
     assert "ACC301" in codes(convert(epoch=f"{SHOWN.format(data='loader', end=SOME)}{behind}", **IMPORTS))
+
+
+LISTED = """
+for a, b in test_loader:
+    {listed}
+    found = model(a).argmax(1)
+    total += sum(one == other for one, other in zip(found.tolist(), {read}))
+print(total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "read", "whole"),
+    [
+        ("wanted = []\n    for one in b:\n        wanted.append(int(one))", "wanted", True),
+        (
+            "wanted = {}\n    for i, one in enumerate(b):\n        wanted[i] = int(one)",
+            "wanted.values()",
+            True,
+        ),
+        ("wanted = []\n    wanted.extend(int(one) for one in b)", "wanted", True),
+        ("seen = []\n    for one in b:\n        seen.append(int(one))", "b.tolist()", False),
+    ],
+)
+def test_a_list_of_the_local_targets_meets_no_gathered_outputs(listed: str, read: str, whole: bool) -> None:
+    snippet = "total = 0" + LISTED.format(listed=listed, read=read).replace("model(a).argmax(1)", "model(a)")
+    conversion = convert(epoch=snippet.replace("found.tolist()", "found.argmax(1).tolist()"))
+    assert ("gather_for_metrics" in conversion.new_text) is not whole
+    reasons = [f.message for f in conversion.remaining if f.code == "ACC303"]
+    assert any("`wanted` is made from the local batch" in reason for reason in reasons) is whole

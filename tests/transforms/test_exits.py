@@ -242,6 +242,41 @@ def test_how_long_something_took_is_no_matter_of_leaving() -> None:
     assert "int(spent" not in text
 
 
+@pytest.mark.parametrize(
+    ("test", "leaving", "after"),
+    [
+        (
+            'os.path.exists("stop")',
+            "os.remove('stop')\n    break",
+            'accelerator.reduce(int(os.path.exists("stop")), reduction="max")',
+        ),
+        (
+            'epoch > 1 and Path("stop").is_file()',
+            "break",
+            'epoch > 1 and accelerator.reduce(int(Path("stop").is_file()), reduction="max")',
+        ),
+        (
+            'not os.path.isfile("go")',
+            "break",
+            'accelerator.reduce(int(bool(not os.path.isfile("go"))), reduction="max")',
+        ),
+        ("found", "break", 'accelerator.reduce(int(bool(found)), reduction="max")'),
+    ],
+)
+def test_a_file_is_agreed_on_before_the_loop_is_left(test: str, leaving: str, after: str) -> None:
+    # One process finds it before, or takes it away before the others ask.
+    found = "found = os.path.exists('stop')\n" if test == "found" else ""
+    text = convert(setup="from pathlib import Path", epoch=f"{found}if {test}:\n    {leaving}").new_text
+    assert f"if {after}:\n" in text
+
+
+@pytest.mark.parametrize("body", ["os.makedirs('out')", "print('there it is')"])
+def test_nobody_waits_where_a_file_only_is_asked_for(body: str) -> None:
+    conversion = convert(epoch=f"if not os.path.exists('out'):\n    {body}")
+    assert "reduce(" not in conversion.new_text
+    assert "ACC405" not in codes(conversion)
+
+
 ATTEMPT = """
 for x, y in loader:
     try:

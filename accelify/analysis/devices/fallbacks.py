@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis import knowledge as k
+from accelify.analysis.devices.options import holds_options
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import is_constant
 
@@ -37,7 +38,9 @@ def named_before(script: ScriptModel, stmt: ast.stmt) -> ast.Name | None:
         for other in script.tree.assigns(name.id)
         if other is not inner and script.scope_of(other).resolve(name.id) is owner
     ]
-    stated = [o for o in others if _is_option(o.value) and script.tree.parent(o) is script.tree.parent(stmt)]
+    stated = [
+        o for o in others if _is_option(script, o.value) and script.tree.parent(o) is script.tree.parent(stmt)
+    ]
     parameter = owner is scope and scope.takes(name.id)
     parameter = parameter and script.tree.parent(stmt) is scope.node
     if len(stated) < len(others) or len(others) > 1 or parameter == bool(stated):
@@ -51,9 +54,9 @@ def _lacks(script: ScriptModel, test: ast.expr) -> bool:
     return isinstance(call, ast.Call) and script.qualname(call.func) in k.AVAILABILITY_CALLS
 
 
-def _is_option(value: ast.expr) -> bool:
+def _is_option(script: ScriptModel, value: ast.expr) -> bool:
     base = value.value if isinstance(value, (ast.Attribute, ast.Subscript)) else None
-    return isinstance(base, ast.Name) and bool(k.OPTIONS_NAME.search(base.id))
+    return isinstance(base, ast.Name) and holds_options(script, base)
 
 
 __all__ = ["named_before"]

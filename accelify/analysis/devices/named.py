@@ -6,15 +6,14 @@ import ast
 from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
-from accelify.analysis import values as v
 from accelify.analysis.devices.as_text import is_numbered, names_number, texts_of
 from accelify.analysis.devices.option_devices import Way, Ways, handed_to_parameter, self_of
+from accelify.analysis.devices.options import holds_options
 from accelify.analysis.devices.shown_only import is_shown
 from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, dotted
-from accelify.analysis.values import Entity, Mapping
 
 # Methods of a string that a device's kind alone would not do for.
 _WHOLE_TEXT = frozenset(
@@ -287,20 +286,3 @@ def _is_of_unknown_caller(script: ScriptModel, name: ast.Name) -> bool:
     )
     called = bool(script.callers(owner) or script.called_from_elsewhere(owner))
     return trains and not called and not is_stored(owner, name.id)
-
-
-def holds_options(script: ScriptModel, node: ast.expr) -> bool:
-    """Whether an expression is named like options, or holds a dictionary or a plain object."""
-    last = (dotted(node) or "").rsplit(".", 1)[-1]
-    if k.OPTIONS_NAME.search(last):
-        return True
-    return any(
-        isinstance(w, Mapping)
-        or (
-            isinstance(w, Entity)
-            and w.kind == v.INSTANCE
-            and w.cls is not None
-            and not w.cls.external_bases()
-        )
-        for w in script.values(node)
-    )

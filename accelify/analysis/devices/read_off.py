@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis import values as v
-from accelify.analysis.devices.named import holds_options
+from accelify.analysis.devices.options import holds_options
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted

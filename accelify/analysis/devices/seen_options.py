@@ -6,6 +6,7 @@ import ast
 import re
 
 from accelify.analysis.devices.named import NamedDevice, other_name
+from accelify.analysis.devices.read_only import is_read_only
 from accelify.analysis.planning.anchors import Anchor
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -59,6 +60,8 @@ def bound_before(script: ScriptModel, anchor: Anchor, devices: list[NamedDevice]
             if n.id == stated.name and isinstance(n.ctx, ast.Store) and script.scope_of(n) is scope
         ]
         late = bool(stores) and min(script.tree.start(n) for n in stores) > anchor.offset
+        if is_read_only(script, stated.option):
+            continue
         if "." in stated.name:
             here, late = own, not _is_set(script, stated.name, scope, anchor)
         if here and not late and scope.resolve(stated.name.split(".")[0]) is not None:

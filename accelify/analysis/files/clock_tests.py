@@ -1,4 +1,7 @@
-"""Tests that read the clock of a process: `time.time() - start > limit` is true on one process before others."""
+"""Tests that processes answer by what they find at their own time: the clock, and whether there is a file.
+
+`time.time() - start > limit` is true on one process before others, and so is `os.path.exists("stop")`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     from accelify.analysis.script import ScriptModel
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_ON_DISK = frozenset("os.path.exists os.path.lexists os.path.isfile os.path.isdir os.access".split())
+_ON_PATHS = frozenset({"exists", "is_file", "is_dir"})
 # How many names are between a test and the clock at most.
 _DEEPEST = 3
 
@@ -30,6 +35,20 @@ def asks_clock(script: ScriptModel, test: ast.expr) -> bool:
         and any(_tells_time(script, side, 0) for side in (compare.left, *compare.comparators))
         for compare in walk(test)
     )
+
+
+def asks_for_file(script: ScriptModel, test: ast.expr, depth: int = 0) -> bool:
+    """Whether a test asks if there is a file, directly or by a name that holds the answer."""
+    for node in walk(test):
+        if isinstance(node, ast.Call):
+            named = isinstance(node.func, ast.Attribute) and node.func.attr in _ON_PATHS
+            if script.qualname(node.func) in _ON_DISK or (named and not node.args and not node.keywords):
+                return True
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and depth < _DEEPEST:
+            made = reaching_assignments(script, node) or []
+            if any(asks_for_file(script, stmt.value, depth + 1) for stmt in made):
+                return True
+    return False
 
 
 def _tells_time(script: ScriptModel, value: ast.expr, depth: int) -> bool:
@@ -53,4 +72,4 @@ def _assigned_around(script: ScriptModel, name: ast.Name) -> list[ast.Assign]:
     return made if len(every) == len(made) else []
 
 
-__all__ = ["asks_clock", "has_clocks"]
+__all__ = ["asks_clock", "asks_for_file", "has_clocks"]

@@ -22,7 +22,9 @@ from accelify.analysis.metrics.evaluation_loop import (
     EvaluationLoop,
     addend,
     counts_rounds,
+    filled_from,
     flat,
+    names_of_batch,
     names_read_first,
     reduces,
     taken_as_number,
@@ -395,7 +397,8 @@ class _Analysis:
             return "a loss of the local batch is used after the last call of the model"
         if not self.script.tree.ends_line(self.statements[last]):
             return "the metric stands on the line of the model's call"
-        left = self._left_local(last, set(names) | set(outputs) | sizes | taken.holders, later)
+        gathered = set(names) | set(outputs) | sizes | taken.holders
+        left = self._left_local(last, gathered, later, early)
         if left:
             return f"`{left}` is made from the local batch and used with what would be gathered"
         changed = self._changed_by_gathering(self.statements[last], [*names, *taken.holders], early)
@@ -423,15 +426,13 @@ class _Analysis:
         calls = [c for index in forward for c in calls_in(self.statements[index]) if self._is_forward(c)]
         return PickedEntries(self.script, self.loop, self.statements, forward[-1], calls)
 
-    def _left_local(self, last: int, gathered: set[str], later: set[str]) -> str | None:
+    def _left_local(self, last: int, gathered: set[str], later: set[str], early: TakenBefore) -> str | None:
         """A name made from the batch before the last call of the model, used after it and not gathered."""
-        made = set(target_names(self.loop.target))
-        if isinstance(self.loop.iter, ast.Call) and isinstance(self.loop.iter.func, ast.Name):
-            if self.loop.iter.func.id == "enumerate" and isinstance(self.loop.target, ast.Tuple):
-                made -= set(target_names(self.loop.target.elts[0]))
+        made = names_of_batch(self.loop)
         for stmt in self._assignments(last):
             if names_in(stmt.value) & made:
                 made |= {n for t in stmt.targets for n in target_names(t)}
+        made = filled_from([s for s in self.statements[: last + 1] if s not in early.statements], made)
         made = {n for n in made if not self._is_of_a_shape(n, last)}
         return next(iter(sorted((made & later) - gathered)), None)
 

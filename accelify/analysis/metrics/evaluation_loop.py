@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from accelify.analysis import values as v
 from accelify.analysis.data.picked import Picked
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import is_constant, walk
+from accelify.analysis.syntax import is_constant, names_in, target_names, walk
 from accelify.analysis.values import Entity
 
 NO_MODEL = "no call of a model was seen in it"
+# Methods that put their argument into a list, a set or a dictionary.
+_FILLING = frozenset({"append", "extend", "add", "update", "insert", "appendleft"})
 
 
 @dataclass(eq=False)
@@ -82,6 +84,36 @@ def names_read_first(statements: list[ast.stmt]) -> set[str]:
         read |= loads - assigned
         assigned |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return read
+
+
+def names_of_batch(loop: ast.For | ast.AsyncFor) -> set[str]:
+    """The names that a loop has for its batch, without the number of the round that `enumerate` gives."""
+    made = set(target_names(loop.target))
+    if isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Name):
+        if loop.iter.func.id == "enumerate" and isinstance(loop.target, ast.Tuple):
+            made -= set(target_names(loop.target.elts[0]))
+    return made
+
+
+def filled_from(statements: list[ast.stmt], made: set[str]) -> set[str]:
+    """The names that hold something of others: they themselves, and lists that they or items of them are put in."""
+    found, size, items = set(made), -1, set[str]()
+    while size < len(found):
+        size = len(found)
+        for node in (n for stmt in statements for n in walk(stmt)):
+            if isinstance(node, ast.For) and names_in(node.iter) & found:
+                items.update(set(target_names(node.target)) - found)
+                found |= items
+            elif isinstance(node, ast.Assign) and names_in(node.value) & found:
+                for target in node.targets:
+                    base = target.value if isinstance(target, ast.Subscript) else target
+                    found.update(target_names(base))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                given = [*node.args, *[kw.value for kw in node.keywords]]
+                if node.func.attr in _FILLING and any(names_in(one) & found for one in given):
+                    found.update(target_names(node.func.value))
+    # The names of items are bound again by whatever loop comes next.
+    return found - items
 
 
 def reduces(script: ScriptModel, value: ast.expr) -> bool:

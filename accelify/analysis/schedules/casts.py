@@ -24,6 +24,8 @@ def why_casts_stay(script: ScriptModel) -> str:
 
     Empty where nothing does.
     """
+    if _scales_from_elsewhere(script):
+        return "its GradScaler is made in another module"
     if not any(module.tree.mentions(b"autocast") for module in script.program.modules.values()):
         return ""
     autocasts = [c for c in script.calls() if script.qualname(c.func) in k.AUTOCAST_CLASSES]
@@ -43,6 +45,23 @@ def why_casts_stay(script: ScriptModel) -> str:
     forwards = [c for c in script.calls() if script.models_run(c) & script.trained_models]
     outside = [call for call in forwards if _is_outside(script, call, set())]
     return f"a model is run outside of autocast (line {script.tree.line_of(outside[0])})" if outside else ""
+
+
+def _scales_from_elsewhere(script: ScriptModel) -> bool:
+    """Whether a script scales its loss, and neither its scaler nor a cast is written out in it.
+
+    Nothing says then when the Accelerator should scale, in whose place.
+    """
+    calls = script.calls()
+    if any(script.qualname(c.func) in k.SCALER_CLASSES | k.AUTOCAST_CLASSES for c in calls):
+        return False
+    return any(is_scaled(script, call) for call in calls)
+
+
+def is_scaled(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether an expression is what a GradScaler scales: `scaler.scale(loss)`."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return isinstance(func, ast.Attribute) and func.attr == "scale" and script.is_a(func.value, v.SCALER)
 
 
 def _switches_by_itself(script: ScriptModel, autocast: ast.Call) -> bool:

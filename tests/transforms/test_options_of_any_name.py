@@ -1,0 +1,76 @@
+"""Options are known by what they are made of, and not by the name that a script has for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH
+
+SCRIPT = """\
+import argparse
+import json
+
+import torch
+import yaml
+from torch import nn
+from torch.utils.data import DataLoader
+
+from data import dataset, table
+
+
+def fit(net, device="cuda"):
+    net.to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    loader = DataLoader(dataset, batch_size=4)
+    for x, y in loader:
+        loss = (net(x.to(device)) - y.to(device)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def parsed(parser):
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda")
+    {made}
+    net = nn.Linear(4, 1)
+    fit(net, device={read})
+"""
+
+
+def converted(made: str, read: str) -> str:
+    conversion = convert_source(Source.from_text(SCRIPT.format(made=made, read=read), PATH))
+    assert conversion.status == "converted", conversion.reason
+    return conversion.new_text
+
+
+@pytest.mark.parametrize(
+    ("made", "read"),
+    [
+        ("{name} = parser.parse_args()", "{name}.device"),
+        ("{name} = parsed(parser)", "{name}.device"),
+        ("{name}, rest = parser.parse_known_args()", "{name}.device"),
+        ("{name} = vars(parser.parse_args())", '{name}["device"]'),
+        ("first = parser.parse_args()\n    {name} = vars(first)", '{name}["device"]'),
+        ('{name} = json.load(open("run.json"))', '{name}["device"]'),
+        ('{name} = yaml.safe_load(open("run.yaml"))', '{name}["device"]'),
+    ],
+)
+@pytest.mark.parametrize("name", ["options", "argv", "wanted"])
+def test_any_name_of_options(made: str, read: str, name: str) -> None:
+    read = read.format(name=name)
+    text = converted(made.format(name=name), read)
+    assert f'    accelerator = Accelerator(cpu=str({read}) == "cpu")\n    {read} = accelerator.device' in text
+
+
+@pytest.mark.parametrize("name", ["argv", "wanted"])
+def test_what_is_known_to_be_something_else_is_not_written_to(name: str) -> None:
+    for made in (f"{name} = torch.zeros(3)", f"{name} = table"):
+        text = converted(made, f"{name}.device")
+        assert f"{name}.device =" not in text
