@@ -70,14 +70,20 @@ def parting(run: Run, handler: ast.ExceptHandler) -> Guard | None:
     return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
 
 
-def left_within(way: Flow, rest: Guard | None, around: Guard | None) -> Guard | None:
+def left_within(
+    way: Flow, rest: Guard | None, around: Guard | None, *, is_only_one: bool = False
+) -> Guard | None:
     """What comes after a way on which some of those who went it have left, and which others did not go.
 
     Args:
         way: how it ends.
         rest: what comes after it stands under for those who went it.
         around: what parts those from the others, None where all went it.
+        is_only_one: whether all other ways end before.
     """
+    if around is None and not is_only_one and rest is not None and rest.kind == "others":
+        # Only where all go this way has the main process left.
+        return Guard("left", rest.why)
     if not way.reached or around is None or (rest is not None and rest.parts_ranks):
         return rest
     return Guard("divergent", around.why)

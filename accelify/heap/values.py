@@ -391,7 +391,7 @@ class Guard:
     """What a piece of code stands under, with the placement of the condition.
 
     `divergent`: some ranks may come there and others not; `main`: only the main process does; `others`: all but it;
-    `one`: one of those does;
+    `one`: one of those does; `left`: all but the main process do, or all, where it has not left before;
     `some`: the main process does, the others where all ranks agree on it; `counted`: all ranks do, by a count of the
     rounds of each; `first`: the main process does before the others; `missing`: who does not find a file;
     `spawned`: the processes that the script itself starts.

@@ -1,0 +1,80 @@
+"""Which process does what: what no process does, and what one alone does, is told from what all of them do."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_project
+from accelify.project import Imports
+from accelify.proving import checked
+from accelify.source import Source
+
+HEAD = """\
+import logging, os, sys
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+"""
+
+
+def found(text, tmp_path):
+    """The lines that are named, each with its rule."""
+    path = tmp_path / "train.py"
+    path.write_text(HEAD + dedent(text))
+    lines = path.read_text().splitlines()
+    findings = checked(convert_project(Source.read(path), ConvertOptions(), Imports())[0])
+    return [(one.code, lines[one.line - 1].strip()) for one in findings]
+
+
+CALLED_ON_BOTH = """\
+def epoch(rank, logger):
+    {ask}
+        logger.info("done")
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+net = DDP(torch.nn.Linear(4, 1))
+if rank == 0:
+    epoch(rank, logging.getLogger("train"))
+else:
+    {other}
+"""
+
+
+def test_a_function_that_both_branches_call_asks_which_it_is_in(tmp_path):
+    text = CALLED_ON_BOTH.format(ask="if rank == 0:", other="epoch(rank, None)")
+    assert found(text, tmp_path) == []
+
+
+def test_what_the_main_process_never_comes_to_is_done_by_no_process(tmp_path):
+    text = CALLED_ON_BOTH.format(ask="if rank != 0:", other="pass")
+    assert found(text, tmp_path) == [("ACC702", 'logger.info("done")')]
+
+
+LEAVES = """\
+dist.init_process_group("gloo")
+net = DDP(torch.nn.Linear(4, 1))
+
+def main(mode):
+    {ask}
+        if dist.get_rank() == 0:
+            print("evaluated")
+            return
+    if dist.get_rank() == 0:
+        print("trained")
+
+main(sys.argv[1])
+"""
+
+
+def test_the_main_process_that_leaves_in_one_mode_does_the_rest_in_others(tmp_path):
+    assert found(LEAVES.format(ask='if mode == "eval":'), tmp_path) == []
+
+
+def test_what_the_main_process_has_always_left_before_is_done_by_no_process(tmp_path):
+    assert found(LEAVES.format(ask="with torch.no_grad():"), tmp_path) == [("ACC702", 'print("trained")')]
