@@ -64,6 +64,8 @@ _OVER_ALL = {
 LAUNCHED_WITH = "local_rank"
 # The slot of what an object of Accelerate's runs in each process that it is called in.
 _LAUNCHES = "#launches"
+# What starts one process more, with its rank among its arguments where it starts one in each round of a loop.
+_PROCESSES = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})
 _WAITS = frozenset({"barrier", "monitored_barrier", "init_process_group"})
 
 
@@ -101,6 +103,8 @@ def distributed_call(
         return engine.calls.libraries.call(name, args, keywords, node)
     if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"):
         return _spawned(engine, args, keywords, node)
+    if name in _PROCESSES:
+        return _started(engine, name, keywords, node)
     if is_accelerate(name) in ("notebook_launcher", "debug_launcher"):
         return _spawned(engine, args, keywords, node, with_rank=False)
     if is_accelerate(name) == "PrepareForLaunch" and args:
@@ -194,6 +198,46 @@ def _spawned(
         _told(engine, keywords, "nprocs", processes(run, node), node)
         engine.calls.call(called, [*first, *rest], {}, node)
     return NONE
+
+
+def _started(engine: Interpreter, name: str, keywords: Mapping[str, Value], node: ast.AST) -> Value | None:
+    """The processes that a loop over their ranks starts one by one; None for a process of another kind, which joins none
+    of the others."""
+    run, asked = engine.run, next((one for one in getattr(node, "keywords", ()) if one.arg == "args"), None)
+    given = elements(run, keywords.get("args", NONE))
+    if asked is None or not isinstance(asked.value, ast.Tuple) or not given:
+        return None
+    ranks, count = _numbers_around(run.module.tree, node)
+    rest = list[Value]()
+    for part, value in zip(asked.value.elts, given, strict=False):
+        is_rank = isinstance(part, ast.Name) and part.id in ranks
+        is_count = count is not None and ast.dump(part) == ast.dump(count)
+        rest.append(rank(run, node) if is_rank else processes(run, node) if is_count else value)
+    if not any(value.type == RANK for value in rest):
+        return None
+    met = len(run.events)
+    run.store.begin()
+    with run.under(Guard(SPAWNED, run.reason(node, "in the processes that are started here"))):
+        engine.calls.call(keywords.get("target", NONE), rest, {}, node)
+    written = run.store.undo()
+    if not any(event.kind == "joins" or event.name == "Accelerator" for event in run.events[met:]):
+        del run.events[met:]
+        return None
+    run.store.write_all(written)
+    return Value(refs=(run.allocate((node, name), lambda: Instance(None, name)),))
+
+
+def _numbers_around(tree: ast.Module | None, node: ast.AST) -> tuple[set[str], ast.expr | None]:
+    """The names that count the rounds of the innermost loop around a node, and how many rounds there are."""
+    found: tuple[set[str], ast.expr | None] = (set(), None)
+    for one in ast.walk(tree) if tree is not None else ():
+        loops = [one] if isinstance(one, ast.For) else getattr(one, "generators", [])
+        for loop in loops:
+            counts = loop.iter
+            if isinstance(counts, ast.Call) and getattr(counts.func, "id", "") == "range" and counts.args:
+                if isinstance(loop.target, ast.Name) and node in set(ast.walk(one)):
+                    found = {loop.target.id}, counts.args[min(len(counts.args), 2) - 1]
+    return found
 
 
 def _collective(

@@ -78,3 +78,41 @@ def test_the_main_process_that_leaves_in_one_mode_does_the_rest_in_others(tmp_pa
 
 def test_what_the_main_process_has_always_left_before_is_done_by_no_process(tmp_path):
     assert found(LEAVES.format(ask="with torch.no_grad():"), tmp_path) == [("ACC702", 'print("trained")')]
+
+
+STARTED = """\
+def work(number, size, extra):
+    dist.init_process_group("gloo", rank=number, world_size=size)
+    net = DDP(torch.nn.Linear(4, 1))
+    {shown}
+
+if __name__ == "__main__":
+    os.makedirs("runs")
+    for i in range(4):
+        one = mp.Process(target=work, args=(i, 4, len(sys.argv)))
+        one.start()
+"""
+
+
+def test_processes_that_a_loop_starts_get_their_rank(tmp_path):
+    text = STARTED.format(shown="if number == 0:\n        print('ready')")
+    assert found(text, tmp_path) == []
+
+
+def test_other_arguments_of_such_processes_are_no_rank(tmp_path):
+    text = STARTED.format(shown="if extra == 0:\n        print('ready')")
+    assert found(text, tmp_path) == [("ACC702", "print('ready')")]
+
+
+def test_a_process_that_joins_none_is_started_by_every_rank(tmp_path):
+    text = """\
+    def watch(i):
+        open("watch.txt", "w").write("seen")
+
+    dist.init_process_group("gloo")
+    net = DDP(torch.nn.Linear(4, 1))
+    for i in range(2):
+        mp.Process(target=watch, args=(i,)).start()
+    print("started")
+    """
+    assert ("ACC702", 'print("started")') in found(text, tmp_path)
