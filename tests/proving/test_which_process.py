@@ -116,3 +116,37 @@ def test_a_process_that_joins_none_is_started_by_every_rank(tmp_path):
     print("started")
     """
     assert ("ACC702", 'print("started")') in found(text, tmp_path)
+
+
+SEARCHED = """\
+import optuna
+
+def work(rank, size, rate):
+    dist.init_process_group("gloo", rank=rank, world_size=size)
+    net = DDP(torch.nn.Linear(4, 1))
+    print("begun")
+
+class Trial:
+    def __init__(self, size):
+        self.size = size
+
+    def __call__(self, trial):
+        {begin}
+        return 0.0
+
+if __name__ == "__main__":
+    os.makedirs("runs")
+    study = optuna.create_study()
+    study.optimize(Trial(2), n_trials=3)
+    print(study.best_params)
+"""
+
+
+def test_what_the_process_does_that_starts_the_others_from_an_object_is_done_once(tmp_path):
+    text = SEARCHED.format(begin="mp.spawn(work, args=(self.size, 0.1), nprocs=self.size)")
+    assert found(text, tmp_path) == [("ACC702", 'print("begun")')]
+
+
+def test_a_search_that_every_process_makes_is_done_by_each(tmp_path):
+    text = SEARCHED.format(begin="work(int(os.environ['RANK']), self.size, 0.1)")
+    assert ("ACC702", "print(study.best_params)") in found(text, tmp_path)
