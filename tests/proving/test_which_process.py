@@ -14,6 +14,7 @@ from accelify.source import Source
 
 HEAD = """\
 import logging, os, sys
+from functools import wraps
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -150,3 +151,32 @@ def test_what_the_process_does_that_starts_the_others_from_an_object_is_done_onc
 def test_a_search_that_every_process_makes_is_done_by_each(tmp_path):
     text = SEARCHED.format(begin="work(int(os.environ['RANK']), self.size, 0.1)")
     assert ("ACC702", "print(study.best_params)") in found(text, tmp_path)
+
+
+ON_MAIN = """\
+def on_main(function):
+    @wraps(function)
+    def wrapper(*args):
+        try:
+            {ask}:
+                return function(*args)
+        except RuntimeError:
+            return function(*args)
+    return wrapper
+
+@on_main
+def show(text):
+    print(text)
+
+dist.init_process_group("gloo")
+net = DDP(torch.nn.Linear(4, 1))
+show("ready")
+"""
+
+
+def test_a_handler_without_a_group_does_what_the_main_process_does(tmp_path):
+    assert found(ON_MAIN.format(ask="if dist.get_rank() == 0"), tmp_path) == []
+
+
+def test_a_handler_of_what_every_process_does_is_done_by_each(tmp_path):
+    assert found(ON_MAIN.format(ask="if len(sys.argv) > 1"), tmp_path) == [("ACC702", "print(text)")]
