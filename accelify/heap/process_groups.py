@@ -22,6 +22,7 @@ from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
 from accelify.heap.values import (
     NONE,
+    OWN_DEVICE,
     PROCESSES,
     RANK,
     SPAWNED,
@@ -119,7 +120,10 @@ def distributed_call(
         return _copied(run, args[0], node)
     if name == "torch.device":
         # Where something lies is no part of what it is.
-        return Value(type="torch.device", where="") if not all(v.place.is_same for v in args) else None
+        alike = all(value.place.is_same for value in args)
+        return None if alike else Value(type="torch.device", text=OWN_DEVICE)
+    if name == "torch.cuda.current_device":
+        return Value(own(), run.reason(node, "the rank"), type="builtins.int")
     if not name.startswith(_GROUP):
         return None
     if word in _RANKS:

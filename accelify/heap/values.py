@@ -32,6 +32,8 @@ MADE_HERE = "made"
 # The guard of what runs in processes that the script itself starts.
 SPAWNED = "spawned"
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
+# The text of the device that is this process's own.
+OWN_DEVICE = "cuda:*"
 # True on one process that is not the main one.
 ONE_FLAG = "#one"
 # The last word of the name of the wrapper around a model, as the type of the wrapper's class.

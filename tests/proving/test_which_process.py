@@ -180,3 +180,28 @@ def test_a_handler_without_a_group_does_what_the_main_process_does(tmp_path):
 
 def test_a_handler_of_what_every_process_does_is_done_by_each(tmp_path):
     assert found(ON_MAIN.format(ask="if len(sys.argv) > 1"), tmp_path) == [("ACC702", "print(text)")]
+
+
+@pytest.mark.parametrize(
+    "shown", ["torch.cuda.current_device()", "torch.device('cuda', rank)", "torch.device(f'cuda:{rank}')"]
+)
+def test_a_text_that_names_the_device_of_its_process_is_for_each(shown, tmp_path):
+    text = f"""\
+    dist.init_process_group("nccl")
+    rank = dist.get_rank()
+    torch.cuda.set_device(rank)
+    net = DDP(torch.nn.Linear(4, 1).cuda())
+    device = {shown}
+    print(f"device {{device}}")
+    """
+    assert found(text, tmp_path) == []
+
+
+def test_a_text_that_names_a_device_of_all_is_shown_by_each(tmp_path):
+    text = """\
+    dist.init_process_group("nccl")
+    net = DDP(torch.nn.Linear(4, 1).cuda())
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    print(f"device {device}")
+    """
+    assert found(text, tmp_path) == [("ACC702", 'print(f"device {device}")')]
