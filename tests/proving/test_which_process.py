@@ -205,3 +205,47 @@ def test_a_text_that_names_a_device_of_all_is_shown_by_each(tmp_path):
     print(f"device {device}")
     """
     assert found(text, tmp_path) == [("ACC702", 'print(f"device {device}")')]
+
+
+LOGS = """\
+def logger_of(folder):
+    if {asked}:
+        logging.basicConfig(level=logging.INFO, handlers=[logging.StreamHandler()])
+    return logging.getLogger("train")
+
+dist.init_process_group("gloo")
+net = DDP(torch.nn.Linear(4, 1))
+{before}
+if dist.get_rank() == 0:
+    logger = logger_of("runs")
+else:
+    logger = logger_of(None)
+logger.info("training")
+"""
+
+
+def test_loggers_that_the_main_process_alone_sets_up_are_silent_on_the_others(tmp_path):
+    text = LOGS.format(asked="dist.get_rank() == 0", before="")
+    assert found(text, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "before"),
+    [("folder is None or folder", ""), ("dist.get_rank() == 0", "logging.basicConfig(level=logging.INFO)")],
+)
+def test_loggers_that_every_process_sets_up_write_on_each(asked, before, tmp_path):
+    assert ("ACC702", 'logger.info("training")') in found(LOGS.format(asked=asked, before=before), tmp_path)
+
+
+@pytest.mark.parametrize(("level", "lines"), [("WARNING", []), ("INFO", [("ACC702", 'logging.info("training")')])])
+def test_loggers_of_the_others_write_what_their_level_lets_through(level, lines, tmp_path):
+    text = f"""\
+    dist.init_process_group("gloo")
+    net = DDP(torch.nn.Linear(4, 1))
+    if dist.get_rank() == 0:
+        logging.basicConfig(level=logging.INFO)
+    else:
+        logging.basicConfig(level=logging.{level})
+    logging.info("training")
+    """
+    assert found(text, tmp_path) == lines
