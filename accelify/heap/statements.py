@@ -15,6 +15,7 @@ from accelify.heap.counts import size
 from accelify.heap.flags import truth
 from accelify.heap.frames import Frame
 from accelify.heap.handlers import left_alone, parting, without_group
+from accelify.heap.library_state import redirected
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load
@@ -424,8 +425,10 @@ class Statements:
             entered = self.engine.calls.entered(value, item.context_expr)
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, entered, scope)
+        met = len(self.run.events)
         flow = self.block(stmt.body, scope)
         for value, node in reversed(managers):
+            redirected(self.engine, value, node, scope, met)
             self.engine.calls.exited(value, node)
         del self.run.guards[len(self.run.guards) - guards :]
         return flow

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
@@ -83,7 +84,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield from _loss(event, one, events)
     elif one.demand == "once":
         known = _is_shared_out(event) or _shows_rank(event, events) or _is_of_own_batch(event)
-        if not (known or event.name.startswith(_LAUNCHERS)):
+        if not (known or _is_of_error(event) or event.name.startswith(_LAUNCHERS)):
             yield one
     elif one.sink == "collective" and one.demand == "all ranks":
         yield _met_by_the_others(event, one, events)
@@ -158,6 +159,22 @@ def _is_of_own_batch(event: Event) -> bool:
         isinstance(one, ast.If) and one.test.lineno in lines and event.node in set(ast.walk(one))
         for one in (ast.walk(event.module.tree) if lines and event.module.tree is not None else ())
     )
+
+
+def _is_of_error(event: Event) -> bool:
+    """Whether it is a message of a process that raises an error right after it."""
+    tree = event.module.tree
+    return event.kind in _MESSAGES and tree is not None and event.node in _before_raise(tree)
+
+
+@lru_cache(maxsize=64)
+def _before_raise(tree: ast.Module) -> frozenset[ast.AST]:
+    """The calls that stand in a branch or handler of a module that ends by raising."""
+    ends = (ast.If, ast.ExceptHandler)
+    found = [one for one in ast.walk(tree) if isinstance(one, ends)]
+    blocks = [block for one in found for block in (one.body, getattr(one, "orelse", [])) if block]
+    raising = [block for block in blocks if isinstance(block[-1], ast.Raise)]
+    return frozenset(stmt.value for block in raising for stmt in block if isinstance(stmt, ast.Expr))
 
 
 def _shows_rank(event: Event, events: Sequence[Event]) -> bool:

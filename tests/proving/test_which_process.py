@@ -249,3 +249,44 @@ def test_loggers_of_the_others_write_what_their_level_lets_through(level, lines,
     logging.info("training")
     """
     assert found(text, tmp_path) == lines
+
+
+SHOWS = """\
+from contextlib import redirect_stdout
+import yaml
+
+dist.init_process_group("gloo")
+net = DDP(torch.nn.Linear(4, 1))
+with open(f"{dist.get_rank()}.yaml", "w") as file:
+    with redirect_stdout(INTO):
+        print(yaml.dump({"rate": 0.1}))
+"""
+
+
+def test_what_is_printed_into_a_file_of_each_process_is_written_there(tmp_path):
+    assert found(SHOWS.replace("INTO", "file"), tmp_path) == []
+
+
+def test_what_is_printed_to_the_error_stream_is_shown_by_each(tmp_path):
+    text = SHOWS.replace("INTO", "sys.stderr")
+    assert found(text, tmp_path) == [("ACC702", 'print(yaml.dump({"rate": 0.1}))')]
+
+
+FAILS = """\
+def of(path):
+    if not os.path.exists(path):
+        print("no data")
+        {then}
+
+dist.init_process_group("gloo")
+net = DDP(torch.nn.Linear(4, 1))
+of("data")
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "lines"),
+    [("raise FileNotFoundError(path)", []), ("return None", [("ACC702", 'print("no data")')])],
+)
+def test_a_message_of_an_error_is_of_each_process_that_has_it(then, lines, tmp_path):
+    assert found(FAILS.format(then=then), tmp_path) == lines
