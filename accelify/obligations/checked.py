@@ -16,7 +16,7 @@ from accelify.heap.run import Event
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
-from accelify.obligations.sinks import is_of_loop_before, made, obligations_of, places, word_of
+from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
@@ -84,7 +84,8 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield from _loss(event, one, events)
     elif one.demand == "once":
         known = _is_shared_out(event) or _shows_rank(event, events) or _is_of_own_batch(event)
-        if not (known or _is_of_error(event) or event.name.startswith(_LAUNCHERS)):
+        known = known or _is_of_error(event) or _is_of_others(event)
+        if not (known or event.name.startswith(_LAUNCHERS)):
             yield one
     elif one.sink == "collective" and one.demand == "all ranks":
         yield _met_by_the_others(event, one, events)
@@ -159,6 +160,12 @@ def _is_of_own_batch(event: Event) -> bool:
         isinstance(one, ast.If) and one.test.lineno in lines and event.node in set(ast.walk(one))
         for one in (ast.walk(event.module.tree) if lines and event.module.tree is not None else ())
     )
+
+
+def _is_of_others(event: Event) -> bool:
+    """Whether it is a message of the other processes alone."""
+    others = any(guard.kind == "others" for guard in event.guards)
+    return others and event.kind in _MESSAGES and not is_of_nobody(event)
 
 
 def _is_of_error(event: Event) -> bool:

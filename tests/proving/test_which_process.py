@@ -290,3 +290,42 @@ of("data")
 )
 def test_a_message_of_an_error_is_of_each_process_that_has_it(then, lines, tmp_path):
     assert found(FAILS.format(then=then), tmp_path) == lines
+
+
+@pytest.mark.parametrize(
+    ("done", "lines"), [('print("begun")', []), ('os.makedirs("runs")', [("ACC702", 'os.makedirs("runs")')])]
+)
+def test_a_message_of_the_others_alone_is_meant_for_them(done, lines, tmp_path):
+    text = f"""\
+    def rank_here():
+        if "RANK" not in os.environ:
+            return 0
+        return int(os.environ["RANK"])
+
+    dist.init_process_group("gloo")
+    net = DDP(torch.nn.Linear(4, 1))
+    if rank_here() != 0:
+        {done}
+    """
+    assert found(text, tmp_path) == lines
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines"), [("local_rank", []), ("seed", [("ACC702", 'print("set", key)')])]
+)
+def test_the_rank_among_options_stays_where_others_are_read_from_a_file(asked, lines, tmp_path):
+    text = f"""\
+    import argparse, yaml
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--local_rank", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    for key, value in yaml.safe_load(open("options.yaml")).items():
+        if args.{asked} == 0:
+            print("set", key)
+        setattr(args, key, value)
+    dist.init_process_group("gloo")
+    net = DDP(torch.nn.Linear(4, 1))
+    """
+    assert found(text, tmp_path) == lines
