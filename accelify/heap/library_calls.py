@@ -290,7 +290,8 @@ class LibraryCalls:
             made_bar = row.effect == "bar.show" and row.transfer in ("iterates", "new")
             if made_bar and _is_for_others(keywords.get("disable")):
                 guards.append(Guard("main", self.run.reason(node, "the bars of the other processes are off")))
-            if _is_of_main(row, keywords):
+            when = [value for one in row.when for value in arguments_of(one, args, keywords, shift)]
+            if _is_of_main(row, keywords) or any(value.type == MAIN_FLAG for value in when):
                 guards.append(Guard("main", self.run.reason(node, "only the main process does it")))
             level = _LEVELS.get(row.name.rpartition(".")[2].upper(), 0)
             heard = row.effect == "log.write" and 0 < self.run.logs_once < level

@@ -329,3 +329,23 @@ def test_the_rank_among_options_stays_where_others_are_read_from_a_file(asked, l
     net = DDP(torch.nn.Linear(4, 1))
     """
     assert found(text, tmp_path) == lines
+
+
+@pytest.mark.parametrize(
+    ("test", "lines"), [("rank == 0", []), ("len(sys.argv) > 1", [("ACC702", "digits = MNIST")])]
+)
+def test_a_download_that_the_main_process_alone_asks_for(test, lines, tmp_path):
+    text = f"""\
+    from torchvision.datasets import MNIST
+
+    dist.init_process_group("gloo")
+    net = DDP(torch.nn.Linear(4, 1))
+    rank = dist.get_rank()
+    asked = {test}
+    if rank != 0:
+        dist.barrier()
+    digits = MNIST("data", download=asked)
+    if rank == 0:
+        dist.barrier()
+    """
+    assert [(code, line.partition("(")[0]) for code, line in found(text, tmp_path)] == lines
