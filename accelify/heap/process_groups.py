@@ -67,6 +67,7 @@ LAUNCHED_WITH = "local_rank"
 _LAUNCHES = "#launches"
 # What starts one process more, with its rank among its arguments where it starts one in each round of a loop.
 _PROCESSES = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})
+_CONTEXTS = frozenset({"torch.multiprocessing.get_context", "multiprocessing.get_context"})
 _WAITS = frozenset({"barrier", "monitored_barrier", "init_process_group"})
 
 
@@ -104,6 +105,8 @@ def distributed_call(
         return engine.calls.libraries.call(name, args, keywords, node)
     if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"):
         return _spawned(engine, args, keywords, node)
+    if name in _CONTEXTS:
+        return Value(refs=(Library(name.rpartition(".")[0]),))
     if name in _PROCESSES:
         return _started(engine, name, keywords, node)
     if is_accelerate(name) in ("notebook_launcher", "debug_launcher"):
@@ -205,24 +208,35 @@ def _spawned(
 
 
 def _started(engine: Interpreter, name: str, keywords: Mapping[str, Value], node: ast.AST) -> Value | None:
-    """The processes that a loop over their ranks starts one by one; None for a process of another kind, which joins none
-    of the others."""
-    run, asked = engine.run, next((one for one in getattr(node, "keywords", ()) if one.arg == "args"), None)
-    given = elements(run, keywords.get("args", NONE))
-    if asked is None or not isinstance(asked.value, ast.Tuple) or not given:
-        return None
+    """The processes that a loop over their ranks starts one by one; None for one of another kind, which joins none."""
+    run = engine.run
     ranks, count = _numbers_around(run.module.tree, node)
-    rest = list[Value]()
-    for part, value in zip(asked.value.elts, given, strict=False):
-        is_rank = isinstance(part, ast.Name) and part.id in ranks
-        is_count = count is not None and ast.dump(part) == ast.dump(count)
-        rest.append(rank(run, node) if is_rank else processes(run, node) if is_count else value)
-    if not any(value.type == RANK for value in rest):
+
+    def told(part: ast.expr, value: Value) -> Value:
+        if isinstance(part, ast.Name) and part.id in ranks:
+            return rank(run, node)
+        return processes(run, node) if count is not None and ast.dump(part) == ast.dump(count) else value
+
+    asked = {one.arg: one.value for one in getattr(node, "keywords", ())}
+    parts = getattr(asked.get("args"), "elts", [])
+    given = [*map(told, parts, elements(run, keywords.get("args", NONE)) or [])]
+    table = asked.get("kwargs")
+    pairs = [(one.arg, one.value) for one in getattr(table, "keywords", ())]
+    if isinstance(table, ast.Dict):
+        pairs = [
+            (getattr(key, "value", None), part) for key, part in zip(table.keys, table.values, strict=True)
+        ]
+    named = {
+        word: told(part, element(run, keywords["kwargs"], node, word))
+        for word, part in pairs
+        if isinstance(word, str)
+    }
+    if not any(value.type == RANK for value in [*given, *named.values()]):
         return None
     met = len(run.events)
     run.store.begin()
     with run.under(Guard(SPAWNED, run.reason(node, "in the processes that are started here"))):
-        engine.calls.call(keywords.get("target", NONE), rest, {}, node)
+        engine.calls.call(keywords.get("target", NONE), given, named, node)
     written = run.store.undo()
     if not any(event.kind == "joins" or event.name == "Accelerator" for event in run.events[met:]):
         del run.events[met:]

@@ -90,18 +90,28 @@ def work(number, size, extra):
 if __name__ == "__main__":
     os.makedirs("runs")
     for i in range(4):
-        one = mp.Process(target=work, args=(i, 4, len(sys.argv)))
+        one = {start}
         one.start()
 """
 
 
-def test_processes_that_a_loop_starts_get_their_rank(tmp_path):
-    text = STARTED.format(shown="if number == 0:\n        print('ready')")
+@pytest.mark.parametrize(
+    "start",
+    [
+        "mp.Process(target=work, args=(i, 4, len(sys.argv)))",
+        'mp.get_context("spawn").Process(target=work, args=(i, 4, len(sys.argv)))',
+        "mp.Process(target=work, kwargs=dict(number=i, size=4, extra=len(sys.argv)))",
+        'mp.Process(target=work, kwargs={"number": i, "size": 4, "extra": len(sys.argv)})',
+    ],
+)
+def test_processes_that_a_loop_starts_get_their_rank(start, tmp_path):
+    text = STARTED.format(shown="if number == 0:\n        print('ready')", start=start)
     assert found(text, tmp_path) == []
 
 
 def test_other_arguments_of_such_processes_are_no_rank(tmp_path):
-    text = STARTED.format(shown="if extra == 0:\n        print('ready')")
+    start = "mp.Process(target=work, args=(i, 4, len(sys.argv)))"
+    text = STARTED.format(shown="if extra == 0:\n        print('ready')", start=start)
     assert found(text, tmp_path) == [("ACC702", "print('ready')")]
 
 
@@ -237,7 +247,9 @@ def test_loggers_that_every_process_sets_up_write_on_each(asked, before, tmp_pat
     assert ("ACC702", 'logger.info("training")') in found(LOGS.format(asked=asked, before=before), tmp_path)
 
 
-@pytest.mark.parametrize(("level", "lines"), [("WARNING", []), ("INFO", [("ACC702", 'logging.info("training")')])])
+@pytest.mark.parametrize(
+    ("level", "lines"), [("WARNING", []), ("INFO", [("ACC702", 'logging.info("training")')])]
+)
 def test_loggers_of_the_others_write_what_their_level_lets_through(level, lines, tmp_path):
     text = f"""\
     dist.init_process_group("gloo")
