@@ -29,6 +29,7 @@ from accelify.heap.values import (
     NONE,
     ONCE,
     ONE_FLAG,
+    OWN_DEVICE,
     PROCESSES,
     RANK,
     UNSET,
@@ -124,7 +125,8 @@ def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> 
     if name in ("device", "mixed_precision", "distributed_type", "sync_gradients", "use_distributed"):
         is_device = name == "device"
         where = DEVICE if is_device and not run.on_cpu else ""
-        return Value(type="torch.device" if is_device else "", where=where)
+        text = OWN_DEVICE if is_device and run.checks else ""
+        return Value(type="torch.device" if is_device else "", where=where, text=text)
     if name in ("state", "gradient_state"):
         return Value(refs=(ref,))
     return None

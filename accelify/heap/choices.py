@@ -128,7 +128,8 @@ class Choices:
                 # What is left of the block stands under what the ranks stand under that stay.
                 leaving = under if under is not None and under.parts_ranks else None
                 after = (reached[0][1] or leaving) if reached and not flow.reached else None
-                exits[kind] = exits.get(kind) or left_within(flow, rest, leaving) or after
+                within = left_within(flow, rest, leaving, is_only_one=len(reached) < 2)
+                exits[kind] = exits.get(kind) or within or after
             if reached and not flow.reached and flow.exits:
                 kind = next(iter(flow.exits))
                 in_call = frame is not None and kind == "return" and len(statements.rounds) == frame.rounds

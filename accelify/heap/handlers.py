@@ -60,6 +60,22 @@ def _left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
             run.events[number] = replace(event, guards=(*event.guards, guard))
 
 
+def without_group(run: Run, stmt: ast.Try, met: int, tried: int) -> None:
+    """Leave out what a handler does that the `try` has the main process do, and nothing else: a process that is alone,
+    in no group that could say its rank, comes there.
+
+    Args:
+        run: the run, whose events are left out.
+        stmt: the statement, which was gone through.
+        met: how many events there were before it.
+        tried: how many there were after its body.
+    """
+    if run.checks and len(stmt.body) == 1 and isinstance(stmt.body[0], ast.If):
+        body, around = run.events[met:tried], len(run.guards)
+        of_main = {one.node for one in body if any(guard.kind == "main" for guard in one.guards[around:])}
+        run.events[tried:] = [event for event in run.events[tried:] if event.node not in of_main]
+
+
 def parting(run: Run, handler: ast.ExceptHandler) -> Guard | None:
     """What a handler stands under that some ranks may come to and others not."""
     run.depends()
@@ -70,14 +86,20 @@ def parting(run: Run, handler: ast.ExceptHandler) -> Guard | None:
     return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
 
 
-def left_within(way: Flow, rest: Guard | None, around: Guard | None) -> Guard | None:
+def left_within(
+    way: Flow, rest: Guard | None, around: Guard | None, *, is_only_one: bool = False
+) -> Guard | None:
     """What comes after a way on which some of those who went it have left, and which others did not go.
 
     Args:
         way: how it ends.
         rest: what comes after it stands under for those who went it.
         around: what parts those from the others, None where all went it.
+        is_only_one: whether all other ways end before.
     """
+    if around is None and not is_only_one and rest is not None and rest.kind == "others":
+        # Only where all go this way has the main process left.
+        return Guard("left", rest.why)
     if not way.reached or around is None or (rest is not None and rest.parts_ranks):
         return rest
     return Guard("divergent", around.why)

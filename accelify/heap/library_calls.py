@@ -57,6 +57,8 @@ Keywords = Mapping[str, Value]
 WRAPPED_WEIGHTS = "#wrapped weights"
 # Calls that keep the loggers of the processes quiet that make them.
 _LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
+# In place of a level: every process sets up its loggers.
+_EACH_LOGS = -1
 _SILENCING = frozenset(
     {"logging.basicConfig", "logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"}
 )
@@ -215,6 +217,14 @@ class LibraryCalls:
             # A logger's own level lets it write what is at it.
             below = int(name in ("setLevel", "logging.basicConfig"))
             self.run.logs_once = _LEVELS.get(names[-1] if names else "", logging.CRITICAL) - below
+        elif name == "logging.basicConfig" and self.run.logs_once in (0, logging.INFO):
+            # Where nothing sets them up, loggers write warnings and worse.
+            kinds = {one.kind for one in self.run.guards}
+            asked = _LEVELS.get(names[-1], 0) if names else 0
+            if "main" not in kinds:
+                self.run.logs_once = asked - 1 if asked > logging.INFO and "others" in kinds else _EACH_LOGS
+            elif kinds == {"main"}:
+                self.run.logs_once = logging.INFO
 
     def _type_of(self, receiver: Value, instance: Instance | None) -> str:
         if instance is not None:
@@ -283,11 +293,12 @@ class LibraryCalls:
             made_bar = row.effect == "bar.show" and row.transfer in ("iterates", "new")
             if made_bar and _is_for_others(keywords.get("disable")):
                 guards.append(Guard("main", self.run.reason(node, "the bars of the other processes are off")))
-            if _is_of_main(row, keywords):
+            when = [value for one in row.when for value in arguments_of(one, args, keywords, shift)]
+            if _is_of_main(row, keywords) or any(value.type == MAIN_FLAG for value in when):
                 guards.append(Guard("main", self.run.reason(node, "only the main process does it")))
             level = _LEVELS.get(row.name.rpartition(".")[2].upper(), 0)
             heard = row.effect == "log.write" and 0 < self.run.logs_once < level
-            if row.effect == "log.write" and self.run.logs_once and not heard:
+            if row.effect == "log.write" and self.run.logs_once > 0 and not heard:
                 guards.append(
                     Guard("main", self.run.reason(node, "the loggers of the other processes are silent"))
                 )

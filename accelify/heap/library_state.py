@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import function
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import array_of, put
-from accelify.heap.values import NONE, ONCE, Container, Function, Library, Value
+from accelify.heap.values import NONE, ONCE, Container, Function, Instance, Library, Ref, Value
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -122,3 +123,23 @@ class LibraryState:
             place = function((array_of(value) for value in given), rowwise=True)
             if not place.is_same:
                 put(run, state, Value(place, run.reason(node, f"`{run.segment(node)}`", *given)))
+
+
+def redirected(engine: Interpreter, manager: Value, node: ast.expr, scope: Ref, met: int) -> None:
+    """What was printed within `with redirect_stdout(file):` is written to the file.
+
+    Args:
+        engine: the interpreter.
+        manager: what the statement stands under.
+        node: where that is made.
+        scope: the variables there.
+        met: how many events there were before its body.
+    """
+    if not any(ref.type == "contextlib.redirect_stdout" for ref in manager.of(Instance)):
+        return
+    asked = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    into = engine.evaluate(asked, scope) if isinstance(asked, ast.Name) else NONE
+    if any(ref.kind == "file" for ref in into.of(Instance)):
+        for number, event in enumerate(engine.run.events[met:], met):
+            if event.kind == "terminal.write":
+                engine.run.events[number] = replace(event, kind="file.write", path=into)

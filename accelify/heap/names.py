@@ -208,13 +208,14 @@ class Attributes:
             value = self._in_class(ref.cls, name)
             if value is not None:
                 return self._bound(value, receiver, node)
+        launched = name == LAUNCHED_WITH and self.run.checks
         others = self.run.read(ref, OTHERS)
-        if others is not None:
+        if others is not None and not launched:
             return others.plain()
         asked = self.method(ref, "__getattr__") if not name.startswith("__") else None
         if asked is not None:
             return self.engine.calls.call_function(asked, [receiver, constant(name)], {}, node)
-        if name == LAUNCHED_WITH and self.run.checks:
+        if launched:
             return rank(self.run, node)
         taken = self.engine.calls.libraries.unknown_calls.bag_attribute(ref, name, node)
         if taken is not None:

@@ -22,6 +22,7 @@ from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
 from accelify.heap.values import (
     NONE,
+    OWN_DEVICE,
     PROCESSES,
     RANK,
     SPAWNED,
@@ -64,6 +65,9 @@ _OVER_ALL = {
 LAUNCHED_WITH = "local_rank"
 # The slot of what an object of Accelerate's runs in each process that it is called in.
 _LAUNCHES = "#launches"
+# What starts one process more, with its rank among its arguments where it starts one in each round of a loop.
+_PROCESSES = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})
+_CONTEXTS = frozenset({"torch.multiprocessing.get_context", "multiprocessing.get_context"})
 _WAITS = frozenset({"barrier", "monitored_barrier", "init_process_group"})
 
 
@@ -101,6 +105,10 @@ def distributed_call(
         return engine.calls.libraries.call(name, args, keywords, node)
     if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"):
         return _spawned(engine, args, keywords, node)
+    if name in _CONTEXTS:
+        return Value(refs=(Library(name.rpartition(".")[0]),))
+    if name in _PROCESSES:
+        return _started(engine, name, keywords, node)
     if is_accelerate(name) in ("notebook_launcher", "debug_launcher"):
         return _spawned(engine, args, keywords, node, with_rank=False)
     if is_accelerate(name) == "PrepareForLaunch" and args:
@@ -115,7 +123,10 @@ def distributed_call(
         return _copied(run, args[0], node)
     if name == "torch.device":
         # Where something lies is no part of what it is.
-        return Value(type="torch.device", where="") if not all(v.place.is_same for v in args) else None
+        alike = all(value.place.is_same for value in args)
+        return None if alike else Value(type="torch.device", text=OWN_DEVICE)
+    if name == "torch.cuda.current_device":
+        return Value(own(), run.reason(node, "the rank"), type="builtins.int")
     if not name.startswith(_GROUP):
         return None
     if word in _RANKS:
@@ -194,6 +205,57 @@ def _spawned(
         _told(engine, keywords, "nprocs", processes(run, node), node)
         engine.calls.call(called, [*first, *rest], {}, node)
     return NONE
+
+
+def _started(engine: Interpreter, name: str, keywords: Mapping[str, Value], node: ast.AST) -> Value | None:
+    """The processes that a loop over their ranks starts one by one; None for one of another kind, which joins none."""
+    run = engine.run
+    ranks, count = _numbers_around(run.module.tree, node)
+
+    def told(part: ast.expr, value: Value) -> Value:
+        if isinstance(part, ast.Name) and part.id in ranks:
+            return rank(run, node)
+        return processes(run, node) if count is not None and ast.dump(part) == ast.dump(count) else value
+
+    asked = {one.arg: one.value for one in getattr(node, "keywords", ())}
+    parts = getattr(asked.get("args"), "elts", [])
+    given = [*map(told, parts, elements(run, keywords.get("args", NONE)) or [])]
+    table = asked.get("kwargs")
+    pairs = [(one.arg, one.value) for one in getattr(table, "keywords", ())]
+    if isinstance(table, ast.Dict):
+        pairs = [
+            (getattr(key, "value", None), part) for key, part in zip(table.keys, table.values, strict=True)
+        ]
+    named = {
+        word: told(part, element(run, keywords["kwargs"], node, word))
+        for word, part in pairs
+        if isinstance(word, str)
+    }
+    if not any(value.type == RANK for value in [*given, *named.values()]):
+        return None
+    met = len(run.events)
+    run.store.begin()
+    with run.under(Guard(SPAWNED, run.reason(node, "in the processes that are started here"))):
+        engine.calls.call(keywords.get("target", NONE), given, named, node)
+    written = run.store.undo()
+    if not any(event.kind == "joins" or event.name == "Accelerator" for event in run.events[met:]):
+        del run.events[met:]
+        return None
+    run.store.write_all(written)
+    return Value(refs=(run.allocate((node, name), lambda: Instance(None, name)),))
+
+
+def _numbers_around(tree: ast.Module | None, node: ast.AST) -> tuple[set[str], ast.expr | None]:
+    """The names that count the rounds of the innermost loop around a node, and how many rounds there are."""
+    found: tuple[set[str], ast.expr | None] = (set(), None)
+    for one in ast.walk(tree) if tree is not None else ():
+        loops = [one] if isinstance(one, ast.For) else getattr(one, "generators", [])
+        for loop in loops:
+            counts = loop.iter
+            if isinstance(counts, ast.Call) and getattr(counts.func, "id", "") == "range" and counts.args:
+                if isinstance(loop.target, ast.Name) and node in set(ast.walk(one)):
+                    found = {loop.target.id}, counts.args[min(len(counts.args), 2) - 1]
+    return found
 
 
 def _collective(

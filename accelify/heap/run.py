@@ -127,7 +127,7 @@ class Run:
     # The slots in which nothing is yet on the ways that are gone, and how many pieces were begun before each.
     absent: list[tuple[Key | None, int]] = field(default_factory=list)
     recording: bool = True
-    # Up to which level all processes but the main one have silenced their loggers.
+    # Up to which level all processes but the main one have silenced their loggers; -1 where each has set them up.
     logs_once: int = 0
     # Whether gradients are put together at the prepared model alone, as Hugging Face Accelerate does.
     at_model: bool = False

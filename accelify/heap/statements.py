@@ -14,7 +14,8 @@ from accelify.heap.containers import array_of, element, elements, overwrite, put
 from accelify.heap.counts import size
 from accelify.heap.flags import truth
 from accelify.heap.frames import Frame
-from accelify.heap.handlers import left_alone, parting
+from accelify.heap.handlers import left_alone, parting, without_group
+from accelify.heap.library_state import redirected
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load
@@ -382,7 +383,7 @@ class Statements:
         met = len(self.run.events)
         flow = self.block(stmt.body, scope)
         left_alone(self.run, stmt, met)
-        written = store.undo()
+        written, tried = store.undo(), len(self.run.events)
 
         def whole() -> Flow:
             store.write_all(written)
@@ -402,6 +403,7 @@ class Statements:
             for handler in stmt.handlers
         ]
         result = self.engine.choices.fork((None, whole), *ways) if ways else whole()
+        without_group(self.run, stmt, met, tried)
         if stmt.finalbody:
             last = self.block(stmt.finalbody, scope)
             result = Flow(result.reached and last.reached, {**result.exits, **last.exits})
@@ -423,8 +425,10 @@ class Statements:
             entered = self.engine.calls.entered(value, item.context_expr)
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, entered, scope)
+        met = len(self.run.events)
         flow = self.block(stmt.body, scope)
         for value, node in reversed(managers):
+            redirected(self.engine, value, node, scope, met)
             self.engine.calls.exited(value, node)
         del self.run.guards[len(self.run.guards) - guards :]
         return flow

@@ -10,8 +10,9 @@ from itertools import count
 from string import Formatter
 from typing import TYPE_CHECKING
 
+from accelify.domains.placement import own
 from accelify.heap.containers import shown_fields
-from accelify.heap.values import Instance, Value
+from accelify.heap.values import OWN_DEVICE, Instance, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -44,7 +45,9 @@ def filled(
 
 
 def texts_of(engine: Interpreter, value: Value, node: ast.AST) -> list[Value]:
-    """What the text of a value shows: of an object what its own method gives."""
+    """What the text of a value shows: of an object what its own method gives, of this process's device its rank."""
+    if value.text == OWN_DEVICE:
+        return [Value(own(), engine.run.reason(node, "the rank"))]
     found = [value]
     for ref in value.of(Instance):
         for method in ("__format__", "__str__", "__repr__"):

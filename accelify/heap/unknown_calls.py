@@ -51,6 +51,8 @@ class UnknownCalls:
         for value in [*args, *keywords.values()]:
             for ref in value.refs:
                 method = ref.method if isinstance(ref, Bound) else ref
+                if self.run.checks and isinstance(ref, Instance) and ref.kind == "object":
+                    method = self.engine.attributes.method(ref, "__call__") or ref
                 if isinstance(method, Function) and method.node in self._calling:
                     self.run.leave_pieces(0)
                 elif isinstance(method, Function):

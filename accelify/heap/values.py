@@ -32,6 +32,8 @@ MADE_HERE = "made"
 # The guard of what runs in processes that the script itself starts.
 SPAWNED = "spawned"
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
+# The text of the device that is this process's own.
+OWN_DEVICE = "cuda:*"
 # True on one process that is not the main one.
 ONE_FLAG = "#one"
 # The last word of the name of the wrapper around a model, as the type of the wrapper's class.
@@ -391,7 +393,7 @@ class Guard:
     """What a piece of code stands under, with the placement of the condition.
 
     `divergent`: some ranks may come there and others not; `main`: only the main process does; `others`: all but it;
-    `one`: one of those does;
+    `one`: one of those does; `left`: all but the main process do, or all, where it has not left before;
     `some`: the main process does, the others where all ranks agree on it; `counted`: all ranks do, by a count of the
     rounds of each; `first`: the main process does before the others; `missing`: who does not find a file;
     `spawned`: the processes that the script itself starts.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
@@ -15,7 +16,7 @@ from accelify.heap.run import Event
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
-from accelify.obligations.sinks import is_of_loop_before, made, obligations_of, places, word_of
+from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
@@ -83,6 +84,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield from _loss(event, one, events)
     elif one.demand == "once":
         known = _is_shared_out(event) or _shows_rank(event, events) or _is_of_own_batch(event)
+        known = known or _is_of_error(event) or _is_of_others(event)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield one
     elif one.sink == "collective" and one.demand == "all ranks":
@@ -158,6 +160,28 @@ def _is_of_own_batch(event: Event) -> bool:
         isinstance(one, ast.If) and one.test.lineno in lines and event.node in set(ast.walk(one))
         for one in (ast.walk(event.module.tree) if lines and event.module.tree is not None else ())
     )
+
+
+def _is_of_others(event: Event) -> bool:
+    """Whether it is a message of the other processes alone."""
+    others = any(guard.kind == "others" for guard in event.guards)
+    return others and event.kind in _MESSAGES and not is_of_nobody(event)
+
+
+def _is_of_error(event: Event) -> bool:
+    """Whether it is a message of a process that raises an error right after it."""
+    tree = event.module.tree
+    return event.kind in _MESSAGES and tree is not None and event.node in _before_raise(tree)
+
+
+@lru_cache(maxsize=64)
+def _before_raise(tree: ast.Module) -> frozenset[ast.AST]:
+    """The calls that stand in a branch or handler of a module that ends by raising."""
+    ends = (ast.If, ast.ExceptHandler)
+    found = [one for one in ast.walk(tree) if isinstance(one, ends)]
+    blocks = [block for one in found for block in (one.body, getattr(one, "orelse", [])) if block]
+    raising = [block for block in blocks if isinstance(block[-1], ast.Raise)]
+    return frozenset(stmt.value for block in raising for stmt in block if isinstance(stmt, ast.Expr))
 
 
 def _shows_rank(event: Event, events: Sequence[Event]) -> bool:

@@ -211,7 +211,7 @@ def _steered(event: Event) -> Iterator[Obligation]:
 
 def _once(event: Event) -> Obligation:
     kinds = {guard.kind for guard in event.guards}
-    if {"main", "others"} <= kinds:
+    if is_of_nobody(event):
         return made(event, "once", Status.NAMED, f"`{_called(event)}` is done by no process")
     bar = event.kind == "bar.show" and event.detail != "made"
     if event.path is not None and event.path.place.kind is Kind.MAIN:
@@ -222,6 +222,11 @@ def _once(event: Event) -> Obligation:
     if event.name == "warnings.warn" or event.detail == "loud":
         done = WARNS
     return made(event, "once", Status.NAMED, f"`{_called(event)}` {done}")
+
+
+def is_of_nobody(event: Event) -> bool:
+    """Whether it is on a way that is the main process's and that of the others."""
+    return {"main", "others"} <= {guard.kind for guard in event.guards}
 
 
 def _called(event: Event) -> str:

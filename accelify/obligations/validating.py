@@ -17,6 +17,7 @@ from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import races
 from accelify.obligations.sinks import (
     is_made_whole,
+    is_of_nobody,
     is_parted,
     never_accumulated,
     never_let_go,
@@ -103,6 +104,8 @@ def validate(
     if any(map(_is_spawned, run.events)):
         # All else is done by one process.
         run.events = [event for event in run.events if _is_spawned(event)]
+    if checks:
+        run.events = _come_to(run.events)
     found: dict[tuple[str, int, int, str, str], Obligation] = {}
     parted = any(is_parted(event) for event in run.events)
     for event in run.events:
@@ -138,6 +141,13 @@ def validate(
         {(path, getattr(test, "lineno", 0)) for test, path in run.agreed.items() if path},
         run.accelerated,
     )
+
+
+def _come_to(events: list[Event]) -> list[Event]:
+    """Events without those of ways that no process goes, where another way comes to the same place: a function that the
+    main process calls in one branch and the others in another asks within which of them it is in."""
+    met = {event.node for event in events if not is_of_nobody(event)}
+    return [event for event in events if not (is_of_nobody(event) and event.node in met)]
 
 
 def _is_spawned(event: Event) -> bool:
