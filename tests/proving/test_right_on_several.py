@@ -1,0 +1,193 @@
+"""What is right on several processes is quiet, and what is wrong in the same words is named."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_project
+from accelify.project import Imports
+from accelify.proving import checked
+from accelify.source import Source
+
+HEAD = {
+    "accelerate": """\
+import torch
+import torch.nn.functional as F
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.ones(60, 4), torch.ones(60, 1))
+""",
+    "torch": """\
+import os
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Sampler, TensorDataset
+
+data = TensorDataset(torch.ones(60, 4), torch.ones(60, 1))
+""",
+}
+LOOP = """
+for x, y in loader:
+    opt.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    opt.step()
+"""
+
+
+def named(text, tmp_path, head="torch"):
+    """The codes that check gives a program, each with the text of its line."""
+    path = tmp_path / "train.py"
+    path.write_text(whole := HEAD[head] + dedent(text))
+    found = checked(convert_project(Source.read(path), ConvertOptions(), Imports())[0]) or []
+    lines = whole.splitlines()
+    return [(one.code, lines[one.line - 1].strip()) for one in found if one.severity in ("error", "warning")]
+
+
+DRAWN = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 1)
+        torch.nn.init.xavier_uniform_(self.body.weight)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def train(model, loader):
+    model = DDP(model)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        opt.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        opt.step()
+
+
+def main(rank, world_size, loader):
+    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+    train(Net(), loader)
+"""
+
+
+def test_weights_drawn_before_the_wrapper_of_another_function(tmp_path):
+    """The wrapper sends the main process's: what a function does that nobody calls is no part of another one's run."""
+    assert not named(DRAWN, tmp_path)
+    late = DRAWN.replace(
+        "    opt = torch", "    torch.nn.init.xavier_uniform_(model.module.body.weight)\n    opt = torch"
+    )
+    assert named(late, tmp_path)[0] == ("ACC704", "torch.nn.init.xavier_uniform_(model.module.body.weight)")
+
+
+GROUP = """
+dist.init_process_group("gloo")
+sampler = DistributedSampler(data, shuffle=False)
+loader = DataLoader(data, batch_size=4, sampler=sampler)
+"""
+NET = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 4)
+        self.head = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+model = DDP(Net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+def test_forward_of_a_wrapper(tmp_path):
+    """`model.forward` of a wrapped model is the wrapper's; that of the model in it is not."""
+    assert not named(GROUP + NET + LOOP.replace("model(x)", "model.forward(x)"), tmp_path)
+    past = GROUP + NET + LOOP.replace("model(x)", "model.module.forward(x)")
+    assert "ACC705" in dict(named(past, tmp_path))
+
+
+@pytest.mark.parametrize(("device", "is_right"), [("cuda:0", True), ("cuda:1", False)])
+def test_the_first_device_on_the_main_process(device, is_right, tmp_path):
+    text = f"""
+    dist.init_process_group("nccl")
+    model = DDP(torch.nn.Linear(4, 1).cuda())
+
+
+    def evaluate(model):
+        for x, y in DataLoader(data):
+            model.module(x.to("{device}"))
+
+
+    if dist.get_rank() == 0:
+        evaluate(model)
+    """
+    assert (named(text, tmp_path) == []) == is_right
+    assert "ACC714" in dict(
+        named(text.replace("if dist.get_rank() == 0:\n        ev", "if data:\n        ev"), tmp_path)
+    )
+
+
+def test_where_a_process_loads_to_is_no_part_of_what_it_loads(tmp_path):
+    text = """
+    dist.init_process_group("nccl")
+    rank = dist.get_rank()
+    model = DDP(torch.nn.Linear(4, 1).to(rank), device_ids=[rank])
+    state = torch.load("m.pt", map_location={"cuda:0": f"cuda:{rank}"})
+    model.module.load_state_dict(state)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    F.mse_loss(model(torch.ones(2, 4).to(rank)), torch.ones(2, 1).to(rank)).backward()
+    opt.step()
+    """
+    assert not named(text, tmp_path)
+    assert "ACC704" in dict(named(text.replace('"m.pt"', 'f"m{rank}.pt"'), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("part", "is_right"),
+    [("torch.nn.Softmax(1)", True), ("0.5", True), ("torch.nn.Linear(1, 1)", False)],
+)
+def test_a_model_without_parameters(part, is_right, tmp_path):
+    """There is nothing in it that could be averaged."""
+    text = f"""
+    class Loss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = {part}
+
+        def forward(self, out):
+            return out.pow(2)
+
+
+    accelerator = Accelerator()
+    criterion = Loss()
+    model = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt, loader = accelerator.prepare(model, opt, DataLoader(data, batch_size=4))
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(criterion(x).mean())
+        opt.step()
+    """
+    assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
+
+
+@pytest.mark.parametrize(("part", "is_right"), [("nets['head']", True), ("torch.nn.Linear(4, 1)", False)])
+def test_an_optimizer_of_models_that_are_prepared_one_by_one(part, is_right, tmp_path):
+    text = f"""
+    accelerator = Accelerator()
+    nets = torch.nn.ModuleDict({{"head": torch.nn.Linear(4, 1)}})
+    opt = torch.optim.SGD(nets.parameters(), lr=0.1)
+    model = accelerator.prepare_model({part})
+    opt, loader = accelerator.prepare(opt, DataLoader(data, batch_size=4))
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+    """
+    assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
