@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import container, element, elements, put
 from accelify.heap.run import Run
-from accelify.heap.values import Bound, Container, Instance, Library, Value, constant
+from accelify.heap.values import UNSET, Bound, Class, Container, Instance, Library, Value, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -84,16 +84,23 @@ def has_parameters(run: Run, model: Instance, depth: int = 0) -> bool:
     bases = [run.knowledge.canonical(ref.name) for ref in line if isinstance(ref, Library)]
     if not all(name == _BASE or _WITHOUT.fullmatch(name) for name in bases or [model.type]) or depth > 2:
         return True
+    called = {
+        call.func.attr
+        for ref in line
+        if isinstance(ref, Class)
+        for call in ast.walk(ref.node)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+    }
     run.store.look(model)
     for name in list(model.fields):
         value = run.read(model, name) or Value()
         if name.startswith("#state ") and value.const != "buffer":
             return True
-        for ref in value.refs if name[0] != "#" else ():
-            if isinstance(ref, Bound) or (
-                isinstance(ref, Instance)
-                and (ref.kind == "object" or (ref.kind == "module" and has_parameters(run, ref, depth + 1)))
-            ):
+        unknown = value.const is UNSET and not value.type and all(isinstance(ref, Bound) for ref in value.refs)
+        if unknown and name in called:
+            return True
+        for ref in value.of(Instance) if name[0] != "#" else ():
+            if ref.kind == "object" or (ref.kind == "module" and has_parameters(run, ref, depth + 1)):
                 return True
     return False
 

@@ -150,18 +150,21 @@ def test_where_a_process_loads_to_is_no_part_of_what_it_loads(tmp_path):
 
 @pytest.mark.parametrize(
     ("part", "is_right"),
-    [("torch.nn.Softmax(1)", True), ("0.5", True), ("torch.nn.Linear(1, 1)", False)],
+    [("torch.nn.Softmax(1)", True), ("0.5", True), ("torch.nn.Linear(1, 1)", False), ("unknown.make().net", False)],
 )
 def test_a_model_without_parameters(part, is_right, tmp_path):
     """There is nothing in it that could be averaged."""
     text = f"""
+    import unknown
+
+
     class Loss(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.part = {part}
 
         def forward(self, out):
-            return out.pow(2)
+            return self.part(out).pow(2) if callable(self.part) else out.pow(2)
 
 
     accelerator = Accelerator()
