@@ -194,3 +194,73 @@ def test_an_optimizer_of_models_that_are_prepared_one_by_one(part, is_right, tmp
         opt.step()
     """
     assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
+
+
+STREAM = """
+dist.init_process_group("gloo")
+
+
+class Rows(IterableDataset):
+    def __init__(self, files, rank, size):
+        self.files, self.rank, self.size = files, rank, size
+
+    def __iter__(self):
+        for file in PART:
+            yield torch.load(file)
+
+
+loader = DataLoader(Rows(["a", "b", "c", "d"], dist.get_rank(), 2), batch_size=4)
+model = DDP(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "is_right"),
+    [
+        ("[f for n, f in enumerate(self.files) if n % self.size == self.rank]", True),
+        ("self.files[dist.get_rank() :: 2]", True),
+        ("self.files", False),
+        ("(f'rank {self.rank}', self.files)[1]", False),
+    ],
+)
+def test_a_stream_that_takes_its_part_by_the_rank(part, is_right, tmp_path):
+    text = STREAM.replace("PART", part) + LOOP.replace("x, y in loader", "x in loader").replace("), y)", "), x)")
+    assert ("ACC705" in dict(named(text, tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(
+    ("seed", "is_right"), [("pass", True), ("torch.manual_seed(0)", False), ("torch.manual_seed(dist.get_rank())", True)]
+)
+def test_a_stream_of_random_rows(seed, is_right, tmp_path):
+    """Each process draws its own, where no seed is the same for all."""
+    text = STREAM.replace("in PART", "in range(60)").replace("torch.load(file)", "data[torch.randint(60, (1,))]")
+    text = text.replace('"gloo")\n', f'"gloo")\n{seed}\n') + LOOP
+    assert ("ACC705" in dict(named(text, tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(("part", "is_right"), [("batches[rank::2]", True), ("batches[::2]", False)])
+def test_a_sampler_of_batches_that_takes_its_part_by_the_rank(part, is_right, tmp_path):
+    text = f"""
+    dist.init_process_group("gloo")
+
+
+    class Batches(Sampler):
+        def __init__(self, size):
+            self.batches = [list(range(n, n + size)) for n in range(0, 60, size)]
+
+        def __iter__(self):
+            return iter(self.batches)
+
+
+    class Shared(Batches):
+        def __init__(self, size, rank):
+            super().__init__(size)
+            self.batches = self.{part}
+
+
+    loader = DataLoader(data, batch_sampler=Shared(4, dist.get_rank()))
+    model = DDP(torch.nn.Linear(4, 1))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    """
+    assert ("ACC705" in dict(named(dedent(text) + LOOP, tmp_path))) != is_right
