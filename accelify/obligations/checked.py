@@ -12,6 +12,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.random_draws import FOR_OTHER_ROWS
 from accelify.heap.run import Event
+from accelify.heap.values import Guard
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
@@ -85,6 +86,8 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         known = _is_shared_out(event) or _shows_rank(event, events) or _is_of_own_batch(event)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield one
+    elif one.demand == "all ranks" and _is_on_both_ways(event, events):
+        yield replace(one, status=Status.PROVED, found="", reason=None)
     elif one.sink == "collective" and one.demand == "all ranks":
         yield _met_by_the_others(event, one, events)
     elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:
@@ -122,6 +125,27 @@ def _further_causes(event: Event) -> Iterator[Obligation]:
             text = f"`{event.name}` is not reached by all ranks"
             one = made(event, "all ranks", Status.NAMED, text, why)
             yield replace(one, line=why.line, column=1)
+
+
+def _is_on_both_ways(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a function meets that the main process calls on one way of a condition, and the others on the other."""
+    way = _way_of(event)
+    return way is not None and any(
+        other.node is event.node and other.kind == event.kind and (of := _way_of(other)) and _parted(way, of)
+        for other in events
+    )
+
+
+def _way_of(event: Event) -> Guard | None:
+    """What keeps some ranks from an event, where that is one condition only."""
+    found = [guard for guard in event.guards if guard.parts_ranks]
+    return found[0] if len(found) == 1 else None
+
+
+def _parted(one: Guard, other: Guard) -> bool:
+    """Whether the main process goes the one way and the others the other, of one condition."""
+    places = {(guard.why.path, guard.why.line) for guard in (one, other)}
+    return len(places) == 1 and {one.kind, other.kind} == {"main", "others"}
 
 
 def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -> Obligation:

@@ -264,3 +264,23 @@ def test_a_sampler_of_batches_that_takes_its_part_by_the_rank(part, is_right, tm
     opt = torch.optim.SGD(model.parameters(), lr=0.1)
     """
     assert ("ACC705" in dict(named(dedent(text) + LOOP, tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(("others", "is_right"), [("train(model, None)", True), ("pass", False)])
+def test_a_function_that_is_called_on_both_ways(others, is_right, tmp_path):
+    text = f"""
+    def train(model, log):
+        F.mse_loss(model(torch.ones(4, 4)), torch.ones(4, 1)).backward()
+        dist.barrier()
+        opt.step()
+
+
+    dist.init_process_group("gloo")
+    model = DDP(torch.nn.Linear(4, 1))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    if dist.get_rank() == 0:
+        train(model, "log")
+    else:
+        {others}
+    """
+    assert ("ACC704" in dict(named(text, tmp_path))) != is_right
