@@ -289,6 +289,8 @@ def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
 def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     rounds = event.loops[-1].number if event.loops else 0
     with_steps = any(one.kind == "step" and one.loops and one.loops[-1].number == rounds for one in events)
+    if event.detail != "plain" and any(other.detail == "schedules alone" for other in events):
+        return  # a prepared one takes one step at each call
     if event.detail == "prepared" and event.loops and not (event.shared or with_steps):
         text = (
             "a prepared scheduler takes a step for every process at each call; leave one that is stepped once an "

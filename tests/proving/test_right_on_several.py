@@ -284,3 +284,31 @@ def test_a_function_that_is_called_on_both_ways(others, is_right, tmp_path):
         {others}
     """
     assert ("ACC704" in dict(named(text, tmp_path))) != is_right
+
+
+SCHEDULE = """
+accelerator = Accelerator(gradient_accumulation_steps=4, step_scheduler_with_optimizer=False)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4)
+sched = torch.optim.lr_scheduler.CosineAnnealingLR(opt, T_max=len(loader) // accelerator.num_processes // 4)
+model, opt, loader, sched = accelerator.prepare(model, opt, loader, sched)
+for number, (x, y) in enumerate(loader):
+    accelerator.backward(F.mse_loss(model(x), y))
+    if number % 4 == 3:
+        opt.step()
+        sched.step()
+        opt.zero_grad()
+"""
+
+
+def test_a_schedule_that_the_accelerator_leaves_alone(tmp_path):
+    assert not named(SCHEDULE, tmp_path, "accelerate")
+    with_all = SCHEDULE.replace(", step_scheduler_with_optimizer=False", "")
+    assert dict(named(with_all, tmp_path, "accelerate")) == {"ACC706": "sched.step()"}
+
+
+def test_steps_that_the_script_takes_after_so_many_batches(tmp_path):
+    """The Accelerator divides the loss, and each step is of so many batches; without the condition each batch steps."""
+    each = SCHEDULE.replace("if number % 4 == 3:", "if x is not None:")
+    assert "ACC705" in dict(named(each, tmp_path, "accelerate"))
