@@ -431,7 +431,10 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
     samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
     if operation == "count" and place.rows and place.kind in (Kind.ROUND, Kind.WIDE):
         return Placement(
-            place.kind, int(place.kind is Kind.WIDE), even=True, samples=int(place.kind is Kind.ROUND)
+            place.kind,
+            int(place.kind is Kind.WIDE),
+            even=not place.mixed,
+            samples=int(place.kind is Kind.ROUND),
         )
     if place.kind is Kind.ROUND:
         exponent = None if not linearly else exponent_sum(place.samples, samples if place.rows else 0, 1)

@@ -26,9 +26,9 @@ from accelify.domains.placement import (
 from accelify.domains.reasons import Reason
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, container, element, elements, fill_of, keys_in, put
+from accelify.heap.dividing import by_rank
 from accelify.heap.joining import join
 from accelify.heap.locations import at
-from accelify.heap.dividing import by_rank
 from accelify.heap.random_draws import SEEDED
 from accelify.heap.run import why_of
 from accelify.heap.state import is_part

@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
-from accelify.domains.placement import SAME, Kind
+from accelify.domains.placement import Kind
 from accelify.heap.containers import array_of
 from accelify.heap.run import Run
 from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value

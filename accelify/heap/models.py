@@ -96,7 +96,9 @@ def has_parameters(run: Run, model: Instance, depth: int = 0) -> bool:
         value = run.read(model, name) or Value()
         if name.startswith("#state ") and value.const != "buffer":
             return True
-        unknown = value.const is UNSET and not value.type and all(isinstance(ref, Bound) for ref in value.refs)
+        unknown = (
+            value.const is UNSET and not value.type and all(isinstance(ref, Bound) for ref in value.refs)
+        )
         if unknown and name in called:
             return True
         for ref in value.of(Instance) if name[0] != "#" else ():

@@ -25,6 +25,9 @@ _RANK, _FLAG = "the rank", "only on the main process"
 _APART = "the ranks share out"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
+# What weighs the figures of the rounds.
+_COUNTS = ("counts samples", "the number of processes")
+_MOST_STEPS = 100
 _MESSAGES = frozenset({"terminal.write", "log.write"})
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
 _SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
@@ -197,9 +200,8 @@ def _says_who(why: Reason, events: Sequence[Event]) -> bool:
     """Whether a value is the rank itself, or whether this is the main process."""
     if why.parents or why.text in (_RANK, _FLAG):
         return not why.parents
-    step = (why.text, why.path, why.line)
     return any(
-        (guard.why.text, guard.why.path, guard.why.line) == step
+        (guard.why.text, guard.why.path) == (why.text, why.path)
         for event in events
         for guard in event.guards
         if guard.kind in ("main", "others")
@@ -229,7 +231,7 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
                 continue
             if not of_main and why is not None and any(step.text == _RANK for step in why.chain()):
                 continue
-            if why is not None and _meets_before(why):
+            if why is not None and _meets_before(why, events if of_main else ()):
                 continue
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
             if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
@@ -240,9 +242,28 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
     return made(event, "content", Status.PROVED)
 
 
-def _meets_before(why: Reason) -> bool:
-    """Whether what a figure comes from was put together over the processes on its way."""
-    return any(step.text in _TOGETHER or step.text.startswith("reduced by") for step in why.steps())
+def _meets_before(why: Reason, events: Sequence[Event]) -> bool:
+    """Whether what a figure comes from was put together over the processes on its way, or all that it comes from but
+    for counts of samples, and that the main process alone has it: `events` are all where it alone shows it."""
+    return any(map(_puts_together, why.steps())) or _is_put_together(why, events)
+
+
+def _puts_together(step: Reason) -> bool:
+    return step.text in _TOGETHER or step.text.startswith("reduced by")
+
+
+def _is_put_together(why: Reason, events: Sequence[Event]) -> bool:
+    waiting, seen, together = [why], set[int](), False
+    while waiting:
+        step = waiting.pop()
+        if _puts_together(step) or (events and not step.parents and _says_who(step, events)):
+            together = True
+        elif step.parents and not step.text.endswith("counts samples"):
+            waiting += [one for one in step.parents if id(one) not in seen]
+            seen |= {id(one) for one in step.parents}
+        elif len(seen) > _MOST_STEPS or (step.says_why and not step.text.endswith(_COUNTS)):
+            return False
+    return together
 
 
 def _what(place: Placement) -> str:

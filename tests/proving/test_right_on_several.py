@@ -150,7 +150,12 @@ def test_where_a_process_loads_to_is_no_part_of_what_it_loads(tmp_path):
 
 @pytest.mark.parametrize(
     ("part", "is_right"),
-    [("torch.nn.Softmax(1)", True), ("0.5", True), ("torch.nn.Linear(1, 1)", False), ("unknown.make().net", False)],
+    [
+        ("torch.nn.Softmax(1)", True),
+        ("0.5", True),
+        ("torch.nn.Linear(1, 1)", False),
+        ("unknown.make().net", False),
+    ],
 )
 def test_a_model_without_parameters(part, is_right, tmp_path):
     """There is nothing in it that could be averaged."""
@@ -225,16 +230,21 @@ opt = torch.optim.SGD(model.parameters(), lr=0.1)
     ],
 )
 def test_a_stream_that_takes_its_part_by_the_rank(part, is_right, tmp_path):
-    text = STREAM.replace("PART", part) + LOOP.replace("x, y in loader", "x in loader").replace("), y)", "), x)")
+    text = STREAM.replace("PART", part) + LOOP.replace("x, y in loader", "x in loader").replace(
+        "), y)", "), x)"
+    )
     assert ("ACC705" in dict(named(text, tmp_path))) != is_right
 
 
 @pytest.mark.parametrize(
-    ("seed", "is_right"), [("pass", True), ("torch.manual_seed(0)", False), ("torch.manual_seed(dist.get_rank())", True)]
+    ("seed", "is_right"),
+    [("pass", True), ("torch.manual_seed(0)", False), ("torch.manual_seed(dist.get_rank())", True)],
 )
 def test_a_stream_of_random_rows(seed, is_right, tmp_path):
     """Each process draws its own, where no seed is the same for all."""
-    text = STREAM.replace("in PART", "in range(60)").replace("torch.load(file)", "data[torch.randint(60, (1,))]")
+    text = STREAM.replace("in PART", "in range(60)").replace(
+        "torch.load(file)", "data[torch.randint(60, (1,))]"
+    )
     text = text.replace('"gloo")\n', f'"gloo")\n{seed}\n') + LOOP
     assert ("ACC705" in dict(named(text, tmp_path))) != is_right
 
@@ -312,3 +322,81 @@ def test_steps_that_the_script_takes_after_so_many_batches(tmp_path):
     """The Accelerator divides the loss, and each step is of so many batches; without the condition each batch steps."""
     each = SCHEDULE.replace("if number % 4 == 3:", "if x is not None:")
     assert "ACC705" in dict(named(each, tmp_path, "accelerate"))
+
+
+@pytest.mark.parametrize(
+    ("bound", "is_right"),
+    [("0, len(x), 2", True), ("x.shape[0]", True), ("int(y.sum())", False), ("len(x[y > 0])", False)],
+)
+def test_a_model_that_is_called_on_parts_of_a_batch(bound, is_right, tmp_path):
+    """A sampler gives all ranks as many rows; how many of them fit a condition is another number on each."""
+    loop = LOOP.replace(
+        "    F.mse_loss(model(x), y).back",
+        f"    out = [model(x[n : n + 2]) for n in range({bound})]\n    torch.cat(out).mean().back",
+    )
+    assert ("ACC704" in dict(named(GROUP + NET + loop, tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(
+    ("value", "is_right"), [("mean(loss)", True), ("loss", False), ("mean(loss) - loss", False)]
+)
+def test_figures_that_were_put_together_in_a_table(value, is_right, tmp_path):
+    text = f"""
+    from tabulate import tabulate
+
+
+    def mean(value):
+        value = value.clone()
+        dist.all_reduce(value)
+        value /= dist.get_world_size()
+        return value
+
+
+    total, count, row = 0, 0, {{}}
+    for x, y in loader:
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+        total += ({value}).item() * len(x)
+        count += len(x)
+    row["loss"] = total / count
+    lines = tabulate([list(row.values())], ["loss"]).splitlines()
+    if dist.get_rank() == 0:
+        print(lines[1])
+    """
+    assert ("ACC701" in dict(named(GROUP + NET + dedent(text), tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(
+    ("asked", "fed", "is_right"),
+    [("dist.get_rank() == 0", "torch.cat(parts)", True), ("x is not None", "out", False)],
+)
+def test_a_metric_that_the_main_process_alone_is_fed(asked, fed, is_right, tmp_path):
+    text = f"""
+    class Accuracy:
+        def __init__(self):
+            self.right = 0
+
+        def update(self, out):
+            self.right += (out > 0).sum().item()
+
+        def reset(self):
+            for name in self.__dict__:
+                self.__dict__[name] = 0
+
+
+    metric = Accuracy()
+    for epoch in range(3):
+        for x, y in loader:
+            out = model(x)
+            parts = [torch.zeros_like(out) for _ in range(dist.get_world_size())]
+            dist.all_gather(parts, out)
+            if {asked}:
+                metric.update({fed})
+            dist.barrier()
+        if dist.get_rank() == 0:
+            print(metric.right)
+            metric.reset()
+    """
+    assert ("ACC701" in dict(named(GROUP + NET + dedent(text), tmp_path))) != is_right
