@@ -400,3 +400,17 @@ def test_a_metric_that_the_main_process_alone_is_fed(asked, fed, is_right, tmp_p
             metric.reset()
     """
     assert ("ACC701" in dict(named(GROUP + NET + dedent(text), tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(("listed", "is_right"), [("G_*.pth", True), ("lo*", False)])
+def test_files_that_are_listed_beside_a_folder_of_the_main_process(listed, is_right, tmp_path):
+    text = f"""
+    import glob
+
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 0:
+        os.makedirs("run/logs", exist_ok=True)
+    found = glob.glob("run/{listed}")
+    model = DDP(torch.nn.Linear(4, 1))
+    """
+    assert ("ACC709" in dict(named(text, tmp_path))) != is_right
