@@ -290,11 +290,21 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
             cause = alike or steps[-1]
             one = replace(one, found=_SAME_NOISE, reason=cause)
         yield replace(one, line=cause.line, column=1) if cause.path == one.path else one
-    if event.detail == "plain" and any(other.kind == "accelerator" for other in events):
+    if event.detail == "plain" and _has_accelerator(events) and not _is_stand_in(event):
         text = "`backward` works beside the Accelerator; accelerator.backward(loss) scales and accumulates"
         yield made(event, "beside", Status.NAMED, text)
         return
     yield made(event, "loss", Status.PROVED)
+
+
+def _is_stand_in(event: Event) -> bool:
+    """Whether it is what a class does that stands in for an Accelerator, where the package is missing."""
+    classes = (one for one in ast.walk(event.module.tree or ast.Module([], [])) if isinstance(one, ast.ClassDef))
+    for one in classes:
+        methods = {stmt.name: stmt for stmt in one.body if isinstance(stmt, ast.FunctionDef)}
+        if {"prepare", "backward"} <= methods.keys() and event.node in ast.walk(methods["backward"]):
+            return True
+    return False
 
 
 def _has_accelerator(events: Sequence[Event]) -> bool:

@@ -185,7 +185,7 @@ def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligat
     if event.kind != "accumulates" or any(other.kind == "accumulate" for other in events):
         return
     steps = [other for other in events if other.kind == "step"]
-    if not (steps and all(map(_is_each_so_many, steps))):
+    if any(not _is_each_so_many(step) for step in steps):
         text = "gradients are to be accumulated, and no batch stands under `accumulate`: each one steps"
         yield made(event, "accumulated", Status.NAMED, text)
 

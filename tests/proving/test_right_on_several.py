@@ -414,3 +414,28 @@ def test_files_that_are_listed_beside_a_folder_of_the_main_process(listed, is_ri
     model = DDP(torch.nn.Linear(4, 1))
     """
     assert ("ACC709" in dict(named(text, tmp_path))) != is_right
+
+
+def test_what_stands_in_for_an_accelerator_and_what_makes_one_for_other_scripts(tmp_path):
+    text = """
+    class Alone:
+        def prepare(self, *objects):
+            return objects
+
+        def backward(self, loss):
+            loss.backward()
+
+
+    def make(steps, found=True):
+        return Accelerator(gradient_accumulation_steps=steps) if found else Alone()
+    """
+    assert not named(text, tmp_path, "accelerate")
+    train = """
+    def train(model, loader, steps):
+        accelerator, opt = make(steps), torch.optim.SGD(model.parameters(), lr=0.1)
+        model, opt, loader = accelerator.prepare(model, opt, loader)
+        for x, y in loader:
+            F.mse_loss(model(x), y).backward()
+            opt.step()
+    """
+    assert set(dict(named(dedent(text) + dedent(train), tmp_path, "accelerate"))) == {"ACC705", "ACC712"}
