@@ -431,9 +431,11 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         return function((within,), rowwise=True, linearly=linearly)
     samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
     if operation == "count" and place.rows and place.kind in (Kind.ROUND, Kind.WIDE):
-        even = place.kind is Kind.ROUND or not place.mixed
         return Placement(
-            place.kind, int(place.kind is Kind.WIDE), even=even, samples=int(place.kind is Kind.ROUND)
+            place.kind,
+            int(place.kind is Kind.WIDE),
+            even=not place.mixed,
+            samples=int(place.kind is Kind.ROUND),
         )
     if place.kind is Kind.ROUND:
         exponent = None if not linearly else exponent_sum(place.samples, samples if place.rows else 0, 1)

@@ -65,7 +65,8 @@ def accelerate_call(
     if word in _STATES:
         # Hugging Face's leaves the ranks' random numbers as they are.
         run.begun_alike = not (run.checks and run.at_model)
-        run.meet("accelerator", node, word)
+        alone = keywords.get("step_scheduler_with_optimizer", NONE).const is False
+        run.meet("accelerator", node, word, detail="schedules alone" if alone else "")
         made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
         if any(word.startswith("gradient_accumulation") for word in keywords):
             run.meet("accumulates", node, "Accelerator")

@@ -388,8 +388,6 @@ class Expressions:
         body(0)
         return Value(refs=(made,), type=type_)
 
-    # Elements
-
     def _Subscript(self, node: ast.Subscript, scope: Ref) -> Value:
         return self.index(node, self.evaluate(node.value, scope), node.slice, scope)
 
@@ -421,7 +419,8 @@ class Expressions:
         # What is taken by the number of a row is one, a slice of all ranks' rows has rows: no part of a structure.
         first = element(self.run, key, node, 0) if isinstance(at, ast.Tuple) else key
         row = first.place.kind is Kind.SAMPLE or (base.place.kind is Kind.WIDE and isinstance(at, ast.Slice))
-        if base.type == BATCH and not base.place.is_same and not row:
+        chosen = self.run.checks and key.place.kind is Kind.ROUND  # by what the batch has
+        if base.type == BATCH and not (base.place.is_same or row or chosen):
             return Value(base.place, base.why, type=BATCH, where=base.where)
         if base.type == "builtins.tuple" and not base.refs:
             return Value(base.place, base.why, type=TENSOR, where=base.where)

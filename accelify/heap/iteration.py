@@ -27,6 +27,7 @@ from accelify.domains.placement import (
 from accelify.domains.reasons import Reason
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, container, element, elements, fill_of, keys_in, put
+from accelify.heap.dividing import by_rank
 from accelify.heap.joining import join
 from accelify.heap.locations import at
 from accelify.heap.random_draws import SEEDED
@@ -41,6 +42,7 @@ from accelify.heap.values import (
     Bound,
     Class,
     Container,
+    Function,
     Instance,
     Iterable,
     Ref,
@@ -216,8 +218,24 @@ class Iteration:
 
     def _divided_by_hand(self, ref: Instance) -> Value | None:
         """What of a loader is another on each rank, of a script that is written for several."""
-        parts = [self.run.read(ref, f"#{name}") for name in (*SAMPLERS, "dataset")] if self.run.checks else []
-        return next((one for one in parts if one is not None and not array_of(one).is_uniform), None)
+        if not self.run.checks:
+            return None
+        for name in (*SAMPLERS, "dataset"):
+            part = self.run.read(ref, f"#{name}")
+            if part is not None and not array_of(part).is_uniform:
+                return part
+            for one in part.of(Instance) if part is not None else ():
+                go = self.engine.attributes.method(one, "__iter__")
+                if go is not None and (found := by_rank(self.run, one) or self._drawn_apart(one, go)):
+                    return found
+        return None
+
+    def _drawn_apart(self, ref: Instance, go: Function) -> Value | None:
+        """What an object's items are made of that each process draws for itself."""
+        with self.run.quiet():
+            made = self.engine.calls.call_function(go, [Value(refs=(ref,))], {}, go.node)
+        items = [one.item for one in made.of(Iterable)]
+        return next((one for one in items if array_of(one).needs == SEEDED), None)
 
     def _drops(self, ref: Ref) -> bool:
         drops = self.run.read(ref, "#drops")

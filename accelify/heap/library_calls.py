@@ -22,7 +22,7 @@ from accelify.heap.containers import (
 )
 from accelify.heap.library_state import LibraryState
 from accelify.heap.locations import sent
-from accelify.heap.models import SIGNS, gone_through, mark
+from accelify.heap.models import SIGNS, gone_through, is_prepared, mark
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part, part_written, registered
 from accelify.heap.texts import filled
@@ -198,7 +198,7 @@ class LibraryCalls:
         """Whether it steps parameters of models none of which is prepared."""
         stepped = self.run.read(optimizer, "#of")
         models = stepped.of(Instance) if stepped is not None else []
-        return any(not model.prepared and self.run.read(model, "#prepared") is None for model in models)
+        return not all(is_prepared(self.run, model) for model in models)
 
     def _parameters(self, receiver: Value, node: ast.AST) -> Value:
         made = self.run.allocate((node, "parameters"), lambda: Instance(None, "", "parameters"))

@@ -62,7 +62,9 @@ class Loops:
             if found is not None:
                 return found
         guard = None
-        if not over.rounds.is_uniform:
+        # All ranks' batches are of one size, as the loader divides them.
+        even = run.checks and over.rounds.kind is Kind.ROUND and over.rounds.even
+        if not over.rounds.is_uniform and not even:
             text = f"`{run.segment(node)}` has other rounds on other ranks"
             guard = Guard("divergent", run.reason(node, text, over.item), over.rounds)
         head: dict[Key, Value | None] = {}

@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
-from accelify.domains.placement import SAME, Kind
+from accelify.domains.placement import Kind
 from accelify.heap.containers import array_of
 from accelify.heap.run import Run
 from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value
@@ -128,7 +128,7 @@ def of_method(
 def without_devices(keywords: Mapping[str, Value]) -> Mapping[str, Value]:
     """The arguments of a call, but for where its result lies, which is no part of what it is."""
     return {
-        word: value.placed(SAME) if word in _PLACES and not value.place.is_same else value
+        word: Value(type=value.type) if word in _PLACES and not array_of(value).is_same else value
         for word, value in keywords.items()
     }
 
@@ -138,8 +138,11 @@ def _at(keywords: Mapping[str, Value]) -> list[Value]:
 
 
 def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
+    run.depends()
     for value in values:
         const = value.const
+        if const in (0, "cuda:0") and any(guard.kind == "main" for guard in run.guards):
+            continue  # the main process's
         index = isinstance(const, str) and const.startswith(("cuda:", "xpu:", "npu:"))
         if index or (
             isinstance(const, int) and not isinstance(const, bool) and name != "to" and "load" not in name

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import container, element, elements, put
 from accelify.heap.run import Run
-from accelify.heap.values import Container, Instance, Value, constant
+from accelify.heap.values import UNSET, Bound, Class, Container, Instance, Library, Value, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -19,6 +20,13 @@ OVER = "#over"
 MODEL = "#model"
 _SEQUENCE = "torch.nn.Sequential"
 _HOLDERS = frozenset({_SEQUENCE, "torch.nn.ModuleList", "torch.nn.ModuleDict"})
+_BASE = "torch.nn.Module"
+# Torch's models that have no parameters.
+_WITHOUT = re.compile(
+    r"torch\.nn\.(?!Adaptive\w*Loss|Linear)(?:\w*(?:[Pp]ool|Dropout|Pad)\dd|\w*Dropout|\w*Loss|(?:Log)?Soft\w+|Hard\w+|Tanh\w*"
+    r"|(?:Log)?Sigmoid|SiLU|Mish|R?ReLU6?|LeakyReLU|[CSG]?E?LU|Threshold|(?:Unf|F)old|(?:Unf|F)latten|Identity|Upsampl\w+"
+    r"|\w+Shuffle|PixelUnshuffle|CosineSimilarity|PairwiseDistance)"
+)
 # Methods that models have, and no metric or table.
 SIGNS = frozenset({"parameters", "named_parameters", "train", "eval", "requires_grad_"})
 
@@ -52,6 +60,15 @@ def _values(ref: Container) -> list[Value]:
     return [value for name, value in ref.looked_into().items() if name.startswith("[")]
 
 
+def is_prepared(run: Run, model: Instance) -> bool:
+    """Whether a model is prepared, or one of the parts that it holds."""
+    if model.prepared or run.read(model, "#prepared") is not None:
+        return True
+    contained = parts(run, Value(refs=(model,)))
+    inside = [_values(ref) for ref in contained.of(Container)] if contained is not None else []
+    return any(is_prepared(run, part) for each in inside for value in each for part in value.of(Instance))
+
+
 def mark(run: Run, value: Value, *, trained: bool = False) -> None:
     """Note that objects of which nothing is known are models."""
     for ref in value.of(Instance):
@@ -59,6 +76,35 @@ def mark(run: Run, value: Value, *, trained: bool = False) -> None:
             known = run.read(ref, MODEL)
             if known is None or (trained and known.const is False):
                 run.store.set(ref, MODEL, constant(trained))
+
+
+def has_parameters(run: Run, model: Instance, depth: int = 0) -> bool:
+    """Whether a model may have parameters: false where it and all of its parts are known to have none."""
+    line = model.cls.line_up() if model.cls is not None else []
+    bases = [run.knowledge.canonical(ref.name) for ref in line if isinstance(ref, Library)]
+    if not all(name == _BASE or _WITHOUT.fullmatch(name) for name in bases or [model.type]) or depth > 2:
+        return True
+    called = {
+        call.func.attr
+        for ref in line
+        if isinstance(ref, Class)
+        for call in ast.walk(ref.node)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+    }
+    run.store.look(model)
+    for name in list(model.fields):
+        value = run.read(model, name) or Value()
+        if name.startswith("#state ") and value.const != "buffer":
+            return True
+        unknown = (
+            value.const is UNSET and not value.type and all(isinstance(ref, Bound) for ref in value.refs)
+        )
+        if unknown and name in called:
+            return True
+        for ref in value.of(Instance) if name[0] != "#" else ():
+            if ref.kind == "object" or (ref.kind == "module" and has_parameters(run, ref, depth + 1)):
+                return True
+    return False
 
 
 def gone_through(engine: Interpreter, model: Instance, args: Sequence[Value], node: ast.AST) -> Value | None:

@@ -190,6 +190,8 @@ class Attributes:
                 of_attribute(self.run, ref, name, node)
             if name == "module" and ref.prepared and ref.wrapped is not None:
                 return ref.wrapped
+            if name == "forward" and ref.prepared and ref.kind == "module":
+                return Value(refs=(Bound(Value(refs=(ref,)), name),))  # the wrapper's
         if ref.kind == "accelerator":
             value = accelerator_attribute(self.run, ref, name, node)
             if value is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, Placement
 from accelify.heap.locations import meet_model
+from accelify.heap.models import has_parameters
 from accelify.heap.values import UNSET, Instance, Value
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class ObjectCalls:
     def _unprepared_called(
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
-        if self._in_model:
+        if self._in_model or not has_parameters(self.run, ref):
             return self._called(ref, args, keywords, node)
         self.run.meet("forward", node, self.run.segment(node), detail="unprepared")
         self._in_model = True

@@ -17,6 +17,8 @@ from accelify.heap.values import NONE, TENSOR, Container, Guard, Instance, Key, 
 from accelify.knowledge import Knowledge
 
 _LONGEST_SEGMENT = 72
+# How deep in containers the reason for an element is looked for.
+_MOST_NESTED = 2
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 R = TypeVar("R", bound=Ref)
 
@@ -439,13 +441,16 @@ def _with_token(value: Value, token: Key) -> Value:
     )
 
 
-def why_of(value: Value) -> Reason | None:
+def why_of(value: Value, depth: int = 0) -> Reason | None:
     """Why a value is not the same: for a container, why that of its elements is not that is furthest from it."""
     if value.why is not None:
         return None if value.place.is_same else value.why
     parts = [part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")]
-    parts = sorted((part for part in parts if part.why and not part.place.is_same), key=_distance)
-    return parts[0].why if parts else None
+    found = sorted((part for part in parts if part.why and not part.place.is_same), key=_distance)
+    if found:
+        return found[0].why
+    inner = (why_of(part, depth + 1) for part in parts if depth < _MOST_NESTED and part.of(Container))
+    return next((why for why in inner if why is not None), None)
 
 
 def _distance(value: Value | Reason | None) -> int:

@@ -66,6 +66,8 @@ class UnknownCalls:
         operands = [value for value in [*args, *keywords.values()] if value is not called]
         if self.run.checks:  # a loader of an unknown class has as many batches for each rank
             operands = [one for one in operands if not any(ref.type in SAMPLERS for ref in one.of(Instance))]
+            if getattr(getattr(node, "func", node), "attr", "") in ("to", "cuda"):
+                operands = []  # where something lies is no part of what it is
         places = [array_of(value) for value in operands]
         name = self._name(called, node)
         if name in _RUNNING:

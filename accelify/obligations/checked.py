@@ -13,6 +13,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.random_draws import FOR_OTHER_ROWS
 from accelify.heap.run import Event
+from accelify.heap.values import Guard
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
@@ -25,6 +26,9 @@ _RANK, _FLAG = "the rank", "only on the main process"
 _APART = "the ranks share out"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
+# What weighs the figures of the rounds.
+_COUNTS = ("counts samples", "the number of processes")
+_MOST_STEPS = 100
 _MESSAGES = frozenset({"terminal.write", "log.write"})
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
 _SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
@@ -87,6 +91,8 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         known = known or _is_of_error(event) or _is_of_others(event)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield one
+    elif one.demand == "all ranks" and _is_on_both_ways(event, events):
+        yield replace(one, status=Status.PROVED, found="", reason=None)
     elif one.sink == "collective" and one.demand == "all ranks":
         yield _met_by_the_others(event, one, events)
     elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:
@@ -124,6 +130,27 @@ def _further_causes(event: Event) -> Iterator[Obligation]:
             text = f"`{event.name}` is not reached by all ranks"
             one = made(event, "all ranks", Status.NAMED, text, why)
             yield replace(one, line=why.line, column=1)
+
+
+def _is_on_both_ways(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a function meets that the main process calls on one way of a condition, and the others on the other."""
+    way = _way_of(event)
+    return way is not None and any(
+        other.node is event.node and other.kind == event.kind and (of := _way_of(other)) and _parted(way, of)
+        for other in events
+    )
+
+
+def _way_of(event: Event) -> Guard | None:
+    """What keeps some ranks from an event, where that is one condition only."""
+    found = [guard for guard in event.guards if guard.parts_ranks]
+    return found[0] if len(found) == 1 else None
+
+
+def _parted(one: Guard, other: Guard) -> bool:
+    """Whether the main process goes the one way and the others the other, of one condition."""
+    places = {(guard.why.path, guard.why.line) for guard in (one, other)}
+    return len(places) == 1 and {one.kind, other.kind} == {"main", "others"}
 
 
 def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -> Obligation:
@@ -197,9 +224,8 @@ def _says_who(why: Reason, events: Sequence[Event]) -> bool:
     """Whether a value is the rank itself, or whether this is the main process."""
     if why.parents or why.text in (_RANK, _FLAG):
         return not why.parents
-    step = (why.text, why.path, why.line)
     return any(
-        (guard.why.text, guard.why.path, guard.why.line) == step
+        (guard.why.text, guard.why.path) == (why.text, why.path)
         for event in events
         for guard in event.guards
         if guard.kind in ("main", "others")
@@ -229,7 +255,7 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
                 continue
             if not of_main and why is not None and any(step.text == _RANK for step in why.chain()):
                 continue
-            if why is not None and _meets_before(why):
+            if why is not None and _meets_before(why, events if of_main else ()):
                 continue
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
             if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
@@ -240,9 +266,28 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
     return made(event, "content", Status.PROVED)
 
 
-def _meets_before(why: Reason) -> bool:
-    """Whether what a figure comes from was put together over the processes on its way."""
-    return any(step.text in _TOGETHER or step.text.startswith("reduced by") for step in why.steps())
+def _meets_before(why: Reason, events: Sequence[Event]) -> bool:
+    """Whether what a figure comes from was put together over the processes on its way, or all that it comes from but
+    for counts of samples, and that the main process alone has it: `events` are all where it alone shows it."""
+    return any(map(_puts_together, why.steps())) or _is_put_together(why, events)
+
+
+def _puts_together(step: Reason) -> bool:
+    return step.text in _TOGETHER or step.text.startswith("reduced by")
+
+
+def _is_put_together(why: Reason, events: Sequence[Event]) -> bool:
+    waiting, seen, together = [why], set[int](), False
+    while waiting:
+        step = waiting.pop()
+        if _puts_together(step) or (events and not step.parents and _says_who(step, events)):
+            together = True
+        elif step.parents and not step.text.endswith("counts samples"):
+            waiting += [one for one in step.parents if id(one) not in seen]
+            seen |= {id(one) for one in step.parents}
+        elif len(seen) > _MOST_STEPS or (step.says_why and not step.text.endswith(_COUNTS)):
+            return False
+    return together
 
 
 def _what(place: Placement) -> str:
@@ -269,11 +314,23 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
             cause = alike or steps[-1]
             one = replace(one, found=_SAME_NOISE, reason=cause)
         yield replace(one, line=cause.line, column=1) if cause.path == one.path else one
-    if event.detail == "plain" and any(other.kind == "accelerator" for other in events):
+    if event.detail == "plain" and _has_accelerator(events) and not _is_stand_in(event):
         text = "`backward` works beside the Accelerator; accelerator.backward(loss) scales and accumulates"
         yield made(event, "beside", Status.NAMED, text)
         return
     yield made(event, "loss", Status.PROVED)
+
+
+def _is_stand_in(event: Event) -> bool:
+    """Whether it is what a class does that stands in for an Accelerator, where the package is missing."""
+    classes = (
+        one for one in ast.walk(event.module.tree or ast.Module([], [])) if isinstance(one, ast.ClassDef)
+    )
+    for one in classes:
+        methods = {stmt.name: stmt for stmt in one.body if isinstance(stmt, ast.FunctionDef)}
+        if {"prepare", "backward"} <= methods.keys() and event.node in ast.walk(methods["backward"]):
+            return True
+    return False
 
 
 def _has_accelerator(events: Sequence[Event]) -> bool:
@@ -289,6 +346,8 @@ def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
 def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     rounds = event.loops[-1].number if event.loops else 0
     with_steps = any(one.kind == "step" and one.loops and one.loops[-1].number == rounds for one in events)
+    if event.detail != "plain" and any(other.detail == "schedules alone" for other in events):
+        return  # a prepared one takes one step at each call
     if event.detail == "prepared" and event.loops and not (event.shared or with_steps):
         text = (
             "a prepared scheduler takes a step for every process at each call; leave one that is stepped once an "

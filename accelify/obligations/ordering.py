@@ -7,6 +7,7 @@ in which the abstract run comes to them, by what is known of their paths' texts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 
 from accelify.domains.reasons import Reason
 from accelify.heap.paths import file_of, words_of
@@ -76,8 +77,12 @@ def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event 
     if event.kind != "folder.list":
         return None
     # `glob` names what it lists: "images/*.png".
-    folder = name.rpartition("/")[0] if event.name.startswith("glob.") else name
-    return next((one for other, one in written.items() if folder and other.startswith(f"{folder}/")), None)
+    folder, _, named = name.rpartition("/") if event.name.startswith("glob.") else (name, "", "*")
+    for other, one in written.items():
+        inside = other.removeprefix(f"{folder}/")
+        if folder and inside != other and ("*" in inside or fnmatch(inside, named)):
+            return one
+    return None
 
 
 def _asked_for(name: str, asked: Mapping[str, Event]) -> Iterator[Event]:

@@ -182,9 +182,22 @@ def never_let_go(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
 
 def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """An Accelerator that is to accumulate gradients, and never does."""
-    if event.kind == "accumulates" and not any(other.kind == "accumulate" for other in events):
+    if event.kind != "accumulates" or any(other.kind == "accumulate" for other in events):
+        return
+    steps = [other for other in events if other.kind == "step"]
+    if any(not _is_each_so_many(step) for step in steps):
         text = "gradients are to be accumulated, and no batch stands under `accumulate`: each one steps"
         yield made(event, "accumulated", Status.NAMED, text)
+
+
+def _is_each_so_many(event: Event) -> bool:
+    """Whether the script steps by itself where so many batches have gone by: `if number % steps == 0:`."""
+    return any(
+        isinstance(one, ast.If)
+        and any(isinstance(part, ast.Mod) for part in ast.walk(one.test))
+        and event.node in {part for stmt in one.body for part in ast.walk(stmt)}
+        for one in (ast.walk(event.module.tree) if event.module.tree is not None else ())
+    )
 
 
 def made(

@@ -1,0 +1,441 @@
+"""What is right on several processes is quiet, and what is wrong in the same words is named."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_project
+from accelify.project import Imports
+from accelify.proving import checked
+from accelify.source import Source
+
+HEAD = {
+    "accelerate": """\
+import torch
+import torch.nn.functional as F
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.ones(60, 4), torch.ones(60, 1))
+""",
+    "torch": """\
+import os
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Sampler, TensorDataset
+
+data = TensorDataset(torch.ones(60, 4), torch.ones(60, 1))
+""",
+}
+LOOP = """
+for x, y in loader:
+    opt.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    opt.step()
+"""
+
+
+def named(text, tmp_path, head="torch"):
+    """The codes that check gives a program, each with the text of its line."""
+    path = tmp_path / "train.py"
+    path.write_text(whole := HEAD[head] + dedent(text))
+    found = checked(convert_project(Source.read(path), ConvertOptions(), Imports())[0]) or []
+    lines = whole.splitlines()
+    return [(one.code, lines[one.line - 1].strip()) for one in found if one.severity in ("error", "warning")]
+
+
+DRAWN = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 1)
+        torch.nn.init.xavier_uniform_(self.body.weight)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def train(model, loader):
+    model = DDP(model)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        opt.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        opt.step()
+
+
+def main(rank, world_size, loader):
+    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+    train(Net(), loader)
+"""
+
+
+def test_weights_drawn_before_the_wrapper_of_another_function(tmp_path):
+    """The wrapper sends the main process's: what a function does that nobody calls is no part of another one's run."""
+    assert not named(DRAWN, tmp_path)
+    late = DRAWN.replace(
+        "    opt = torch", "    torch.nn.init.xavier_uniform_(model.module.body.weight)\n    opt = torch"
+    )
+    assert named(late, tmp_path)[0] == ("ACC704", "torch.nn.init.xavier_uniform_(model.module.body.weight)")
+
+
+GROUP = """
+dist.init_process_group("gloo")
+sampler = DistributedSampler(data, shuffle=False)
+loader = DataLoader(data, batch_size=4, sampler=sampler)
+"""
+NET = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 4)
+        self.head = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+model = DDP(Net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+def test_forward_of_a_wrapper(tmp_path):
+    """`model.forward` of a wrapped model is the wrapper's; that of the model in it is not."""
+    assert not named(GROUP + NET + LOOP.replace("model(x)", "model.forward(x)"), tmp_path)
+    past = GROUP + NET + LOOP.replace("model(x)", "model.module.forward(x)")
+    assert "ACC705" in dict(named(past, tmp_path))
+
+
+@pytest.mark.parametrize(("device", "is_right"), [("cuda:0", True), ("cuda:1", False)])
+def test_the_first_device_on_the_main_process(device, is_right, tmp_path):
+    text = f"""
+    dist.init_process_group("nccl")
+    model = DDP(torch.nn.Linear(4, 1).cuda())
+
+
+    def evaluate(model):
+        for x, y in DataLoader(data):
+            model.module(x.to("{device}"))
+
+
+    if dist.get_rank() == 0:
+        evaluate(model)
+    """
+    assert (named(text, tmp_path) == []) == is_right
+    assert "ACC714" in dict(
+        named(text.replace("if dist.get_rank() == 0:\n        ev", "if data:\n        ev"), tmp_path)
+    )
+
+
+def test_where_a_process_loads_to_is_no_part_of_what_it_loads(tmp_path):
+    text = """
+    dist.init_process_group("nccl")
+    rank = dist.get_rank()
+    model = DDP(torch.nn.Linear(4, 1).to(rank), device_ids=[rank])
+    state = torch.load("m.pt", map_location={"cuda:0": f"cuda:{rank}"})
+    model.module.load_state_dict(state)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    F.mse_loss(model(torch.ones(2, 4).to(rank)), torch.ones(2, 1).to(rank)).backward()
+    opt.step()
+    """
+    assert not named(text, tmp_path)
+    assert "ACC704" in dict(named(text.replace('"m.pt"', 'f"m{rank}.pt"'), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("part", "is_right"),
+    [
+        ("torch.nn.Softmax(1)", True),
+        ("0.5", True),
+        ("torch.nn.Linear(1, 1)", False),
+        ("unknown.make().net", False),
+    ],
+)
+def test_a_model_without_parameters(part, is_right, tmp_path):
+    """There is nothing in it that could be averaged."""
+    text = f"""
+    import unknown
+
+
+    class Loss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = {part}
+
+        def forward(self, out):
+            return self.part(out).pow(2) if callable(self.part) else out.pow(2)
+
+
+    accelerator = Accelerator()
+    criterion = Loss()
+    model = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt, loader = accelerator.prepare(model, opt, DataLoader(data, batch_size=4))
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(criterion(x).mean())
+        opt.step()
+    """
+    assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
+
+
+@pytest.mark.parametrize(("part", "is_right"), [("nets['head']", True), ("torch.nn.Linear(4, 1)", False)])
+def test_an_optimizer_of_models_that_are_prepared_one_by_one(part, is_right, tmp_path):
+    text = f"""
+    accelerator = Accelerator()
+    nets = torch.nn.ModuleDict({{"head": torch.nn.Linear(4, 1)}})
+    opt = torch.optim.SGD(nets.parameters(), lr=0.1)
+    model = accelerator.prepare_model({part})
+    opt, loader = accelerator.prepare(opt, DataLoader(data, batch_size=4))
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+    """
+    assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
+
+
+STREAM = """
+dist.init_process_group("gloo")
+
+
+class Rows(IterableDataset):
+    def __init__(self, files, rank, size):
+        self.files, self.rank, self.size = files, rank, size
+
+    def __iter__(self):
+        for file in PART:
+            yield torch.load(file)
+
+
+loader = DataLoader(Rows(["a", "b", "c", "d"], dist.get_rank(), 2), batch_size=4)
+model = DDP(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "is_right"),
+    [
+        ("[f for n, f in enumerate(self.files) if n % self.size == self.rank]", True),
+        ("self.files[dist.get_rank() :: 2]", True),
+        ("self.files", False),
+        ("(f'rank {self.rank}', self.files)[1]", False),
+    ],
+)
+def test_a_stream_that_takes_its_part_by_the_rank(part, is_right, tmp_path):
+    text = STREAM.replace("PART", part) + LOOP.replace("x, y in loader", "x in loader").replace(
+        "), y)", "), x)"
+    )
+    assert ("ACC705" in dict(named(text, tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(
+    ("seed", "is_right"),
+    [("pass", True), ("torch.manual_seed(0)", False), ("torch.manual_seed(dist.get_rank())", True)],
+)
+def test_a_stream_of_random_rows(seed, is_right, tmp_path):
+    """Each process draws its own, where no seed is the same for all."""
+    text = STREAM.replace("in PART", "in range(60)").replace(
+        "torch.load(file)", "data[torch.randint(60, (1,))]"
+    )
+    text = text.replace('"gloo")\n', f'"gloo")\n{seed}\n') + LOOP
+    assert ("ACC705" in dict(named(text, tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(("part", "is_right"), [("batches[rank::2]", True), ("batches[::2]", False)])
+def test_a_sampler_of_batches_that_takes_its_part_by_the_rank(part, is_right, tmp_path):
+    text = f"""
+    dist.init_process_group("gloo")
+
+
+    class Batches(Sampler):
+        def __init__(self, size):
+            self.batches = [list(range(n, n + size)) for n in range(0, 60, size)]
+
+        def __iter__(self):
+            return iter(self.batches)
+
+
+    class Shared(Batches):
+        def __init__(self, size, rank):
+            super().__init__(size)
+            self.batches = self.{part}
+
+
+    loader = DataLoader(data, batch_sampler=Shared(4, dist.get_rank()))
+    model = DDP(torch.nn.Linear(4, 1))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    """
+    assert ("ACC705" in dict(named(dedent(text) + LOOP, tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(("others", "is_right"), [("train(model, None)", True), ("pass", False)])
+def test_a_function_that_is_called_on_both_ways(others, is_right, tmp_path):
+    text = f"""
+    def train(model, log):
+        F.mse_loss(model(torch.ones(4, 4)), torch.ones(4, 1)).backward()
+        dist.barrier()
+        opt.step()
+
+
+    dist.init_process_group("gloo")
+    model = DDP(torch.nn.Linear(4, 1))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    if dist.get_rank() == 0:
+        train(model, "log")
+    else:
+        {others}
+    """
+    assert ("ACC704" in dict(named(text, tmp_path))) != is_right
+
+
+SCHEDULE = """
+accelerator = Accelerator(gradient_accumulation_steps=4, step_scheduler_with_optimizer=False)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4)
+sched = torch.optim.lr_scheduler.CosineAnnealingLR(opt, T_max=len(loader) // accelerator.num_processes // 4)
+model, opt, loader, sched = accelerator.prepare(model, opt, loader, sched)
+for number, (x, y) in enumerate(loader):
+    accelerator.backward(F.mse_loss(model(x), y))
+    if number % 4 == 3:
+        opt.step()
+        sched.step()
+        opt.zero_grad()
+"""
+
+
+def test_a_schedule_that_the_accelerator_leaves_alone(tmp_path):
+    assert not named(SCHEDULE, tmp_path, "accelerate")
+    with_all = SCHEDULE.replace(", step_scheduler_with_optimizer=False", "")
+    assert dict(named(with_all, tmp_path, "accelerate")) == {"ACC706": "sched.step()"}
+
+
+def test_steps_that_the_script_takes_after_so_many_batches(tmp_path):
+    """The Accelerator divides the loss, and each step is of so many batches; without the condition each batch steps."""
+    each = SCHEDULE.replace("if number % 4 == 3:", "if x is not None:")
+    assert "ACC705" in dict(named(each, tmp_path, "accelerate"))
+
+
+@pytest.mark.parametrize(
+    ("bound", "is_right"),
+    [("0, len(x), 2", True), ("x.shape[0]", True), ("int(y.sum())", False), ("len(x[y > 0])", False)],
+)
+def test_a_model_that_is_called_on_parts_of_a_batch(bound, is_right, tmp_path):
+    """A sampler gives all ranks as many rows; how many of them fit a condition is another number on each."""
+    loop = LOOP.replace(
+        "    F.mse_loss(model(x), y).back",
+        f"    out = [model(x[n : n + 2]) for n in range({bound})]\n    torch.cat(out).mean().back",
+    )
+    assert ("ACC704" in dict(named(GROUP + NET + loop, tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(
+    ("value", "is_right"), [("mean(loss)", True), ("loss", False), ("mean(loss) - loss", False)]
+)
+def test_figures_that_were_put_together_in_a_table(value, is_right, tmp_path):
+    text = f"""
+    from tabulate import tabulate
+
+
+    def mean(value):
+        value = value.clone()
+        dist.all_reduce(value)
+        value /= dist.get_world_size()
+        return value
+
+
+    total, count, row = 0, 0, {{}}
+    for x, y in loader:
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+        total += ({value}).item() * len(x)
+        count += len(x)
+    row["loss"] = total / count
+    lines = tabulate([list(row.values())], ["loss"]).splitlines()
+    if dist.get_rank() == 0:
+        print(lines[1])
+    """
+    assert ("ACC701" in dict(named(GROUP + NET + dedent(text), tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(
+    ("asked", "fed", "is_right"),
+    [("dist.get_rank() == 0", "torch.cat(parts)", True), ("x is not None", "out", False)],
+)
+def test_a_metric_that_the_main_process_alone_is_fed(asked, fed, is_right, tmp_path):
+    text = f"""
+    class Accuracy:
+        def __init__(self):
+            self.right = 0
+
+        def update(self, out):
+            self.right += (out > 0).sum().item()
+
+        def reset(self):
+            for name in self.__dict__:
+                self.__dict__[name] = 0
+
+
+    metric = Accuracy()
+    for epoch in range(3):
+        for x, y in loader:
+            out = model(x)
+            parts = [torch.zeros_like(out) for _ in range(dist.get_world_size())]
+            dist.all_gather(parts, out)
+            if {asked}:
+                metric.update({fed})
+            dist.barrier()
+        if dist.get_rank() == 0:
+            print(metric.right)
+            metric.reset()
+    """
+    assert ("ACC701" in dict(named(GROUP + NET + dedent(text), tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(("listed", "is_right"), [("G_*.pth", True), ("lo*", False)])
+def test_files_that_are_listed_beside_a_folder_of_the_main_process(listed, is_right, tmp_path):
+    text = f"""
+    import glob
+
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 0:
+        os.makedirs("run/logs", exist_ok=True)
+    found = glob.glob("run/{listed}")
+    model = DDP(torch.nn.Linear(4, 1))
+    """
+    assert ("ACC709" in dict(named(text, tmp_path))) != is_right
+
+
+def test_what_stands_in_for_an_accelerator_and_what_makes_one_for_other_scripts(tmp_path):
+    text = """
+    class Alone:
+        def prepare(self, *objects):
+            return objects
+
+        def backward(self, loss):
+            loss.backward()
+
+
+    def make(steps, found=True):
+        return Accelerator(gradient_accumulation_steps=steps) if found else Alone()
+    """
+    assert not named(text, tmp_path, "accelerate")
+    train = """
+    def train(model, loader, steps):
+        accelerator, opt = make(steps), torch.optim.SGD(model.parameters(), lr=0.1)
+        model, opt, loader = accelerator.prepare(model, opt, loader)
+        for x, y in loader:
+            F.mse_loss(model(x), y).backward()
+            opt.step()
+    """
+    assert set(dict(named(dedent(text) + dedent(train), tmp_path, "accelerate"))) == {"ACC705", "ACC712"}
