@@ -32,7 +32,7 @@ _CLIPS = frozenset({"clip_grad_norm_", "clip_grad_value_"})
 # What of an Accelerator one process may do alone.
 _ALONE = frozenset({"unwrap_model", "print", "log", "save"})
 _MEETING = re.compile(
-    r"gather|reduce|broadcast|barrier|wait_for|all_|prepare|backward|save_state|load_state|state_dict|step$|scatter"
+    r"gather|reduce|broadcast|barrier|wait_for|all_|prepare|backward|save_state|load_state|get_state_dict|step$|scatter"
     r"|save_pretrained|save_model|push_to_hub|full_tensor"
 )
 # Effects that nothing waits for; the others go on with what these leave, and would have to wait for it.

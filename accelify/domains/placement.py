@@ -431,12 +431,8 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         return function((within,), rowwise=True, linearly=linearly)
     samples = {"sum": 1, "count": 1, "mean": 0}.get(operation)
     if operation == "count" and place.rows and place.kind in (Kind.ROUND, Kind.WIDE):
-        return Placement(
-            place.kind,
-            int(place.kind is Kind.WIDE),
-            even=not place.mixed,
-            samples=int(place.kind is Kind.ROUND),
-        )
+        of_all = int(place.kind is Kind.WIDE)
+        return Placement(place.kind, of_all, even=not place.mixed, samples=1 - of_all)
     if place.kind is Kind.ROUND:
         exponent = None if not linearly else exponent_sum(place.samples, samples if place.rows else 0, 1)
         degree = place.degree if linearly or place.degree == 0 else None

@@ -467,13 +467,8 @@ def _loss(event: Event) -> Obligation:
     value = event.shown[0] if event.shown else Value()
     place = array_of(value)
     if event.detail == "plain" and not place.is_same:
-        return made(
-            event,
-            "loss",
-            Status.NAMED,
-            "gradients are not averaged over the ranks: a plain backward",
-            value.why,
-        )
+        text = "gradients are not averaged over the ranks: a plain backward"
+        return made(event, "loss", Status.NAMED, text, value.why)
     whole = next((loop for loop in event.loops if loop.whole is not None), None)
     if whole is not None and (place.is_same or whole.shared):
         return made(event, "loss", Status.NAMED, "all processes train with the same batches", whole.whole)
