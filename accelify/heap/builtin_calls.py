@@ -138,7 +138,7 @@ def _reduction(operation: str) -> Callable[[Interpreter, Args, Keywords, ast.AST
         else:
             # `max(1, count)` is the count, wherever there is anything.
             counts = [value for value in args if not (is_number(value.const) and value.const <= 1)]
-            if operation == "max" and len(counts) == 1:
+            if operation == "max" and len(counts) == 1 and counts[0].type != PART:
                 return counts[0].plain()
             place = function((array_of(value) for value in args), rowwise=True)
         type_ = args[0].type if len(args) > 1 and args[0].type != PART else ""

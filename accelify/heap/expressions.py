@@ -230,7 +230,7 @@ class Expressions:
         if not values:
             return constant(isinstance(node.op, ast.And))
         counts = isinstance(node.op, ast.Or) and len(values) == 2 and is_number(values[1].const)
-        if len(values) == 1 or (counts and not values[0].refs):
+        if len(values) == 1 or (counts and not values[0].refs and values[0].type != PART):
             return values[0]  # `count or 1` is the count, wherever there is anything
         return together(self.run, node, values)
 
