@@ -11,9 +11,10 @@ from accelify.conversion import Conversion
 from accelify.findings import Finding
 from accelify.proving.origins import Origins
 
-# Outside of code: `(12)`, `(helpers.py:12)`, `(called at helpers.py:12)`, `line 12`, `lines 12, 15`.
+# Outside of code: `(12)`, `(helpers.py:12)`, `(called at helpers.py:12)`, `line 12`, `helpers.py, lines 12, 15`.
 _NAMED = re.compile(
-    r"(?P<before>\((?:called at )?)(?:(?P<file>[\w./\\-]+\.py):)?(?P<line>\d+)\)|\blines? (?P<lines>\d+(?:, \d+)*)"
+    r"(?P<before>\((?:called at )?)(?:(?P<file>[\w./\\-]+\.py):)?(?P<line>\d+)\)"
+    r"|(?:(?P<other>[\w./\\-]+\.py), )?\blines? (?P<lines>\d+(?:, \d+)*)"
 )
 
 
@@ -57,8 +58,11 @@ class Written:
 
     def _moved(self, found: re.Match[str], path: str) -> str:
         if found["lines"]:
-            numbers = [str(self._lines[path].of(int(one))[0]) for one in found["lines"].split(", ")]
-            return f"{found[0].partition(' ')[0]} {', '.join(numbers)}"
+            named = path if found["other"] is None else self._file(found["other"])
+            if named not in self._lines:
+                return found[0]
+            numbers = [str(self._lines[named].of(int(one))[0]) for one in found["lines"].split(", ")]
+            return f"{found[0].removesuffix(found['lines'])}{', '.join(numbers)}"
         file = path if found["file"] is None else self._file(found["file"])
         if file not in self._lines:
             return found[0]

@@ -66,3 +66,15 @@ def test_convert_leaves_out_what_is_excluded(run: Run, tmp_path: Path) -> None:
     run("convert", str(tmp_path), "--exclude", "old")
     assert (tmp_path / "train.py").read_text() != PLAIN
     assert (tmp_path / "old/train.py").read_text() == (tmp_path / "copies/train.py").read_text() == PLAIN
+
+
+def test_a_line_of_a_file_that_stays_is_named_as_it_is(run: Run, tmp_path: Path) -> None:
+    load = 'from_pretrained("small", device_map="auto")'
+    nets = f"from transformers import AutoModel\n\n\ndef make():\n    return AutoModel.{load}\n"
+    (tmp_path / "nets.py").write_text(nets)
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import os\n{PLAIN}".replace("import os\n", "from nets import make\n\nother = make()\n", 1)
+    )
+    out = run("convert", str(script), "-o", str(tmp_path / "new.py")).out
+    assert "(nets.py, line 5)" in out
