@@ -54,7 +54,9 @@ def flagged(run: Run, node: ast.AST, value: Value) -> Value:
 def asked(run: Run, node: ast.AST, value: Value) -> Value:
     """What the main process alone has, or a rank, as a condition that stands by itself."""
     if value.type == RANK and not value.text:
-        return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=OTHERS_FLAG)
+        # A comparison with another number parts them elsewhere.
+        flag = "" if isinstance(node, ast.Compare) else OTHERS_FLAG
+        return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=flag)
     return flagged(run, node, value)
 
 

@@ -88,7 +88,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield from _loss(event, one, events)
     elif one.demand == "once":
         known = _is_shared_out(event) or _shows_rank(event, events) or _is_of_own_batch(event)
-        known = known or _is_of_error(event) or _is_of_others(event)
+        known = known or _is_of_error(event) or _is_of_others(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield one
     elif one.demand == "all ranks" and _is_on_both_ways(event, events):
@@ -189,10 +189,13 @@ def _is_of_own_batch(event: Event) -> bool:
     )
 
 
-def _is_of_others(event: Event) -> bool:
-    """Whether it is a message of the other processes alone."""
-    others = any(guard.kind == "others" for guard in event.guards)
-    return others and event.kind in _MESSAGES and not is_of_nobody(event)
+def _is_of_others(event: Event, events: Sequence[Event]) -> bool:
+    """Whether it is a message of the other processes alone, to which the main process comes by no other way."""
+    return event.kind in _MESSAGES and all(
+        any(guard.kind == "others" for guard in other.guards) and not is_of_nobody(other)
+        for other in events
+        if other.node is event.node
+    )
 
 
 def _is_of_error(event: Event) -> bool:

@@ -52,6 +52,11 @@ def test_a_function_that_both_branches_call_asks_which_it_is_in(tmp_path):
     assert found(text, tmp_path) == []
 
 
+def test_what_a_function_does_that_both_branches_call_is_done_by_each(tmp_path):
+    text = CALLED_ON_BOTH.format(ask="print('begun')\n    if rank == 0:", other="epoch(rank, None)")
+    assert found(text, tmp_path) == [("ACC702", "print('begun')")]
+
+
 def test_what_the_main_process_never_comes_to_is_done_by_no_process(tmp_path):
     text = CALLED_ON_BOTH.format(ask="if rank != 0:", other="pass")
     assert found(text, tmp_path) == [("ACC702", 'logger.info("done")')]
