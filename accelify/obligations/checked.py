@@ -299,7 +299,9 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
 
 def _is_stand_in(event: Event) -> bool:
     """Whether it is what a class does that stands in for an Accelerator, where the package is missing."""
-    classes = (one for one in ast.walk(event.module.tree or ast.Module([], [])) if isinstance(one, ast.ClassDef))
+    classes = (
+        one for one in ast.walk(event.module.tree or ast.Module([], [])) if isinstance(one, ast.ClassDef)
+    )
     for one in classes:
         methods = {stmt.name: stmt for stmt in one.body if isinstance(stmt, ast.FunctionDef)}
         if {"prepare", "backward"} <= methods.keys() and event.node in ast.walk(methods["backward"]):

@@ -439,3 +439,37 @@ def test_what_stands_in_for_an_accelerator_and_what_makes_one_for_other_scripts(
             opt.step()
     """
     assert set(dict(named(dedent(text) + dedent(train), tmp_path, "accelerate"))) == {"ACC705", "ACC712"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "drawn", "is_right"), [("0.5", "torch.rand(1)", True), ("torch.rand(1)", "0.5", False)]
+)
+def test_rows_that_are_changed_at_random(limit, drawn, is_right, tmp_path):
+    """Each process has rows of its own anyway; what is drawn as the data set is made makes another one on each."""
+    text = f"""
+    from accelerate.utils import set_seed
+
+
+    class Rows(torch.utils.data.Dataset):
+        def __init__(self):
+            self.limit = {limit}
+
+        def __len__(self):
+            return 60
+
+        def __getitem__(self, index):
+            x, y = data[index]
+            return (x.flip(0) if {drawn} < self.limit else x), y
+
+
+    accelerator = Accelerator()
+    set_seed(3, device_specific=True)
+    model = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt, loader = accelerator.prepare(model, opt, DataLoader(Rows(), batch_size=4))
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+    """
+    assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
