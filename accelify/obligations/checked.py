@@ -25,6 +25,7 @@ _RANK, _FLAG = "the rank", "only on the main process"
 _APART = "the ranks share out"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
+_MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
 _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
@@ -236,10 +237,16 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
             if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
-            return made(
-                event, "content", Status.NAMED, f"{_what(place)} is {word_of(event)}; {_PUT_TOGETHER}", why
-            )
+            text = f"{_what(place)} is {word_of(event)}; {_PUT_TOGETHER}"
+            return made(event, "content", Status.NAMED, text, why and _of_share(why))
     return made(event, "content", Status.PROVED)
+
+
+def _of_share(why: Reason) -> Reason:
+    """Why a figure is one of a share, by those of its operands that are of rows, and not of a batch as a whole: that
+    a model mixes the rows of a batch is of no account here."""
+    found = tuple(one for one in why.parents if not any(step.text.endswith(_MIXED) for step in one.steps()))
+    return replace(why, parents=found) if 0 < len(found) < len(why.parents) else why
 
 
 def _meets_before(why: Reason, events: Sequence[Event]) -> bool:
@@ -315,7 +322,10 @@ def _has_accelerator(events: Sequence[Event]) -> bool:
 
 def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     if event.name == "optimizer.step" and event.detail == "plain" and _has_accelerator(events):
-        text = "the optimizer knows of no accumulated gradients and of no loss scale; prepare it"
+        text = (
+            "the optimizer is not prepared: it steps in every batch that accumulates gradients, and with gradients "
+            "that are multiplied by the loss scale of fp16; prepare it"
+        )
         yield made(event, "prepared", Status.NAMED, text)
 
 

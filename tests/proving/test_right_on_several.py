@@ -473,3 +473,22 @@ def test_rows_that_are_changed_at_random(limit, drawn, is_right, tmp_path):
         opt.step()
     """
     assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
+
+
+def test_the_chain_of_a_figure_leads_to_the_rows_that_it_counts(tmp_path):
+    """A model that mixes rows is shown to a figure of one share no more than the loader that it was trained with."""
+    text = """
+    right = count = 0
+    other = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))
+    for x, y in other:
+        right += (model(x) > y).sum().item()
+        count += len(y)
+    if dist.get_rank() == 0:
+        print(right / count)
+    """
+    mixing = NET.replace("torch.nn.Linear(4, 4)", "torch.nn.BatchNorm1d(4)")
+    path = tmp_path / "train.py"
+    path.write_text(HEAD["torch"] + GROUP + mixing + LOOP + dedent(text))
+    found = checked(convert_project(Source.read(path), ConvertOptions(), Imports())[0]) or []
+    message = next(one.message for one in found if one.code == "ACC701")
+    assert "this rank's batch of `other`" in message
