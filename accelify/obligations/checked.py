@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
@@ -23,6 +24,8 @@ _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one devic
 _RANK, _FLAG = "the rank", "only on the main process"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
+# How one says that a batch is of one process.
+_BATCH = "this rank's batch of"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
 _MIXED = "mixes rows of the batch"
@@ -244,9 +247,15 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
 
 def _of_share(why: Reason) -> Reason:
     """Why a figure is one of a share, by those of its operands that are of rows, and not of a batch as a whole: that
-    a model mixes the rows of a batch is of no account here."""
+    a model mixes the rows of a batch is of no account here, nor why the processes' data differ."""
     found = tuple(one for one in why.parents if not any(step.text.endswith(_MIXED) for step in one.steps()))
-    return replace(why, parents=found) if 0 < len(found) < len(why.parents) else why
+    why = replace(why, parents=found) if 0 < len(found) < len(why.parents) else why
+    steps = why.steps()
+    for number, step in enumerate(steps):
+        if step.text.startswith((_APART, _BATCH)):
+            shared = replace(step, parents=())
+            return reduce(lambda last, one: replace(one, parents=(last,)), reversed(steps[:number]), shared)
+    return why
 
 
 def _meets_before(why: Reason, events: Sequence[Event]) -> bool:
@@ -263,7 +272,9 @@ def _is_put_together(why: Reason, events: Sequence[Event]) -> bool:
     waiting, seen, together = [why], set[int](), False
     while waiting:
         step = waiting.pop()
-        if _puts_together(step) or (events and not step.parents and _says_who(step, events)):
+        if _puts_together(step) or (
+            events and not step.parents and step.text != _RANK and _says_who(step, events)
+        ):
             together = True
         elif step.parents and not step.text.endswith("counts samples"):
             waiting += [one for one in step.parents if id(one) not in seen]

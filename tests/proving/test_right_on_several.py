@@ -492,3 +492,22 @@ def test_the_chain_of_a_figure_leads_to_the_rows_that_it_counts(tmp_path):
     found = checked(convert_project(Source.read(path), ConvertOptions(), Imports())[0]) or []
     message = next(one.message for one in found if one.code == "ACC701")
     assert "this rank's batch of `other`" in message
+
+
+def test_the_chain_of_a_figure_ends_where_its_rows_are_shared_out(tmp_path):
+    """That the rows are others on each process by a seed is named where they are drawn."""
+    text = """
+    torch.manual_seed(dist.get_rank())
+    part, other = torch.utils.data.random_split(data, [40, 20])
+    total = 0
+    for x, y in DataLoader(other, batch_size=4, sampler=DistributedSampler(other, shuffle=False)):
+        total += F.mse_loss(model(x), y).item()
+    if dist.get_rank() == 0:
+        print(total)
+    """
+    path = tmp_path / "train.py"
+    path.write_text(HEAD["torch"] + GROUP + NET + dedent(text))
+    found = checked(convert_project(Source.read(path), ConvertOptions(), Imports())[0]) or []
+    message = next(one.message for one in found if one.code == "ACC701")
+    assert "whose data differ between them (line" in message
+    assert "the rank (line" not in message
