@@ -445,7 +445,9 @@ def why_of(value: Value, depth: int = 0) -> Reason | None:
     """Why a value is not the same: for a container, why that of its elements is not that is furthest from it."""
     if value.why is not None:
         return None if value.place.is_same else value.why
-    parts = [part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")]
+    parts: list[Value] = [
+        part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")
+    ]
     found = sorted((part for part in parts if part.why and not part.place.is_same), key=_distance)
     if found:
         return found[0].why

@@ -487,9 +487,7 @@ def test_the_chain_of_a_figure_leads_to_the_rows_that_it_counts(tmp_path):
         print(right / count)
     """
     mixing = NET.replace("torch.nn.Linear(4, 4)", "torch.nn.BatchNorm1d(4)")
-    path = tmp_path / "train.py"
-    path.write_text(HEAD["torch"] + GROUP + mixing + LOOP + dedent(text))
-    found = checked(convert_project(Source.read(path), ConvertOptions(), Imports())[0]) or []
+    found = findings(GROUP + mixing + LOOP + dedent(text), tmp_path)
     message = next(one.message for one in found if one.code == "ACC701")
     assert "this rank's batch of `other`" in message
 
@@ -505,9 +503,7 @@ def test_the_chain_of_a_figure_ends_where_its_rows_are_shared_out(tmp_path):
     if dist.get_rank() == 0:
         print(total)
     """
-    path = tmp_path / "train.py"
-    path.write_text(HEAD["torch"] + GROUP + NET + dedent(text))
-    found = checked(convert_project(Source.read(path), ConvertOptions(), Imports())[0]) or []
+    found = findings(GROUP + NET + dedent(text), tmp_path)
     message = next(one.message for one in found if one.code == "ACC701")
     assert "whose data differ between them (line" in message
     assert "the rank (line" not in message
