@@ -278,9 +278,15 @@ class Iteration:
                     item = self.engine.calls.call_function(
                         get, [Value(refs=(one,)), Value(type="builtins.int")], {}, get.node
                     )
-                if array_of(item).kind is Kind.OWN:
+                if array_of(item).kind is Kind.OWN and not self._is_changed_at_random(item):
                     return item.placed(array_of(item))
         return None
+
+    def _is_changed_at_random(self, item: Value) -> bool:
+        """Whether it is as it is read that a row is changed at random, of a script that is written for several."""
+        why = why_of(item) if self.run.checks else None
+        of_rows = self.engine.calls.libraries.transfers.random.of_rows
+        return why is not None and any((step.path, step.line) in of_rows for step in why.steps())
 
     def enumerated(self, value: Value, first: Value, node: ast.AST) -> Iterable:
         """`enumerate`: the counter of a loop whose rounds are shared out counts those of one rank."""

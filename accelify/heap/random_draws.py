@@ -43,6 +43,8 @@ class RandomDraws:
         self.run = run
         # Whether each draw was from a generator of the script's that is the same on every process.
         self.drawn: list[bool] = []
+        # Where a row is changed at random as it is read.
+        self.of_rows: set[tuple[str, int]] = set()
 
     def draw(
         self, row: Row, args: Args, keywords: Keywords, node: ast.AST, of_shape: Placement | None
@@ -52,6 +54,8 @@ class RandomDraws:
         operands = [value for value in [*args, *keywords.values()] if not set(value.refs) & set(generators)]
         places = [array_of(value) for value in operands]
         self.drawn.append(bool(generators) and self._is_alike(row, generators))
+        if any(getattr(called, "name", "") in ("__getitem__", "__iter__") for called, _ in self.run.calls):
+            self.of_rows.add((self.run.module.path, getattr(node, "lineno", 0)))
         place = of_shape or function(places, rowwise=True)
         text = f"`{self.run.segment(node)}` draws random numbers"
         differing = self._generated(row, generators, node)

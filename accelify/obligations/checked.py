@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
@@ -24,8 +24,11 @@ _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one devic
 _RANK, _FLAG = "the rank", "only on the main process"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
+# How one says that a batch is of one process.
+_BATCH = "this rank's batch of"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
+_MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
 _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
@@ -263,10 +266,22 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
             if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
-            return made(
-                event, "content", Status.NAMED, f"{_what(place)} is {word_of(event)}; {_PUT_TOGETHER}", why
-            )
+            text = f"{_what(place)} is {word_of(event)}; {_PUT_TOGETHER}"
+            return made(event, "content", Status.NAMED, text, why and _of_share(why))
     return made(event, "content", Status.PROVED)
+
+
+def _of_share(why: Reason) -> Reason:
+    """Why a figure is one of a share, by those of its operands that are of rows, and not of a batch as a whole: that
+    a model mixes the rows of a batch is of no account here, nor why the processes' data differ."""
+    found = tuple(one for one in why.parents if not any(step.text.endswith(_MIXED) for step in one.steps()))
+    why = replace(why, parents=found) if 0 < len(found) < len(why.parents) else why
+    steps = why.steps()
+    for number, step in enumerate(steps):
+        if step.text.startswith((_APART, _BATCH)):
+            shared = replace(step, parents=())
+            return reduce(lambda last, one: replace(one, parents=(last,)), reversed(steps[:number]), shared)
+    return why
 
 
 def _meets_before(why: Reason, events: Sequence[Event]) -> bool:
@@ -283,7 +298,9 @@ def _is_put_together(why: Reason, events: Sequence[Event]) -> bool:
     waiting, seen, together = [why], set[int](), False
     while waiting:
         step = waiting.pop()
-        if _puts_together(step) or (events and not step.parents and _says_who(step, events)):
+        if _puts_together(step) or (
+            events and not step.parents and step.text != _RANK and _says_who(step, events)
+        ):
             together = True
         elif step.parents and not step.text.endswith("counts samples"):
             waiting += [one for one in step.parents if id(one) not in seen]
@@ -342,7 +359,10 @@ def _has_accelerator(events: Sequence[Event]) -> bool:
 
 def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     if event.name == "optimizer.step" and event.detail == "plain" and _has_accelerator(events):
-        text = "the optimizer knows of no accumulated gradients and of no loss scale; prepare it"
+        text = (
+            "the optimizer is not prepared: it steps in every batch that accumulates gradients, and with gradients "
+            "that are multiplied by the loss scale of fp16; prepare it"
+        )
         yield made(event, "prepared", Status.NAMED, text)
 
 

@@ -439,3 +439,71 @@ def test_what_stands_in_for_an_accelerator_and_what_makes_one_for_other_scripts(
             opt.step()
     """
     assert set(dict(named(dedent(text) + dedent(train), tmp_path, "accelerate"))) == {"ACC705", "ACC712"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "drawn", "is_right"), [("0.5", "torch.rand(1)", True), ("torch.rand(1)", "0.5", False)]
+)
+def test_rows_that_are_changed_at_random(limit, drawn, is_right, tmp_path):
+    """Each process has rows of its own anyway; what is drawn as the data set is made makes another one on each."""
+    text = f"""
+    from accelerate.utils import set_seed
+
+
+    class Rows(torch.utils.data.Dataset):
+        def __init__(self):
+            self.limit = {limit}
+
+        def __len__(self):
+            return 60
+
+        def __getitem__(self, index):
+            x, y = data[index]
+            return (x.flip(0) if {drawn} < self.limit else x), y
+
+
+    accelerator = Accelerator()
+    set_seed(3, device_specific=True)
+    model = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt, loader = accelerator.prepare(model, opt, DataLoader(Rows(), batch_size=4))
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+    """
+    assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
+
+
+def test_the_chain_of_a_figure_leads_to_the_rows_that_it_counts(tmp_path):
+    """A model that mixes rows is shown to a figure of one share no more than the loader that it was trained with."""
+    text = """
+    right = count = 0
+    other = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))
+    for x, y in other:
+        right += (model(x) > y).sum().item()
+        count += len(y)
+    if dist.get_rank() == 0:
+        print(right / count)
+    """
+    mixing = NET.replace("torch.nn.Linear(4, 4)", "torch.nn.BatchNorm1d(4)")
+    found = findings(GROUP + mixing + LOOP + dedent(text), tmp_path)
+    message = next(one.message for one in found if one.code == "ACC701")
+    assert "this rank's batch of `other`" in message
+
+
+def test_the_chain_of_a_figure_ends_where_its_rows_are_shared_out(tmp_path):
+    """That the rows are others on each process by a seed is named where they are drawn."""
+    text = """
+    torch.manual_seed(dist.get_rank())
+    part, other = torch.utils.data.random_split(data, [40, 20])
+    total = 0
+    for x, y in DataLoader(other, batch_size=4, sampler=DistributedSampler(other, shuffle=False)):
+        total += F.mse_loss(model(x), y).item()
+    if dist.get_rank() == 0:
+        print(total)
+    """
+    found = findings(GROUP + NET + dedent(text), tmp_path)
+    message = next(one.message for one in found if one.code == "ACC701")
+    assert "whose data differ between them (line" in message
+    assert "the rank (line" not in message
