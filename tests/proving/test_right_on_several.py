@@ -507,3 +507,39 @@ def test_the_chain_of_a_figure_ends_where_its_rows_are_shared_out(tmp_path):
     message = next(one.message for one in found if one.code == "ACC701")
     assert "whose data differ between them (line" in message
     assert "the rank (line" not in message
+
+
+EMA = """
+class Average:
+    def __init__(self, model):
+        self.model, self.taken = model, []
+
+    def take(self):
+        self.taken = [p.clone() for p in self.model.parameters()]
+
+    def give_back(self):
+        for one, p in zip(self.taken, self.model.parameters()):
+            p.data.copy_(one.data)
+
+
+accelerator = Accelerator()
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model, opt, loader = accelerator.prepare(model, opt, DataLoader(data, batch_size=4))
+average = Average(accelerator.unwrap_model(model))
+for epoch in range(3):
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+    if accelerator.is_main_process:
+        average.take()
+        torch.save(accelerator.unwrap_model(model).state_dict(), "model.pt")
+        average.give_back()
+"""
+
+
+def test_weights_that_the_main_process_takes_back(tmp_path):
+    assert not named(EMA, tmp_path, "accelerate")
+    later = EMA.replace("        average.give_back()\n", "    if accelerator.is_main_process:\n        average.give_back()\n")
+    assert "ACC704" in dict(named(later, tmp_path, "accelerate"))
