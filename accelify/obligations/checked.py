@@ -83,8 +83,9 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         return
     if one.demand == "path" and (event.path is None or _is_of_one(event) or is_handle(event)):
         return  # another process's is of no account; an open file was named where it was opened
-    if one.sink == "state.write" and one.demand == "same" and not goes_into_training(event, events):
-        return
+    if one.sink == "state.write" and one.demand == "same":
+        if not goes_into_training(event, events) or _is_taken_back(event, one):
+            return
     if one.demand == "content":
         yield _content(event, events)
     elif one.demand == "loss":
@@ -110,6 +111,15 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often than others" in one.found:
             yield one
+
+
+def _is_taken_back(event: Event, one: Obligation) -> bool:
+    """Whether the main process writes what it has taken under the same condition: weights that it had changed."""
+    last = one.reason.steps()[-1] if one.reason is not None else None
+    return last is not None and any(
+        guard.kind == "main" and (guard.why.path, guard.why.line) == (last.path, last.line)
+        for guard in event.guards
+    )
 
 
 def _are_unscaled(event: Event, events: Sequence[Event]) -> bool:

@@ -6,48 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from accelify.conversion import ConvertOptions
-from accelify.convert import convert_project
-from accelify.project import Imports
-from accelify.proving import checked
-from accelify.source import Source
-
-HEAD = {
-    "accelerate": """\
-import torch
-import torch.nn.functional as F
-from accelerate import Accelerator
-from torch.utils.data import DataLoader, TensorDataset
-
-data = TensorDataset(torch.ones(60, 4), torch.ones(60, 1))
-""",
-    "torch": """\
-import os
-import torch
-import torch.distributed as dist
-import torch.nn.functional as F
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Sampler, TensorDataset
-
-data = TensorDataset(torch.ones(60, 4), torch.ones(60, 1))
-""",
-}
-LOOP = """
-for x, y in loader:
-    opt.zero_grad()
-    F.mse_loss(model(x), y).backward()
-    opt.step()
-"""
-
-
-def named(text, tmp_path, head="torch"):
-    """The codes that check gives a program, each with the text of its line."""
-    path = tmp_path / "train.py"
-    path.write_text(whole := HEAD[head] + dedent(text))
-    found = checked(convert_project(Source.read(path), ConvertOptions(), Imports())[0]) or []
-    lines = whole.splitlines()
-    return [(one.code, lines[one.line - 1].strip()) for one in found if one.severity in ("error", "warning")]
-
+from tests.proving.several_programs import GROUP, LOOP, NET, named
 
 DRAWN = """
 class Net(torch.nn.Module):
@@ -82,27 +41,6 @@ def test_weights_drawn_before_the_wrapper_of_another_function(tmp_path):
         "    opt = torch", "    torch.nn.init.xavier_uniform_(model.module.body.weight)\n    opt = torch"
     )
     assert named(late, tmp_path)[0] == ("ACC704", "torch.nn.init.xavier_uniform_(model.module.body.weight)")
-
-
-GROUP = """
-dist.init_process_group("gloo")
-sampler = DistributedSampler(data, shuffle=False)
-loader = DataLoader(data, batch_size=4, sampler=sampler)
-"""
-NET = """
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = torch.nn.Linear(4, 4)
-        self.head = torch.nn.Linear(4, 1)
-
-    def forward(self, x):
-        return self.head(self.body(x))
-
-
-model = DDP(Net())
-opt = torch.optim.SGD(model.parameters(), lr=0.1)
-"""
 
 
 def test_forward_of_a_wrapper(tmp_path):
@@ -337,71 +275,6 @@ def test_a_model_that_is_called_on_parts_of_a_batch(bound, is_right, tmp_path):
     assert ("ACC704" in dict(named(GROUP + NET + loop, tmp_path))) != is_right
 
 
-@pytest.mark.parametrize(
-    ("value", "is_right"), [("mean(loss)", True), ("loss", False), ("mean(loss) - loss", False)]
-)
-def test_figures_that_were_put_together_in_a_table(value, is_right, tmp_path):
-    text = f"""
-    from tabulate import tabulate
-
-
-    def mean(value):
-        value = value.clone()
-        dist.all_reduce(value)
-        value /= dist.get_world_size()
-        return value
-
-
-    total, count, row = 0, 0, {{}}
-    for x, y in loader:
-        opt.zero_grad()
-        loss = F.mse_loss(model(x), y)
-        loss.backward()
-        opt.step()
-        total += ({value}).item() * len(x)
-        count += len(x)
-    row["loss"] = total / count
-    lines = tabulate([list(row.values())], ["loss"]).splitlines()
-    if dist.get_rank() == 0:
-        print(lines[1])
-    """
-    assert ("ACC701" in dict(named(GROUP + NET + dedent(text), tmp_path))) != is_right
-
-
-@pytest.mark.parametrize(
-    ("asked", "fed", "is_right"),
-    [("dist.get_rank() == 0", "torch.cat(parts)", True), ("x is not None", "out", False)],
-)
-def test_a_metric_that_the_main_process_alone_is_fed(asked, fed, is_right, tmp_path):
-    text = f"""
-    class Accuracy:
-        def __init__(self):
-            self.right = 0
-
-        def update(self, out):
-            self.right += (out > 0).sum().item()
-
-        def reset(self):
-            for name in self.__dict__:
-                self.__dict__[name] = 0
-
-
-    metric = Accuracy()
-    for epoch in range(3):
-        for x, y in loader:
-            out = model(x)
-            parts = [torch.zeros_like(out) for _ in range(dist.get_world_size())]
-            dist.all_gather(parts, out)
-            if {asked}:
-                metric.update({fed})
-            dist.barrier()
-        if dist.get_rank() == 0:
-            print(metric.right)
-            metric.reset()
-    """
-    assert ("ACC701" in dict(named(GROUP + NET + dedent(text), tmp_path))) != is_right
-
-
 @pytest.mark.parametrize(("listed", "is_right"), [("G_*.pth", True), ("lo*", False)])
 def test_files_that_are_listed_beside_a_folder_of_the_main_process(listed, is_right, tmp_path):
     text = f"""
@@ -475,35 +348,39 @@ def test_rows_that_are_changed_at_random(limit, drawn, is_right, tmp_path):
     assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
 
 
-def test_the_chain_of_a_figure_leads_to_the_rows_that_it_counts(tmp_path):
-    """A model that mixes rows is shown to a figure of one share no more than the loader that it was trained with."""
-    text = """
-    right = count = 0
-    other = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))
-    for x, y in other:
-        right += (model(x) > y).sum().item()
-        count += len(y)
-    if dist.get_rank() == 0:
-        print(right / count)
-    """
-    mixing = NET.replace("torch.nn.Linear(4, 4)", "torch.nn.BatchNorm1d(4)")
-    found = findings(GROUP + mixing + LOOP + dedent(text), tmp_path)
-    message = next(one.message for one in found if one.code == "ACC701")
-    assert "this rank's batch of `other`" in message
+EMA = """
+class Average:
+    def __init__(self, model):
+        self.model, self.taken = model, []
+
+    def take(self):
+        self.taken = [p.clone() for p in self.model.parameters()]
+
+    def give_back(self):
+        for one, p in zip(self.taken, self.model.parameters()):
+            p.data.copy_(one.data)
 
 
-def test_the_chain_of_a_figure_ends_where_its_rows_are_shared_out(tmp_path):
-    """That the rows are others on each process by a seed is named where they are drawn."""
-    text = """
-    torch.manual_seed(dist.get_rank())
-    part, other = torch.utils.data.random_split(data, [40, 20])
-    total = 0
-    for x, y in DataLoader(other, batch_size=4, sampler=DistributedSampler(other, shuffle=False)):
-        total += F.mse_loss(model(x), y).item()
-    if dist.get_rank() == 0:
-        print(total)
-    """
-    found = findings(GROUP + NET + dedent(text), tmp_path)
-    message = next(one.message for one in found if one.code == "ACC701")
-    assert "whose data differ between them (line" in message
-    assert "the rank (line" not in message
+accelerator = Accelerator()
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model, opt, loader = accelerator.prepare(model, opt, DataLoader(data, batch_size=4))
+average = Average(accelerator.unwrap_model(model))
+for epoch in range(3):
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+    if accelerator.is_main_process:
+        average.take()
+        torch.save(accelerator.unwrap_model(model).state_dict(), "model.pt")
+        average.give_back()
+"""
+
+
+def test_weights_that_the_main_process_takes_back(tmp_path):
+    assert not named(EMA, tmp_path, "accelerate")
+    later = EMA.replace(
+        "        average.give_back()\n", "    if accelerator.is_main_process:\n        average.give_back()\n"
+    )
+    assert "ACC704" in dict(named(later, tmp_path, "accelerate"))
