@@ -131,7 +131,10 @@ def verify(
         place = find_module(module) if module else script
         if place is None:
             fail("Name the script to verify, or a module with -m.")
-        if module is None and not place.exists() and re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", str(place)):
+        named = place.suffix not in (".py", ".ipynb") and re.fullmatch(
+            r"[^\W\d]\w*(\.[^\W\d]\w*)*", str(place)
+        )
+        if module is None and named and not place.exists():
             fail(f"there is no file {place}; a module's name goes after -m: `accelify verify -m {place}`.")
         subject = find_subject(place, against)
         spinning = errors.is_terminal and not as_json and terminal.amount == terminal.NORMAL
