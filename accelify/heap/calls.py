@@ -348,25 +348,24 @@ class Calls:
     ) -> Value:
         """Go through a function of the project with these arguments."""
         depth = sum(1 for called, _ in self.run.calls if called is function.node)
-        given = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
-        if depth and len(given) == 1 and array_of(given[0]).rows:
+        of_model = bool(args) and any(ref.kind == "module" for ref in args[0].of(Instance))
+        parts = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
+        if depth and len(parts) == 1 and array_of(parts[0]).rows and not of_model:
             # What it makes of each part, such as a batch's tensors on a device.
             self.run.assume(f"`{function.name}` makes of each part what it makes of the whole", node)
-            return given[0].placed(array_of(given[0]))
+            return parts[0].placed(array_of(parts[0]))
         if depth >= _MOST_OF_ONE or len(self.run.calls) >= _DEEPEST:
             text = (
                 f"`{function.name}` calls itself"
                 if depth >= _MOST_OF_ONE
                 else "calls lie too deep in each other"
             )
-            if depth < _MOST_OF_ONE or not (
-                args and any(ref.kind == "module" for ref in args[0].of(Instance))
-            ):
+            if depth < _MOST_OF_ONE or not of_model:
                 # Of a model that holds others of its class, the first was gone through.
                 self.run.leave_unread(text, node)
             cut = next((n for n, (called, _) in enumerate(self.run.calls) if called is function.node), 0)
             self.run.leave_pieces(cut if depth >= _MOST_OF_ONE else 0)
-            return Value(own(), self.run.reason(node, text, *args)) if given else Value()
+            return Value(own(), self.run.reason(node, text, *args)) if parts else Value()
         if self._gone.get(function.node, 0) >= _MOST_CONTEXTS:
             # One call stands for all others: wherever it is made, whatever numbers and texts it gets.
             node = function.node
