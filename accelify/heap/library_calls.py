@@ -57,8 +57,9 @@ Keywords = Mapping[str, Value]
 WRAPPED_WEIGHTS = "#wrapped weights"
 # Calls that keep the loggers of the processes quiet that make them.
 _LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
-# In place of a level: every process sets up its loggers.
-_EACH_LOGS = -1
+# In place of a level: every process sets up its loggers; the main process alone does, so that the others have Python's
+# level of warnings. It is no level that `disable` sets, which a set-up by all does not undo.
+_EACH_LOGS, _MAIN_LOGS = -1, logging.INFO + 1
 _SILENCING = frozenset(
     {"logging.basicConfig", "logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"}
 )
@@ -217,14 +218,14 @@ class LibraryCalls:
             # A logger's own level lets it write what is at it.
             below = int(name in ("setLevel", "logging.basicConfig"))
             self.run.logs_once = _LEVELS.get(names[-1] if names else "", logging.CRITICAL) - below
-        elif name == "logging.basicConfig" and self.run.logs_once in (0, logging.INFO):
+        elif name == "logging.basicConfig" and self.run.logs_once in (0, _MAIN_LOGS):
             # Where nothing sets them up, loggers write warnings and worse.
             kinds = {one.kind for one in self.run.guards}
             asked = _LEVELS.get(names[-1], 0) if names else 0
             if "main" not in kinds:
                 self.run.logs_once = asked - 1 if asked > logging.INFO and "others" in kinds else _EACH_LOGS
             elif kinds == {"main"}:
-                self.run.logs_once = logging.INFO
+                self.run.logs_once = _MAIN_LOGS
 
     def _type_of(self, receiver: Value, instance: Instance | None) -> str:
         if instance is not None:

@@ -43,6 +43,7 @@ def test_findings(converted: MadeConversion) -> None:
         "safety": "manual",
         "effort": 10,
         "fixable": False,
+        "fix": None,
         "file": "train.py",
         "line": 4,
         "column": 1,
