@@ -59,4 +59,4 @@ def published(finding: Finding) -> Finding:
 
 def published_all(findings: Iterable[Finding]) -> list[Finding]:
     """Findings of parts as those of their rules, each place and message once."""
-    return list({(one, one.message): one for one in map(published, findings)}.values())
+    return list({(one, one.cell, one.message): one for one in map(published, findings)}.values())

@@ -133,7 +133,10 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         raise SystemExit(max(code, NEEDS_A_PERSON if changed and not options.exit_zero else CONVERTED))
     in_order = sorted(findings, key=lambda one: (one.path, one.cell, one))
     # What several scripts reach in one module is one finding.
-    findings = list({(one, one.part): one for one in reversed(in_order)}.values())[::-1]
+    once: dict[tuple[Finding, str, int], Finding] = {}
+    for one in in_order:
+        once.setdefault((one, one.part, one.cell), one)
+    findings = list(once.values())
     try:
         if options.baseline is not None:
             findings = _against(options.baseline, options.update_baseline, findings, lines)
