@@ -98,7 +98,7 @@ class Choices:
 
         Args:
             ways: what each stands under, and what goes it.
-            decided: told which of two ways several processes go, where one alone goes the other.
+            decided: called with which of two ways several processes go, where one alone goes the other.
             asked: what decides between two, where a later statement may ask for it again.
             first: whether one may be for a first round.
             is_regular: whether every so many rounds of a loop go the same way.
@@ -135,8 +135,8 @@ class Choices:
                 in_call = frame is not None and kind == "return" and len(statements.rounds) == frame.rounds
                 if alike and decided is not None and frame is not None and in_call and several is None:
                     events, of = (slice(one[number], one[number + 1]) for one in (met, given))
-                    told = partial(decided, bool(number))
-                    frame.early.append(Early(events, of, len(frame.left), told))
+                    decide = partial(decided, bool(number))
+                    frame.early.append(Early(events, of, len(frame.left), decide))
                 statements.keep_for_later(kind, written, guard)
         if len(reached) == 2 and alike and not exits:
             # What is put together where there are several processes is not put together where there is one.

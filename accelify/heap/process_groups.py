@@ -212,14 +212,14 @@ def _started(engine: Interpreter, name: str, keywords: Mapping[str, Value], node
     run = engine.run
     ranks, count = _numbers_around(run.module.tree, node)
 
-    def told(part: ast.expr, value: Value) -> Value:
+    def known(part: ast.expr, value: Value) -> Value:
         if isinstance(part, ast.Name) and part.id in ranks:
             return rank(run, node)
         return processes(run, node) if count is not None and ast.dump(part) == ast.dump(count) else value
 
     asked = {one.arg: one.value for one in getattr(node, "keywords", ())}
     parts = getattr(asked.get("args"), "elts", [])
-    given = [*map(told, parts, elements(run, keywords.get("args", NONE)) or [])]
+    given = [*map(known, parts, elements(run, keywords.get("args", NONE)) or [])]
     table = asked.get("kwargs")
     pairs = [(one.arg, one.value) for one in getattr(table, "keywords", ())]
     if isinstance(table, ast.Dict):
@@ -227,7 +227,7 @@ def _started(engine: Interpreter, name: str, keywords: Mapping[str, Value], node
             (getattr(key, "value", None), part) for key, part in zip(table.keys, table.values, strict=True)
         ]
     named = {
-        word: told(part, element(run, keywords["kwargs"], node, word))
+        word: known(part, element(run, keywords["kwargs"], node, word))
         for word, part in pairs
         if isinstance(word, str)
     }
@@ -283,7 +283,7 @@ def _collective(
 
 
 def _told(engine: Interpreter, keywords: Mapping[str, Value], name: str, value: Value, node: ast.AST) -> None:
-    """What a call is told of the processes is that from then on, wherever it comes from."""
+    """What a call gets as the rank or the number of processes holds from then on, wherever it comes from."""
     stood = keywords.get(name)
     if stood is not None and stood.const is UNSET and not stood.type and stood.place.is_same:
         engine.calls.libraries.mutated.setdefault(node, {})[name] = value
