@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ def test_no_loop_over_a_loader() -> None:
 
 def test_a_carried_state_keeps_the_data_whole() -> None:
     snippet = "state = 0\nfor a, b in test_loader:\n    state = model(a) + state\nn = state.mean()"
-    conversion = check_transformed("epoch", snippet, snippet)
+    after = snippet.replace("model(a)", "model(a.to(accelerator.device))")
+    conversion = check_transformed("epoch", snippet, after)
     assert "ACC303" in {f.code for f in conversion.remaining}
     assert "accelerator.prepare(model, optimizer, loader)" in conversion.new_text
 
@@ -97,7 +99,7 @@ def test_collected_outputs() -> None:
         """
         outputs = []
         for a, b in test_loader:
-            outputs.append(accelerator.gather_for_metrics(model(a)))
+            outputs.append(accelerator.gather_for_metrics(model(a)).cpu())
         n = torch.cat(outputs)
         """,
     )
@@ -112,19 +114,29 @@ def count(output, target):
 
 
 @pytest.mark.parametrize(
-    "metric",
+    ("metric", "given"),
     [
-        "total += F.cross_entropy(output, b).item()\nn = total / len(test_loader.dataset)",
-        "total += accuracy(output, b)\n    n += b.size(0)\nn = total / n",
-        "total += 10 * math.log10(1 / F.mse_loss(output, b).item())\nn = total / len(test_loader)",
-        "rows[i : i + 4] = output",
-        "label = torch.arange(2).repeat(2)\n    total += F.cross_entropy(output, label).item()",
+        (
+            "total += F.cross_entropy(output, b).item()\nn = total / len(test_loader.dataset)",
+            "a.to(accelerator.device)",
+        ),
+        ("total += accuracy(output, b)\n    n += b.size(0)\nn = total / n", "a.to(accelerator.device)"),
+        (
+            "total += 10 * math.log10(1 / F.mse_loss(output, b).item())\nn = total / len(test_loader)",
+            "a.to(accelerator.device)",
+        ),
+        ("rows[i : i + 4] = output", "a.to(accelerator.device)"),
+        # A tensor that comes to more than the model keeps the script on the CPU.
+        ("label = torch.arange(2).repeat(2)\n    total += F.cross_entropy(output, label).item()", "a"),
     ],
 )
-def test_figures_that_gathering_would_change(metric: str) -> None:
+def test_figures_that_gathering_would_change(metric: str, given: str) -> None:
     head = "total, n, i = 0, 0, 0\nfor a, b in test_loader:\n    output = model(a)\n    "
     snippet = head + metric
-    conversion = check_transformed("epoch", snippet, snippet, imports="import math", setup=SHARE)
+    after = snippet.replace("model(a)", f"model({given})")
+    if given != "a":
+        after = re.sub(r"F\.\w+\(output", r"\g<0>.cpu()", after)
+    conversion = check_transformed("epoch", snippet, after, imports="import math", setup=SHARE)
     assert "ACC303" in {f.code for f in conversion.remaining}
     assert "accelerator.prepare(model, optimizer, loader)" in conversion.new_text
 
@@ -534,7 +546,10 @@ HITS = (
 def test_whole_batches_that_several_processes_would_drop() -> None:
     ready = "test_loader = DataLoader(data, batch_size=8, drop_last=True)"
     snippet = HITS.format("test_loader", "")
-    conversion = check_transformed("epoch", snippet, snippet, ready=ready)
+    after = snippet.replace("model(a)", "model(a.to(accelerator.device))").replace(
+        "argmax(1)", "argmax(1).cpu()"
+    )
+    conversion = check_transformed("epoch", snippet, after, ready=ready)
     (said,) = [f.message for f in conversion.remaining if f.code == "ACC303"]
     assert "drop_last=True would leave out whole batches of it on several processes" in said
     check_transformed(

@@ -95,6 +95,8 @@ def test_another_one_and_one_that_is_asked_for_are_said(tmp_path: Path, text: st
 def test_nothing_is_done_for_the_cpu(tmp_path: Path) -> None:
     (tmp_path / "noise.py").write_text(NOISE)
     (tmp_path / "places.py").write_text(FUNCTION)
-    (tmp_path / "train.py").write_text(frame(imports="from noise import Noise", ready="noise = Noise()"))
+    (tmp_path / "train.py").write_text(
+        frame(imports="from noise import Noise", ready="noise = Noise()\nstart = torch.zeros(1)")
+    )
     (found,) = convert_project(Source.read(tmp_path / "train.py"))
     assert "Accelerator(cpu=True)" in found.new_text

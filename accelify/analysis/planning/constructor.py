@@ -11,6 +11,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.base_classes import wish_of_base_class
 from accelify.analysis.devices.constants import DeviceConstant
+from accelify.analysis.devices.dataset_tensors import goes_to_data_sets
 from accelify.analysis.devices.defaults import is_left_to_default
 from accelify.analysis.devices.device_names import is_option_for_gpu, names_cpu
 from accelify.analysis.devices.helper_moves import flags_of_helpers, helpers_use_accelerator
@@ -365,7 +366,7 @@ class ConstructorArguments:
                     "arange",
                     "randint",
                     "empty",
-                ):
+                ) and not goes_to_data_sets(self.script, call):
                     return False
         if any(
             self._is_left_out(model) for call in self.script.calls() for model in self.script.models_run(call)
