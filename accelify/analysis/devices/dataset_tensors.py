@@ -43,8 +43,9 @@ def _named(statement: ast.Assign | ast.AugAssign | ast.AnnAssign, made: ast.AST)
         return None
     target, value = targets[0], statement.value
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-        parts = zip(target.elts, value.elts, strict=False)
-        target = next(to for to, part in parts if made in ast.walk(part))
+        for to, part in zip(target.elts, value.elts, strict=False):
+            if made in ast.walk(part):
+                target = to
     return target.id if isinstance(target, ast.Name) else None
 
 
