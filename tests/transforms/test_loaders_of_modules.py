@@ -229,3 +229,49 @@ def test_a_loader_that_is_not_seen_in_one_of_several_cases(tmp_path: Path, other
     assert prepared(found.new_text) == {"model", "optimizer", "train_loader"}
     (said,) = advice(found)
     assert f"can come from `{other.removesuffix('()')}`, which is not seen to give torch's DataLoader" in said
+
+
+TWO_CALLERS = """\
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from loaders import make_loaders
+
+
+def fit(data, model, optimizer, device):
+    loaders = make_loaders(data)
+    for x, y in loaders["train"]:
+        optimizer.zero_grad()
+        loss = nn.functional.l1_loss(model(x.to(device)), y.to(device))
+        loss.backward()
+        optimizer.step()
+
+
+def score(data, model, device):
+    loaders = make_loaders(data)
+    hits = 0
+    for x, y in loaders["val"]:
+        hits += (model(x.to(device)).cpu() == y).sum().item()
+    return hits
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+fit(data, model, optimizer, device)
+print(score(data, model, device))
+"""
+
+
+def test_a_dictionary_that_two_functions_get_from_one_maker_is_prepared_in_both(tmp_path: Path) -> None:
+    (tmp_path / "loaders.py").write_text(
+        "from torch.utils.data import DataLoader\n\n\n"
+        "def make_loaders(data):\n"
+        "    return {name: DataLoader(data, batch_size=8) for name in ('train', 'val')}\n"
+    )
+    (tmp_path / "train.py").write_text(TWO_CALLERS)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert conversion.new_text.count("accelerator.prepare(loader) for name, loader in loaders.items()") == 2
+    assert ".to(device)" not in conversion.new_text

@@ -291,6 +291,23 @@ class Placement(ItemStatements):
                 best = (*rank, Item(holder, kind, scope, creations, {entity}, form))
         return best[2] if best else None
 
+    def container_homes(self, entity: Entity, kind: str) -> list[Item]:
+        """`container_home`, and the containers that other functions get from the same maker."""
+        best = self.container_home(entity, kind)
+        if best is None:
+            return []
+        makers = {maker for creation in best.creations for maker in self._makers(creation)}
+        found = [best]
+        for holder in self.containers.holders_of(entity) if makers else ():
+            form = self.containers.form(holder, kind)
+            makings = self.containers.makings(holder)
+            if form is None or holder is best.holder or len(makings) != 1:
+                continue
+            scope, creations = next(iter(makings.items()))
+            if all(self._makers(stmt) & makers for stmt in creations):
+                found.append(Item(holder, kind, scope, creations, {entity}, form))
+        return found
+
     def _used(self, holder: Holder, scope: Scope) -> int:
         """Whether training uses a name itself, where an `Entity` has several (`net = ssd_net`)."""
         if (

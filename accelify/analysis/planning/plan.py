@@ -166,10 +166,9 @@ class Plan(AcceleratorPlace):
                     if kind == v.LOADER and self._prepare_inline(entity, kind):
                         self.prepared.add(entity)
                         continue
-                    retained = None
                     if kind != v.LOADER or entity in script.training_loaders:
-                        retained = self.placement.container_home(entity, kind)
-                    if retained is None:
+                        found = self.placement.container_homes(entity, kind)
+                    if not found:
                         if kind not in (v.MODEL, v.OPTIMIZER) or entity in script.stepped_elsewhere:
                             continue
                         if kind == v.OPTIMIZER and self._prepare_inline(entity, kind):
@@ -181,7 +180,6 @@ class Plan(AcceleratorPlace):
                                 [why] if all(b.message != why.message for b in self.blockers) else []
                             )
                         continue
-                    found = [retained]
                 self.prepared.add(entity)
                 for item in found:
                     key = (id(item.holder), item.scope)
