@@ -262,9 +262,9 @@ def _absent(engine: Interpreter, test: ast.expr, scope: Ref, taken: bool) -> Slo
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return None
     op, of = test.ops[0], test.comparators[0]
-    if taken != isinstance(op, ast.NotIn | ast.Is):
+    if taken != isinstance(op, ast.NotIn | ast.Is | ast.Eq):
         return None
-    if isinstance(op, ast.Is | ast.IsNot):
+    if isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
         return _slot_of(engine, test.left, scope) if getattr(of, "value", 0) is None else None
     if not isinstance(op, ast.In | ast.NotIn) or not isinstance(of, ast.Name | ast.Attribute):
         return None

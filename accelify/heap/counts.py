@@ -81,6 +81,19 @@ def is_there(value: Value) -> bool:
     )
 
 
+def identity_test(op: ast.cmpop, left: Value, right: Value) -> ast.cmpop | None:
+    """`is` or `is not`, where a comparison asks that; `y != None` asks it of what is compared as a whole."""
+    if isinstance(op, ast.Is | ast.IsNot):
+        return op
+    if (
+        right.const is None
+        and isinstance(op, ast.Eq | ast.NotEq)
+        and not left.type.startswith(("numpy", "pandas"))
+    ):
+        return ast.Is() if isinstance(op, ast.Eq) else ast.IsNot()
+    return None
+
+
 def is_same_object(op: ast.cmpop, left: Value, right: Value) -> Value | None:
     """What `is` and `is not` give, None where it goes with the ranks."""
     place = left.place

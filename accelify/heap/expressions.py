@@ -28,6 +28,7 @@ from accelify.heap.counts import (
     compared,
     counting_type,
     divided_whole,
+    identity_test,
     is_number,
     is_same_object,
     of_ranks,
@@ -245,8 +246,8 @@ class Expressions:
             if left.const is not UNSET and right.const is not UNSET:
                 with suppress(TypeError):
                     return constant(COMPARED[type(node.ops[0])](left.const, right.const))
-            if isinstance(node.ops[0], ast.Is | ast.IsNot):
-                return is_same_object(node.ops[0], left, right) or self._of(node, values, node.ops[0])
+            if (identity := identity_test(node.ops[0], left, right)) is not None:
+                return is_same_object(identity, left, right) or self._of(node, values, identity)
             if isinstance(node.ops[0], ast.In | ast.NotIn):
                 if (among := is_among(self.run, left, right)) is not None:
                     return constant(among == isinstance(node.ops[0], ast.In))

@@ -76,3 +76,12 @@ def test_a_total_that_begins_where_a_dictionary_has_none() -> None:
     assert status(text.replace("({})", "(totals['loss'])"), "content") == [Status.NAMED]
     reduced = "(accelerator.reduce(totals['loss']))"
     assert status(text.replace("({})", reduced), "content") == [Status.PROVED]
+
+
+@pytest.mark.parametrize("asked", ["y is not None", "y != None", "not y == None"])
+def test_whether_a_batch_is_there_is_the_same_on_all_ranks(asked: str) -> None:
+    text = f"def run(y=None):\n    if {asked}:\n        accelerator.reduce(y)\n"
+    text += "for x in loader:\n    run(x)\n    run()\n"
+    assert set(status(text, "all ranks")) == {Status.PROVED}
+    parted = text.replace(asked, "y.sum() > 0").replace("    run()\n", "")
+    assert set(status(parted, "all ranks")) == {Status.NAMED}
