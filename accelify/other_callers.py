@@ -102,7 +102,7 @@ def other_callers(
     Args:
         others: who calls them.
         plan: which functions take the Accelerator.
-        applied: what was fixed in the other files than the entry script.
+        applied: what was fixed in all files.
     """
     script = others.script
     if plan.reach is None:
@@ -140,12 +140,12 @@ def other_callers(
 def _without_moves(
     script: ScriptModel, threaded: Collection[Scope], applied: Iterable[Finding]
 ) -> Iterator[Scope]:
-    """The functions and classes of other modules that lost a move, and do not take the Accelerator besides."""
+    """The functions and classes that lost a move, and that nobody is made to call with the Accelerator."""
     lines: dict[str, list[int]] = {}
     for finding in applied:
         if finding.code == _MOVE:
             lines.setdefault(finding.path, []).append(finding.line)
-    for module in script.modules[1:] if lines else ():
+    for module in script.modules if lines else ():
         for scope in module.scopes.module.children.values():
             path, first, _ = script.tree.place(scope.node)
             last = script.tree.end_place(scope.node)[1]

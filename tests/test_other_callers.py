@@ -457,3 +457,47 @@ def test_a_file_above_imports_the_script_by_the_name_of_its_folder(
     added = "import sys\nsys.path.append('../../src')\n" if other.parent != tmp_path else ""
     other.write_text(f"{added}from training.joint import run, shown\n\nshown(run(0.2))\n")
     assert optional(convert_paths([joint])) == {"run", "shown"}
+
+
+SHARED_CLASS = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def __init__(self, model, optimizer, loader, device):
+        self.device = device
+        self.model = model{move}
+        self.optimizer, self.loader = optimizer, loader
+
+    def train(self):
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            torch.nn.functional.mse_loss(self.model(x), y).backward()
+            self.optimizer.step()
+
+
+if __name__ == "__main__":
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = torch.nn.Linear(4, 1)
+    loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8)
+    Trainer(model, torch.optim.SGD(model.parameters(), 0.1), loader, device).train()
+"""
+
+
+@pytest.mark.parametrize("move", [".to(device)", ""])
+def test_a_class_of_the_script_that_another_script_uses_moves_nothing_there(
+    tmp_path: Path, move: str
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "main.py").write_text(SHARED_CLASS.format(move=move))
+    other = SHARED_CLASS.partition("if __name__")[2].partition("\n")[2]
+    (tmp_path / "other.py").write_text(
+        "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\nfrom main import Trainer\n\n"
+        "if __name__ == '__main__':\n" + other
+    )
+    (conversion,) = convert_paths([tmp_path / "main.py"])
+    messages = [f.message for f in conversion.remaining if f.code == "ACC409"]
+    assert [message.partition(";")[0] for message in messages] == (
+        ["`Trainer` no longer moves to the device what prepare places"] if move else []
+    )

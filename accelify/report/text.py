@@ -26,6 +26,7 @@ _ON_SEVERAL = {
     ),
     "total": "on N processes: the script's batches, split between them, in as many steps, with the same losses",
 }
+_NOTHING_SHARED = "on N processes: the same batches and steps on each; no loader is divided between them"
 
 
 def summary(
@@ -53,7 +54,8 @@ def summary(
     for conversion in conversions:
         parts += _one_script(conversion, colour, placed, noted, reasons)
     if batch_size and any(conversion.changed for conversion in conversions):
-        parts.append(_ON_SEVERAL[batch_size])
+        shared = any(map(_shares_a_loader, conversions))
+        parts.append(_ON_SEVERAL[batch_size] if shared else _NOTHING_SHARED)
     parts.append(_totals(conversions, colour))
     return "\n".join(parts) + "\n"
 
@@ -119,6 +121,15 @@ def _one_script(
             "  stays on the CPU, as the original does: without cpu=True it takes what the launch chooses"
         )
     return lines + [f"  {noted(conversion, one)}" for one in conversion.notes]
+
+
+def _shares_a_loader(conversion: Conversion) -> bool:
+    """Whether a loader of a script is prepared, under its name or where it is made."""
+    prepared = [finding for finding in conversion.applied if finding.name == "prepare"]
+    return any(
+        finding.message.startswith("the loader ") or any(": loader, " in one for one in finding.evidence)
+        for finding in prepared
+    )
 
 
 def _by_rule(applied: Iterable[Finding], colour: bool) -> list[str]:

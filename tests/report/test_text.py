@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from accelify.convert import convert_source
 from accelify.report.style import duration
 from accelify.report.text import findings_list, summary
+from accelify.source import Source
 from tests.report.conftest import MadeConversion, finding
 
 
@@ -54,3 +60,25 @@ def test_findings_as_compilers_print_them() -> None:
 
 def test_durations() -> None:
     assert [duration(minutes) for minutes in (0, 59, 60, 80)] == ["0 min", "59 min", "1 h", "1 h 20 min"]
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_what_several_processes_do_with_the_batches(drawn: bool) -> None:
+    """Where no loader is divided between them, they all take the same batches."""
+    batches = "[(torch.ones(8, 4), torch.ones(8, 1))]"
+    loader = (
+        batches if drawn else f"torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*{batches}[0]))"
+    )
+    script = (
+        "import torch\n"
+        "model = torch.nn.Linear(4, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        f"for x, y in {loader}:\n"
+        "    optimizer.zero_grad()\n"
+        "    torch.nn.functional.mse_loss(model(x), y).backward()\n"
+        "    optimizer.step()\n"
+    )
+    conversion = convert_source(Source.from_text(script, Path("train.py")))
+    text = summary([conversion], batch_size="per-process")
+    assert ("no loader is divided between them" in text) == drawn
+    assert ("N times the batch" in text) != drawn
