@@ -15,6 +15,7 @@ REPLACED: dict[str, str | None] = {
     "ACC408": "ACC705",
     "ACC411": "ACC704",
     "ACC414": "ACC701",
+    "ACC420": "ACC705",
     "ACC422": "ACC704",
     "ACC424": "ACC704",
     "ACC425": "ACC705",
