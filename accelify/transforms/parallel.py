@@ -11,10 +11,11 @@ model.load_state_dict(torch.load(path))
 Weights are saved without `module.` before their names from now on, and a model without the wrapper around it: scripts
 that load them into a DataParallel, or take the model out of one, fail until they are changed. A DataParallel in a
 module that is not converted is named by ACC712: of several processes on several GPUs only the first can run it.
-Functions of other modules that take the model out of its wrapper (`net = net.module` under a flag) get a flag that says there is none, or
-are reported, as is `.module` of what cannot be followed. An input on the host that a function of another module passes
-to the model, or makes for it, is named by ACC710: DataParallel moved it to the GPU. Batch norm that communicates
-between the replicas (SynchronizedBatchNorm2d) is named by ACC705: it sees one process's batch then.
+Functions of other modules that take the model out of its wrapper (`net = net.module` under a flag) get a flag that
+says there is none, or are reported, as is `.module` of what cannot be followed. An input on the host that a function
+of another module passes to the model, or makes for it, is named by ACC710: DataParallel moved it to the GPU. Batch
+norm that communicates between the replicas (SynchronizedBatchNorm2d) is named by ACC705: it sees one process's batch
+then.
 """
 
 from __future__ import annotations
