@@ -55,3 +55,16 @@ def test_a_weight_of_the_loss_that_goes_on_from_one_share(update: str, named: bo
     conversion = convert(ready=WEIGHT, loss=WEIGHED, update=f"optimizer.step()\n{update}")
     prove([conversion], conversion)
     assert bool(codes(conversion) & {"ACC704", "ACC705"}) is named
+
+
+@pytest.mark.parametrize(
+    ("snippets", "code"),
+    [
+        ({"batch": "if (i + 1) * 8 > 40:\n    break"}, "ACC706"),
+        ({"ready": "every = len(loader) // 10", "batch": "if i % every == 0:\n    print(i)"}, "ACC706"),
+    ],
+)
+def test_samples_by_rounds_and_rhythms_that_can_be_zero(snippets: dict[str, str], code: str) -> None:
+    conversion = convert(**snippets)
+    prove([conversion], conversion)
+    assert code in codes(conversion)
