@@ -8,6 +8,7 @@ from collections.abc import Iterable
 REPLACED: dict[str, str | None] = {
     "ACC305": "ACC701",
     "ACC306": "ACC701",
+    "ACC307": "ACC701",
     "ACC308": "ACC706",
     "ACC309": None,
     "ACC310": "ACC701",
@@ -15,6 +16,8 @@ REPLACED: dict[str, str | None] = {
     "ACC408": "ACC705",
     "ACC411": "ACC704",
     "ACC414": "ACC701",
+    "ACC417": "ACC705",
+    "ACC420": "ACC705",
     "ACC422": "ACC704",
     "ACC424": "ACC704",
     "ACC425": "ACC705",

@@ -8,14 +8,13 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from accelify.analysis.data.drawn_samples import draws_samples
-from accelify.analysis.data.followed import Settled, follow, follow_reordered
+from accelify.analysis.data.other_orders import evaluates_in_other_orders
 from accelify.analysis.devices.following import Locations, before_and_after
 from accelify.analysis.files.effect_sites import goes_over_files
 from accelify.analysis.files.effects import SideEffects
 from accelify.analysis.metrics.collected import filling_loops
 from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.metrics.figures import BatchLoop, Figures, Place
-from accelify.analysis.metrics.process_share import OwnShare
 from accelify.analysis.planning.accelerator_attributes import AtHand
 from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.planning.meeting import meeting_scopes
@@ -23,7 +22,7 @@ from accelify.analysis.planning.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.done import needed_beside
-from accelify.analysis.syntax import calls_in, walk
+from accelify.analysis.syntax import calls_in, names_in, walk
 from accelify.analysis.values import MODEL, Entity
 from accelify.findings import Finding, Safety, Severity
 from accelify.findings import Rule as Rule
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from accelify.transforms.fixes_elsewhere import FixElsewhere
 
 Above: TypeAlias = Callable[[ast.stmt], bool]
+# Methods by which a loop collects what it has computed.
+_FILLING = frozenset("append extend add update".split())
 
 
 class Change(NamedTuple):
@@ -71,8 +72,8 @@ class Context(Agreement):
         self.taking_turns: set[ast.stmt] = set()  # which the processes run in turn, the main one first
         self.waiting: set[ast.stmt] = set()  # statements before which all processes wait
         self.reduced: set[tuple[Scope, str]] = set()  # totals that are reduced after their loop
-        # The same by name, with the loop after which it is reduced and how it is written there.
-        self.settled: Settled = {}
+        # The loops after which something is reduced, by the name of its variable.
+        self.settled: dict[str, list[BatchLoop]] = {}
         self.reported: set[ast.AST] = set()  # already reported or fixed: processes can differ in them
         self.averaged: list[ast.expr] = []  # numbers that are averaged over processes at this expression
         self.everywhere: set[ast.Call] = set()  # calls that open a log, or write, on every process
@@ -107,22 +108,23 @@ class Context(Agreement):
         return Figures(self.script, self.plan.reductions)
 
     @cached_property
-    def followed(self) -> OwnShare | None:
-        """Where each process's share of the data flows. To be read once it is known what is reduced."""
-        return follow(self.plan, self.settled, self.locations[1].bindings, self.averaged)
-
-    @cached_property
-    def reordered(self) -> OwnShare | None:
-        """Where the figures of shuffled data flow that every process evaluates whole, each in a different order."""
-        return follow_reordered(self.plan, self.locations[1].bindings)
+    def draws_other_orders(self) -> bool:
+        """Whether every process evaluates shuffled data whole amid a training pass: each draws another order there."""
+        return evaluates_in_other_orders(self.plan)
 
     def leaves_own(self, loop: BatchLoop) -> bool:
-        """Whether a loop leaves a value that still differs between processes."""
-        followed = self.followed
+        """Whether a loop adds up or collects something that is not reduced after it, or after a loop around it."""
         around = [loop, *self.tree.ancestors(loop)]
-        if followed is None or not any(one in around for known in self.settled.values() for one, _ in known):
-            return True
-        return any(followed.loop_of(stmt) in (loop, None) for stmt in followed.leaving)
+        reduced = {root for root, known in self.settled.items() if any(one in around for one in known)}
+        filled: set[str] = set()
+        for node in (n for stmt in loop.body for n in walk(stmt)):
+            if isinstance(node, ast.AugAssign):
+                filled |= names_in(node.target)
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                func = node.value.func
+                if isinstance(func, ast.Attribute) and func.attr in _FILLING:
+                    filled |= names_in(func.value)
+        return not reduced or not filled <= reduced
 
     def import_line(self, module: ast.Module, line: str, above: Above | None = None) -> tuple[Edit, ast.AST]:
         """The edit that adds an import after the others at the top of a file, and the statement next to which it goes.
@@ -192,7 +194,7 @@ class Context(Agreement):
         for place in places:
             self.reduced.add((scope, place.root))
             name = place.root.rsplit(".", 1)[-1]
-            self.settled.setdefault(name, []).append((loop, frozenset({place.text.replace('"', "'")})))
+            self.settled.setdefault(name, []).append(loop)
 
     def afterwards(self, loop: BatchLoop, lines: list[str]) -> Edit:
         """The edit that adds lines after a loop: in its `else`, where that is what comes next."""
@@ -319,10 +321,11 @@ class Context(Agreement):
                     for c in self.script.callers(scope)
                 )
             if isinstance(ancestor, ast.If) and not (
-                self.script.is_uniform(ancestor.test) or self.gathered(ancestor.test)
+                self.script.is_uniform(ancestor.test)
+                or (self.gathered(ancestor.test) and not self.draws_other_orders)
             ):
                 return False
-            if goes_over_files(self.script, ancestor) or ancestor in getattr(self.reordered, "decisions", ()):
+            if goes_over_files(self.script, ancestor):
                 return False
             if isinstance(ancestor, (ast.ExceptHandler, ast.Try)):
                 return isinstance(ancestor, ast.Try) and stmt not in ancestor.finalbody

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.data.followed import runs_in
 from accelify.analysis.metrics.counts import size_of
+from accelify.analysis.statements.within_loops import runs_in
 from accelify.analysis.syntax import call_argument, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -49,7 +49,7 @@ def transform(context: Context) -> Iterator[Change]:
             or context.is_guarded(call)
         ):
             continue
-        if not runs_in(context.script, loops, call):
+        if not runs_in(context.script, call, loops):
             continue
         text = short(context.tree.segment(call))
         message = f"`{text}` draws the same noise on every process, for batches that differ"

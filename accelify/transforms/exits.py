@@ -270,8 +270,6 @@ def _exits(context: Context) -> Iterator[Change]:
         test: ast.expr | None = decision
         if context.script.is_uniform(decision) or not _local_number(context, decision):
             test = _counted_by(context, decision)
-            if test is not None and not _is_reached(context, decision, test):
-                continue
         if test is None or test in done or test in context.reported:
             continue
         context.reported |= {decision, test}
@@ -353,12 +351,6 @@ def _skips_backward(context: Context, stop: ast.AST) -> bool:
         for stmt in loop.body
         for call in walk(stmt)
     )
-
-
-def _is_reached(context: Context, *tests: ast.expr) -> bool:
-    """Whether one process's share of the data flows into a test, as far as it is followed."""
-    followed = context.followed
-    return followed is None or any(context.tree.parent(test) in followed.decisions for test in tests)
 
 
 def _meets_others_within(context: Context, stop: ast.Break) -> bool:

@@ -1,21 +1,19 @@
 """Gradients that a script computes or changes itself, where no engine averages them over the processes.
 
-Also a finding: calls of functions that run backward, or step an optimizer, in a module which is not converted.
-
 p.grad = torch.autograd.grad(loss, p)[0]    ->  p.grad = accelerator.reduce(torch.autograd.grad(loss, p)[0],
                                                                             reduction="mean")
 p.grad += worked_out                        ->  p.grad += accelerator.reduce(worked_out, reduction="mean")
 p.grad.data.copy_(worked_out)               ->  p.grad.data.copy_(accelerator.reduce(worked_out, reduction="mean"))
 p.register_hook(lambda g: g.clamp(-1, 1))       (a finding: it clips the gradient of one process)
 
-for p, v in zip(model.parameters(), torch.autograd.grad(loss, other)):
-    p.data.add_(rate * v)                       (a finding: the weights then differ between processes)
-
 weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce(weight.grad, reduction="mean")
                                                 weight -= lr * weight.grad   (a tensor that is part of no model)
 
 loss.backward()                                 (a finding where the loss is scaled for the parameters: the gradient
 x = x - x.grad                                  of an input is then as many times larger as there are processes)
+
+Backward, steps and gradients in modules that are not converted are named by ACC705, weights that are shifted by
+gradients of one process by ACC704.
 """
 
 from __future__ import annotations
@@ -27,10 +25,6 @@ from accelify.analysis import values as v
 from accelify.analysis.losses.input_gradients import InputGradients
 from accelify.analysis.losses.reduction_kinds import MEAN, SUM
 from accelify.analysis.models.bare_tensors import UpdatedTensor, tensors_updated_by_hand
-from accelify.analysis.models.copied import leaves_no_gradients
-from accelify.analysis.models.shifted_weights import shifted_weights
-from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import (
     calls_in,
     dotted,
@@ -39,7 +33,7 @@ from accelify.analysis.syntax import (
     walk,
     walk_scope,
 )
-from accelify.analysis.values import Entity, Function
+from accelify.analysis.values import Function
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
@@ -59,13 +53,6 @@ HOOK = Rule(
     Severity.WARNING,
     effort=10,
 )
-ELSEWHERE = Rule(
-    "ACC420",
-    "backward-elsewhere",
-    "A module that is not converted with the script calls backward or steps an optimizer itself.",
-    Severity.WARNING,
-    effort=10,
-)
 # Of a sum, these are not the sum of theirs: clipping, signs, norms.
 _NOT_LINEAR = frozenset("clamp clamp_ clip clip_ norm sign sign_ where sqrt abs normalize pow relu".split())
 
@@ -75,12 +62,8 @@ def transform(context: Context) -> Iterator[Change]:
     if not context.plan.shares_training_data:
         return
     calls = list(context.script.calls())
-    yield from _elsewhere(context, calls)
-    yield from _stepped_elsewhere(context, calls)
-    yield from _assigned_elsewhere(context, calls)
     if any(context.script.qualname(call.func) == "torch.autograd.grad" for call in calls):
         yield from _assigned(context)
-        yield from _shifted(context)
     if context.tree.mentions(".grad") and not context.plan.known.distributed:
         for updated in tensors_updated_by_hand(context.script, context.plan.prepared):
             yield _of_bare_tensor(context, updated)
@@ -95,100 +78,6 @@ def transform(context: Context) -> Iterator[Change]:
                 "change the gradients after backward, where they are averaged (accelerator.clip_grad_value_)"
             )
             yield context.todo(HOOK, call, message, mark)
-
-
-def _elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
-    stated: set[Scope] = set()
-    for call in calls:
-        for callee in in_order(context.script.callees(call) & context.script.backward_elsewhere):
-            if callee in stated or context.plan.on_main_only(call):
-                continue
-            if leaves_no_gradients(context.script, call, callee):
-                continue
-            stated.add(callee)
-            module = context.script.interpreter.module_of(callee)
-            file = module.path.name if module.path is not None else "another module"
-            message = (
-                f"`{callee.name}` calls backward in {file}, which is not converted with this script: the Accelerator "
-                "does not scale its loss, and gradients that it leaves in a model which is not prepared stay one "
-                "process's own"
-            )
-            yield context.change(ELSEWHERE, call, message)
-
-
-def _stepped_elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
-    """An object of another module that contains weights and their optimizer: a loss with parameters, for example."""
-    script, stated = context.script, set[Scope]()
-    others = [
-        m for m in script.program.modules.values() if m not in script.modules and m.tree.mentions(".step()")
-    ]
-    for call in calls if others else ():
-        for callee in in_order(script.callees(call) - script.backward_elsewhere - stated):
-            module = script.interpreter.module_of(callee)
-            if module not in others or context.plan.on_main_only(call):
-                continue
-            step, models = _own_step(context, module, callee)
-            if step is None:
-                continue
-            stated.add(callee)
-            file = module.path.name if module.path is not None else "another module"
-            message = (
-                f"`{callee.name}` steps an optimizer (line {step.lineno} of {file}, which is not converted with this "
-                f"script) of {models} that nobody prepares: its gradients are one process's own, and the processes "
-                "drift apart"
-            )
-            yield context.change(ELSEWHERE, call, message)
-
-
-def _own_step(context: Context, module: Module, callee: Scope) -> tuple[ast.Call | None, str]:
-    """Where a function of another module steps an optimizer of models that stay unprepared, and what they are."""
-    for node in callee.nodes:
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.args:
-            continue
-        if node.func.attr != "step":
-            continue
-        for contained in context.script.interpreter.evaluate(module, callee, node.func.value):
-            if (
-                not isinstance(contained, Entity)
-                or contained.kind != v.OPTIMIZER
-                or contained in context.plan.prepared
-            ):
-                continue
-            models = {m for m in contained.link("models") if m.kind == v.MODEL}
-            around = {one for m in models for one in (m, *context.script.owners_of(m))}
-            if models and not around & context.plan.prepared:
-                names = sorted({m.cls.name for m in models if m.cls is not None})
-                return node, f"`{names[0]}`" if names else "a model"
-    return None, ""
-
-
-def _assigned_elsewhere(context: Context, calls: list[ast.Call]) -> Iterator[Change]:
-    interpreter, stated = context.script.interpreter, set[Scope]()
-    for call in calls:
-        for callee in in_order(context.script.callees(call)):
-            module = interpreter.module_of(callee)
-            if module in context.script.modules or not module.tree.mentions("autograd.grad"):
-                continue
-            if callee in stated or not _writes_gradient(callee):
-                continue
-            stated.add(callee)
-            file = module.path.name if module.path is not None else "another module"
-            message = f"`{callee.name}` in {file} sets gradients, which are one process's own there"
-            yield context.change(BY_HAND, call, message)
-
-
-def _writes_gradient(scope: Scope) -> bool:
-    nodes = scope.nodes
-    if not any(isinstance(n, ast.Call) and (dotted(n.func) or "").endswith("autograd.grad") for n in nodes):
-        return False
-    return any(
-        isinstance(n, ast.Assign)
-        and isinstance(n.targets[0], ast.Attribute)
-        and n.targets[0].attr == "grad"
-        and not isinstance(n.value, ast.Constant)
-        and not _reads_gradient(n.value)
-        for n in nodes
-    )
 
 
 def _assigned(context: Context) -> Iterator[Change]:
@@ -225,19 +114,6 @@ def _stored(stmt: ast.Assign | ast.AugAssign | ast.Expr) -> tuple[ast.expr | Non
         if call.func.attr in ("copy_", "add_", "sub_"):
             return call.func.value, call.args[0]
     return None, None
-
-
-def _shifted(context: Context) -> Iterator[Change]:
-    """Weights that are shifted by one process's gradients, to take a difference of gradients there."""
-    if context.plan.known.distributed:
-        return
-    for stmt, amount in shifted_weights(context.script, context.plan.prepared):
-        message = (
-            f"the weights are shifted by `{amount}`, which is made of one process's own gradients: each process works "
-            "on at other weights, and an average after that comes too late"
-        )
-        mark = 'average the gradients over the processes first: accelerator.reduce(..., reduction="mean")'
-        yield context.todo(BY_HAND, stmt, message, mark)
 
 
 def _of_bare_tensor(context: Context, updated: UpdatedTensor) -> Change:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.schedules import step_rounds
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import dotted
 from accelify.findings import Severity
 from accelify.transforms.base import Context, Rule
 
@@ -23,14 +22,6 @@ LENGTH = Rule(
 def is_batch_size(node: ast.expr) -> bool:
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     return bool(k.BATCH_SIZE_NAME.search(name))
-
-
-def batches_of_all(context: Context, node: ast.expr) -> Iterator[ast.BinOp]:
-    """The parts of an expression that count the batches of all processes: `len(data) / batch_size`."""
-    for inner in walk(node):
-        if isinstance(inner, ast.BinOp) and isinstance(inner.op, (ast.FloorDiv, ast.Div)):
-            if is_batch_size(inner.right) and counts_samples(context, inner.left):
-                yield inner
 
 
 def is_divided(context: Context, node: ast.AST) -> bool:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from accelify.analysis.files.loaded import comes_from, with_callers
 from accelify.analysis.models.merged_weights import merged_weights, taken_out_at
 from accelify.analysis.models.parallel_wraps import is_afterwards, wrapped_models
-from accelify.analysis.models.weight_names import PREFIX
 from accelify.analysis.schedules.training_before import trained_before
 from accelify.transforms.base import Change, Context
 from accelify.transforms.parallel import PARALLEL
@@ -51,7 +50,7 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.todo(PARALLEL, one.call, message, mark)
             continue
         for place in tree.in_order(places - done):
-            without = f'{{name.removeprefix("{PREFIX}"): weight for name, weight in '
+            without = '{name.removeprefix("module."): weight for name, weight in '
             edits: list[Edit] = [
                 verbs.replace(place, without, place, ".items()}", order=5),
             ]

@@ -8,13 +8,14 @@ self.cnn.module.fc                ->  self.cnn.fc    (a part of a model, which i
 model.load_state_dict(torch.load(path))
 ->  model.load_state_dict({name.removeprefix("module."): weight for name, weight in torch.load(path).items()})
 
-Scripts of the same folder that load the saved files into a DataParallel, or take a model that was saved as a whole
-out of one, are a finding; files that this run saves are read without the wrapper. A DataParallel in a module that is
-not converted is named by ACC712: of several processes on several GPUs only the first can run it. Functions of other
-modules that take the model out of its wrapper (`net = net.module` under a flag) get a flag that says there is none, or
-are reported, as is `.module` of what cannot be followed. An input on the host that a function of another module passes
-to the model, or makes for it, is named by ACC710: DataParallel moved it to the GPU. Batch norm that communicates
-between the replicas (SynchronizedBatchNorm2d) is named by ACC705: it sees one process's batch then.
+Weights are saved without `module.` before their names from now on, and a model without the wrapper around it: scripts
+that load them into a DataParallel, or take the model out of one, fail until they are changed. A DataParallel in a
+module that is not converted is named by ACC712: of several processes on several GPUs only the first can run it.
+Functions of other modules that take the model out of its wrapper (`net = net.module` under a flag) get a flag that
+says there is none, or are reported, as is `.module` of what cannot be followed. An input on the host that a function
+of another module passes to the model, or makes for it, is named by ACC710: DataParallel moved it to the GPU. Batch
+norm that communicates between the replicas (SynchronizedBatchNorm2d) is named by ACC705: it sees one process's batch
+then.
 """
 
 from __future__ import annotations
@@ -25,31 +26,21 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis.files.loaded import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.models.parallel_wraps import is_afterwards, is_unread_and_stays, wrapping_calls
-from accelify.analysis.models.saved_weights import saved_paths, saved_whole, saves_weights
 from accelify.analysis.models.stray_unwrapping import stray_unwrapping
 from accelify.analysis.models.unwrapped_elsewhere import unwrapped_elsewhere
 from accelify.analysis.models.weights_elsewhere import weights_elsewhere
-from accelify.analysis.models.wrapping_scripts import (
-    cutting_names,
-    loading_into_wrappers,
-    taken_out,
-    taking_out_of_wrappers,
-)
 from accelify.analysis.schedules.training_before import trained_before
-from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, dotted
 from accelify.analysis.values import Entity
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.only_wrapping import only_wraps, without_statement
 from accelify.writer import edits as verbs
-from accelify.writer.edits import Delete, Edit
+from accelify.writer.edits import Edit
 
 PARALLEL = Rule(
     "ACC109", "data-parallel", "DataParallel splits each batch over the GPUs of one process.", Severity.ERROR
 )
-# The methods of a DataParallel that make its copies and run them.
-_STEPS = frozenset({"replicate", "scatter", "parallel_apply", "gather"})
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -80,15 +71,15 @@ def transform(context: Context) -> Iterator[Change]:
             edits = [verbs.replace(call, inner)]
             context.claim(call.func, *[kw.value for kw in call.keywords])
         message, safety = "prepare distributes the model; DataParallel must not wrap it", None
+        if context.tree.mentions("save("):
+            message += " (what is saved has no `module.` before the names of its weights any more)"
         if k.is_unread_wrapper(name := context.script.qualname(call.func) or "", call):
             what = f"`{name.rpartition('.')[2]}`, which is not read, passes for a DataParallel"
             message, safety = f"prepare distributes the model; {what} and must not wrap it", Safety.REVIEW
         yield context.change(PARALLEL, call, message, edits, core=True, safety=safety)
     yield from _inner_modules(context, parts)
-    yield from _asked_for(context, set(wrapped))
     yield from _weights(context, wrapped)
     yield from _weights_elsewhere(context, wrapped)
-    yield from _saved_for_others(context, set(wrapped))
     yield from _unwrapped_elsewhere(context, wrapped)
     yield from _stray(context, wrapped)
     yield from _unread(context)
@@ -237,110 +228,6 @@ def _weights_elsewhere(context: Context, wrapped: dict[Entity, list[ast.Call]]) 
         )
         mark = f"take `module.` off the names of the weights that `{one.callee.name}` loads ({where})"
         yield context.todo(PARALLEL, one.call, message, mark)
-
-
-def _saved_for_others(context: Context, wrapped: set[Entity]) -> Iterator[Change]:
-    """Report the scripts in this folder that expect files of a DataParallel: for its weights, or for itself."""
-    script = context.script
-    call = next((c for c in script.calls() if wrapped and saves_weights(context.effects, c, wrapped)), None)
-    asked = (
-        (
-            loading_into_wrappers,
-            "a DataParallel that is loaded with them wants it: load them into its `.module`",
-        ),
-        (
-            cutting_names,
-            "the first part of each name is cut off where they are loaded: cut off none but `module.`",
-        ),
-    )
-    for find, why in asked:
-        if call is None:
-            break
-        places = ", ".join(f"{name}:{line}" for name, line in find(script, saved_paths(script)))
-        if places:
-            message = (
-                f"weights are saved without `module.` before their names from now on, and {why} in {places}"
-            )
-            yield context.change(PARALLEL, call, message, severity=Severity.WARNING)
-    retained = (
-        {c: keys for c in script.calls() if (keys := saved_whole(context.effects, c, wrapped))}
-        if wrapped
-        else {}
-    )
-    keys = {key for one in retained.values() for key in one}
-    reading = [f"{name}:{line}" for name, line in taking_out_of_wrappers(script, keys)] if keys else []
-    if reading:
-        message = (
-            "the model is saved without the DataParallel around it from now on, and is taken out of one where it is "
-            f"loaded: read no `.module` off it in {', '.join(reading)}"
-        )
-        yield context.change(PARALLEL, next(iter(retained)), message, severity=Severity.WARNING)
-    yield from _read_again(context, keys)
-
-
-def _read_again(context: Context, keys: set[str | None]) -> Iterator[Change]:
-    """What this run has saved and loads when it has trained is in no wrapper either."""
-    for module in context.script.modules if keys else ():
-        for key, node in taken_out(module.tree.module) if module.tree.mentions(".module") else ():
-            if key not in keys or context.is_claimed(node):
-                continue
-            if context.plan.is_prepared(node.value) or not trained_before(context.script, node):
-                continue
-            context.claim(node)
-            gone = verbs.replace(node, node.value)
-            yield context.change(PARALLEL, node, "the model was saved without its DataParallel", [gone])
-
-
-def _asked_for(context: Context, wrapped: set[Entity]) -> Iterator[Change]:
-    """Functions that require a DataParallel: code that only changes how it copies its model is removed with it."""
-    script, tree = context.script, context.tree
-    for call in script.calls() if wrapped else ():
-        for callee in script.callees(call):
-            asking = _asks_for_wrapper(context, callee)
-            given = call_argument(call, callee.positional().index(asking), asking) if asking else None
-            if asking is None or given is None or not script.entities(given) & wrapped:
-                continue
-            stmt = tree.parent(call)
-            if isinstance(stmt, ast.Expr) and _only_patches(callee, asking):
-                context.claim(stmt)
-                message = (
-                    f"`{callee.name}` changes how DataParallel copies the model, which it no longer does"
-                )
-                yield context.change(PARALLEL, call, message, [Delete(stmt)], core=True)
-                continue
-            message = f"`{callee.name}` wants a DataParallel, and the model is none any more"
-            yield context.todo(
-                PARALLEL, call, message, "this wants a DataParallel, and the model is none any more"
-            )
-
-
-def _asks_for_wrapper(context: Context, callee: Scope) -> str | None:
-    """The parameter of a function that is asserted to be a DataParallel: `assert isinstance(model, DataParallel)`."""
-    module = context.script.interpreter.module_of(callee)
-    for stmt in getattr(callee.node, "body", []):
-        test = stmt.test if isinstance(stmt, ast.Assert) else None
-        if isinstance(test, ast.Call) and dotted(test.func) == "isinstance" and len(test.args) == 2:
-            asked, kind = test.args
-            if isinstance(asked, ast.Name) and asked.id in callee.positional() and not callee.is_method:
-                if context.effects.qualname(module, callee, kind) in k.PARALLEL_WRAPPERS:
-                    return asked.id
-    return None
-
-
-def _only_patches(callee: Scope, name: str) -> bool:
-    """Whether a function does nothing but replace methods of the wrapper that is its argument."""
-    for stmt in getattr(callee.node, "body", []):
-        if isinstance(stmt, ast.Assign):
-            target = stmt.targets[0]
-            own = isinstance(target, ast.Attribute) and dotted(target.value) == name and target.attr in _STEPS
-            if not isinstance(target, ast.Name) and not own:
-                return False
-        elif isinstance(stmt, ast.Expr):
-            if not isinstance(stmt.value, ast.Constant):
-                return False
-        elif not isinstance(stmt, (ast.Assert, ast.FunctionDef)):
-            return False
-    return True
 
 
 def _inner_modules(context: Context, parts: set[Entity]) -> Iterator[Change]:

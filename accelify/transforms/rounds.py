@@ -8,19 +8,7 @@ for i, (x, y) in enumerate(loader):                for i, (x, y) in enumerate(lo
     if i == len(data) // batch_size:       ->          if i == len(data) // batch_size // accelerator.num_processes:
         break                                              break
 
-for i, (x, y) in enumerate(loader):       for i, (x, y) in enumerate(loader):
-    if (i + 1) * batch_size > limit:   ->     if (i + 1) * batch_size * accelerator.num_processes > limit:
-        break                                     break
-
-seen += batch_size           ->           seen += batch_size * accelerator.num_processes
-if seen >= limit:                         if seen >= limit:
-    break                                     break
-
-rounds = math.ceil(len(data) / batch_size)    ->  rounds = math.ceil(len(data) / batch_size / accelerator.num_processes)
-for i in range(epochs * rounds):                  for i in range(epochs * rounds):
-    if i % rounds == 0:                               if i % rounds == 0:
-        batches = iter(loader)                            batches = iter(loader)
-    x, y = next(batches)                              x, y = next(batches)
+Loops that end by a count of samples, and batches begun anew after a number of rounds, are named by ACC706.
 """
 
 from __future__ import annotations
@@ -30,7 +18,6 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import has_length
-from accelify.analysis.metrics.counts import steps_of
 from accelify.analysis.schedules.schedule_lengths import lengths_read_by
 from accelify.analysis.syntax import calls_in, dotted, names_in, walk
 from accelify.analysis.training_loops import Loop
@@ -54,7 +41,6 @@ def transform(context: Context) -> Iterator[Change]:
     if context.plan.batch_size == "total":
         return
     yield from _left_out(context)
-    yield from _limits(context)
     done: set[ast.AST] = set()
     for call in context.script.calls():
         source = drawn_from(call)
@@ -136,53 +122,6 @@ def _left_out(context: Context) -> Iterator[Change]:
             continue
         divided = verbs.replace(number, number, f" // {accelerator}.num_processes")
         yield context.change(ROUNDS, number, message, [divided])
-
-
-def _limits(context: Context) -> Iterator[Change]:
-    """`if (i + 1) * batch_size > limit: break`: by then all processes have seen so many samples each."""
-    for branch in context.tree.nodes(ast.If) if context.plan.hand_cut is None else ():
-        if not isinstance(branch.body[-1], ast.Break):
-            continue
-        loop = next(iter(context.script.enclosing_loops(branch)), None)
-        compared = [n for n in walk(branch.test) if isinstance(n, ast.Compare) and len(n.ops) == 1]
-        for test in compared if isinstance(loop, ast.For) else ():
-            assert isinstance(loop, ast.For)
-            more = isinstance(test.ops[0], (ast.Gt, ast.GtE))
-            less = isinstance(test.ops[0], (ast.Lt, ast.LtE))
-            seen = test.left if more else test.comparators[0]
-            if not (more or less) or not _counts_samples_seen(context, loop, seen):
-                continue
-            if context.plan.on_main_only(loop):
-                continue
-            if not context.plan.is_sharded(context.script.iterated(loop.iter)):
-                continue
-            text = context.tree.segment(seen)
-            message = (
-                f"`{text}` counts the samples that one process has seen: all N have seen N times as many"
-            )
-            accelerator = context.accelerator(branch)
-            if accelerator is None:
-                yield context.todo(ROUNDS, branch, message, "multiply this by the number of processes")
-                continue
-            context.claim(seen)
-            product = verbs.replace(seen, seen, f" * {accelerator}.num_processes")
-            yield context.change(ROUNDS, seen, message, [product])
-
-
-def _counts_samples_seen(context: Context, loop: ast.For, number: ast.expr) -> bool:
-    """`i * batch_size` or `(i + 1) * batch_size` with the number of the round, or one that goes up in every round."""
-    if not isinstance(number, ast.BinOp) or not isinstance(number.op, ast.Mult):
-        return False
-    for rounds, size in ((number.left, number.right), (number.right, number.left)):
-        if isinstance(rounds, ast.BinOp) and isinstance(rounds.op, ast.Add):
-            rounds = rounds.right if isinstance(rounds.left, ast.Constant) else rounds.left
-        if not is_batch_size(size):
-            continue
-        if _counts_batches(loop, rounds):
-            return True
-        if isinstance(rounds, ast.Name) and steps_of(context.script, loop, rounds.id):
-            return True
-    return False
 
 
 def epochs_of_whole_batches(context: Context) -> Iterator[tuple[ast.If, ast.For, ast.expr]]:

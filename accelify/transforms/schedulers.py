@@ -12,7 +12,6 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.metrics.counts import made_once
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 
@@ -39,7 +38,7 @@ def transform(context: Context) -> Iterator[Change]:
             for t in script.entities(func.value, v.SCHEDULER)
             if (t.qualname or "").endswith("ReduceLROnPlateau")
         ]
-        if plateau and not script.is_uniform(call.args[0]) and not _is_alike(context, call.args[0]):
+        if plateau and not script.is_uniform(call.args[0]) and not context.gathered(call.args[0]):
             text = context.tree.segment(call.args[0])
             message = f"`{text}` can differ between processes, and so their learning rates"
             context.reported.add(call)
@@ -54,20 +53,3 @@ def transform(context: Context) -> Iterator[Change]:
                 'give every process the same number: accelerator.reduce(value, reduction="mean")'
                 + (" of a tensor" if context.for_accelerate else ""),
             )
-
-
-def _is_alike(context: Context, value: ast.expr) -> bool:
-    """Whether a number is the same on every process: it was reduced, or the script's functions compute it from the
-    results of an evaluation that every process makes of all the data."""
-    if context.gathered(value):
-        return True
-    script, followed = context.script, context.followed
-    if followed is None or followed.share_in(value) is not None:
-        return False
-    if all(evaluation.problem is None for evaluation in context.plan.evaluations):
-        return False
-    made = made_once(script, value) if isinstance(value, ast.Name) else value
-    if not isinstance(made, ast.Call):
-        return False
-    callees = script.callees(made)
-    return bool(callees) and all(script.interpreter.module_of(c) in script.modules for c in callees)

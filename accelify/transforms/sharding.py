@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.data.followed import runs_in
 from accelify.analysis.data.handed_on import only_from_lists
 from accelify.analysis.data.loaders import drops_last, is_shardable, trains_on_whole_batches
 from accelify.analysis.metrics.counts import first_of_shape
 from accelify.analysis.models.stored_batch_sizes import state_of_stored_size
 from accelify.analysis.scopes import Scope
+from accelify.analysis.statements.within_loops import runs_in
 from accelify.analysis.syntax import call_argument, calls_in, dotted, target_names, text_of, walk
 from accelify.analysis.values import Entity
 from accelify.findings import Safety, Severity
@@ -297,7 +297,7 @@ def _runs_for_each_batch(context: Context, node: ast.AST) -> bool:
 def _is_called_for_each_batch(context: Context, node: ast.AST) -> bool:
     """Whether a function is called in a loop over batches that are sharded, by itself or through others."""
     loops = {loop for loop, loaders in context.script.loader_loops if loaders & context.plan.prepared}
-    return runs_in(context.script, loops, node)
+    return runs_in(context.script, node, loops)
 
 
 def _sizes_of_loaders(context: Context) -> set[tuple[str, Scope | None]]:

@@ -107,18 +107,10 @@ def _group(context: Context, made: list[ast.Call], contained: set[Entity]) -> It
                     f"every process opens a log of its own; have `{maker}` open and write it on one alone"
                 )
                 yield context.change(WRITER, call, message)
-                continue
-            if seen and uses and not screens:
+            elif seen and uses and not screens:
                 # What is opened everywhere stays empty where nothing is written.
                 message = "every process opens a log of its own, and only the main process writes to it"
                 yield context.change(WRITER, call, message, severity=Severity.INFO)
-                continue
-            yield context.todo(
-                WRITER,
-                call,
-                "every process would write a log of its own",
-                "only the main process should write this log",
-            )
         yield from _after_folders(context, made)
         if seen and not screens and all(script.qualname(c.func) in k.WRITER_CLASSES for c in made):
             yield from _guards(context, [tree.statement(c) for c in uses])
@@ -362,38 +354,19 @@ def _wandb(context: Context) -> Iterator[Change]:
         choice = parent if isinstance(parent, ast.IfExp) and parent.body is call else None
         parent = tree.parent(choice) if choice is not None and is_constant(choice.orelse, None) else parent
         accelerator = context.accelerator(call)
-        if accelerator is None:
-            scope = script.scope_of(call)
-            runs = scope.kind != "function" or bool(script.callers(scope))
-            if runs and name.endswith((".init", ".start_run")) and not context.plan.on_main_only(call):
-                mark = "only the main process should start this run"
-                yield context.todo(WRITER, call, "every process would start a run of its own", mark)
-            continue
-        if context.plan.on_main_only(call):
+        if accelerator is None or context.plan.on_main_only(call):
             continue
         stmt = statement_for(tree, call)
         if stmt is not None:
-            if _meets(context, stmt):
-                mark = "compute this on every process, and log it on the main process"
-                yield context.todo(WRITER, call, "every process would log this", mark)
-            elif not (reads and name.endswith(".init")):
+            if not _meets(context, stmt) and not (reads and name.endswith(".init")):
                 statements.append(stmt)
         elif isinstance(parent, ast.Assign) and name.endswith((".init", ".start_run")) and not reads:
             uses = _uses_of(context, parent)
             if uses is None:
-                mark = "only the main process should have this run"
-                yield context.todo(WRITER, call, "every process would start a run of its own", mark)
                 continue
             statements += uses
             edit: Edit = verbs.replace(call, call, f" if {accelerator}.is_main_process else None")
             if choice is not None:
                 edit = context.main_process_too(choice, accelerator)
             yield context.change(WRITER, call, "every process would start a run of its own", [edit])
-        if reads and name.endswith(".init"):
-            yield context.todo(
-                WRITER,
-                call,
-                "every process starts a run of its own, and its configuration is read back",
-                "start the run on the main process only and hand its configuration to the others",
-            )
     yield from _guards(context, statements)

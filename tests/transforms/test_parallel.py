@@ -336,29 +336,6 @@ def test_a_wrapper_of_the_project_that_runs_copies_in_a_method_is_named(
     assert found == (["`Spread.forward`"] if named else [])
 
 
-PATCH = """
-def patch(wrapper):
-    assert isinstance(wrapper, nn.DataParallel)
-    old = wrapper.replicate
-    def copies(module, ids):
-        return old(module, ids)
-    wrapper.replicate = copies
-"""
-
-
-def test_what_changes_the_copies_of_a_wrapper_goes_with_it() -> None:
-    check_transformed("ready", "model = nn.DataParallel(model)\npatch(model)", "", setup=PATCH)
-
-
-def test_other_functions_that_want_a_wrapper_are_left_to_a_person() -> None:
-    ready = "model = nn.DataParallel(model)\npatch(model)"
-    conversion = convert(ready=ready, setup=f"{PATCH}    print(wrapper)\n")
-    assert [f.message for f in conversion.remaining if f.code == "ACC109"] == [
-        "`patch` wants a DataParallel, and the model is none any more"
-    ]
-    check_noop("setup", PATCH, "ACC109")
-
-
 LOADS = "model = nn.DataParallel(model)\n{}\n"
 BARE = '{{name.removeprefix("module."): weight for name, weight in {}.items()}}'
 
@@ -460,107 +437,6 @@ def test_weights_are_told_from_those_of_this_run_by_the_steps_before(
 
 NET = "from torch import nn\n\n\nclass Net(nn.Linear):\n    pass\n"
 WRAPPED = "model = nn.DataParallel(Net(4, 2))\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
-TESTS = """\
-import torch
-from {module} import Net
-from torch import nn
-
-model = Net(4, 2)
-{wrap}
-{load}
-"""
-WRAP = "model = nn.DataParallel(model).cuda()"
-LOAD = "model.load_state_dict(torch.load('m.pt'))"
-ASKED = "if {test}:\n    model = nn.DataParallel(model)"
-
-
-@pytest.mark.parametrize(
-    ("save", "test", "named"),
-    [
-        ("torch.save(model.state_dict(), 'm.pt')", {}, True),
-        ("torch.save({'net': model.state_dict()}, 'm.pt')", {}, True),
-        ("state = {'net': model.state_dict()}\ntorch.save(state, 'm.pt')", {}, True),
-        ("torch.save(model.module.state_dict(), 'm.pt')", {}, False),
-        ("torch.save(model.module.state_dict() if 1 else model.state_dict(), 'm.pt')", {}, False),
-        (
-            "if os.path.exists('a'):\n    torch.save(model.module.state_dict(), 'm.pt')\n"
-            "else:\n    torch.save(model.state_dict(), 'm.pt')",
-            {},
-            False,
-        ),
-        (
-            "if os.path.exists('a'):\n    n = model.module.state_dict()\n    torch.save(model.state_dict(), 'm.pt')",
-            {},
-            True,
-        ),
-        ("torch.save(optimizer.state_dict(), 'm.pt')", {}, False),
-        ("torch.save(model.state_dict(), 'm.pt')", {"wrap": LOAD, "load": WRAP}, False),
-        ("torch.save(model.state_dict(), 'm.pt')", {"wrap": ""}, False),
-        ("torch.save(model.state_dict(), 'm.pt')", {"module": "other"}, False),
-        (
-            "torch.save(model.state_dict(), 'm.pt')",
-            {"wrap": ASKED.format(test="'module' in list(file)[0]")},
-            False,
-        ),
-        (
-            "torch.save(model.state_dict(), 'm.pt')",
-            {"wrap": ASKED.format(test='next(iter(file)).startswith("module")')},
-            False,
-        ),
-        (
-            "torch.save(model.state_dict(), 'm.pt')",
-            {"load": f"{LOAD}\nprint(hasattr(model, 'module'))"},
-            True,
-        ),
-        ("torch.save(model.state_dict(), 'm.pt')", {"load": LOAD.replace("model.", "model.module.")}, False),
-        ("torch.save(model.state_dict(), 'm.pt')", {"load": f"{LOAD}\nmodel(x).sum().backward()"}, True),
-        (
-            "torch.save(model.state_dict(), 'm.pt')",
-            {"load": f"{LOAD}\nmodel(x).sum().backward()\ntorch.save(model.state_dict(), 'm.pt')"},
-            False,
-        ),
-    ],
-)
-def test_scripts_that_load_what_is_saved_into_a_wrapper_are_named(
-    tmp_path: Path, save: str, test: dict[str, str], named: bool
-) -> None:
-    filled = {"module": "net", "wrap": WRAP, "load": LOAD} | test
-    for name, text in {"net": NET, "other": NET, "test": TESTS.format(**filled)}.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    (tmp_path / "train.py").write_text(frame(imports="from net import Net", build=WRAPPED, end=save))
-    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
-    found = [f.message for f in conversion.remaining if f.code == "ACC109"]
-    assert [message.partition("load them")[2] for message in found] == (
-        [" into its `.module` in test.py:7"] if named else []
-    )
-
-
-@pytest.mark.parametrize(
-    ("saved", "module", "folder", "loaded", "named"),
-    [
-        ("'weights/best.pth'", "net", "deep", "../weights/best.pth", True),
-        ("'weights/best.pth'", "other", "deep/er", "weights/best.pth", True),
-        ("'best.pth'", "net", "deep", "../best.pth", True),
-        ("'best.pth'", "other", "deep", "../best.pth", False),
-        ("os.path.join('runs', 'best.pth')", "net", "deep", "best.pth", True),
-        ("'weights/best.pth'", "net", "deep", "weights/other.pth", False),
-        ("'weights/best.pth'", "net", ".deep", "weights/best.pth", False),
-        ("'weights/{}.pth'.format(epoch)", "net", "deep", "weights/3.pth", False),
-    ],
-)
-def test_scripts_of_folders_below_are_named_where_they_name_the_file(
-    tmp_path: Path, saved: str, module: str, folder: str, loaded: str, named: bool
-) -> None:
-    below = tmp_path / folder
-    below.mkdir(parents=True)
-    load = f"model.load_state_dict(torch.load('{loaded}'))"
-    (below / "test.py").write_text(TESTS.format(module=module, wrap=WRAP, load=load))
-    (tmp_path / "net.py").write_text(NET)
-    script = tmp_path / "train.py"
-    end = f"torch.save(model.state_dict(), {saved})"
-    script.write_text(frame(imports="from net import Net", build=WRAPPED, end=end))
-    found = [f.message for f in convert_project(Source.read(script))[0].remaining if f.code == "ACC109"]
-    assert [message.rpartition(" in ")[2] for message in found] == ([f"{folder}/test.py:7"] if named else [])
 
 
 SAMPLERS = """
@@ -597,57 +473,6 @@ def test_a_wrapped_model_that_is_never_trained_is_not_prepared(second: str, more
     assert f"= accelerator.prepare({prepared}, loader" in text
     assert ("slow = Sampler(other).to(accelerator.device)" in text) == ("slow" not in prepared)
     assert "DataParallel" not in text
-
-
-SAVERS = """\
-import torch
-
-
-def save_model(path, model):
-    torch.save({"net": model.state_dict()}, path)
-
-
-def keep(path, model):
-    save_model(path, model)
-
-
-def save(state, path):
-    torch.save(state, path)
-
-
-def describe(path, model):
-    print(path, len(model.state_dict()))
-
-
-def save_inner(path, model):
-    torch.save(model.module.state_dict(), path)
-"""
-
-
-@pytest.mark.parametrize(
-    ("save", "named"),
-    [
-        ("utils.save_model('m.pt', model)", True),
-        ("utils.keep('m.pt', model=model)", True),
-        ("utils.save(model.state_dict(), 'm.pt')", True),
-        ("utils.save({'net': model.state_dict()}, 'm.pt')", True),
-        ("state = {'net': model.state_dict()}\nutils.save(state, 'm.pt')", True),
-        ("utils.describe('m.pt', model)", False),
-        ("utils.save(optimizer.state_dict(), 'm.pt')", False),
-        ("utils.save_model('m.pt', nn.Linear(2, 2))", False),
-    ],
-)
-def test_what_a_helper_of_another_module_saves_counts_as_well(tmp_path: Path, save: str, named: bool) -> None:
-    (tmp_path / "net.py").write_text(NET)
-    (tmp_path / "utils.py").write_text(SAVERS)
-    (tmp_path / "test.py").write_text(TESTS.format(module="net", wrap=WRAP, load=LOAD))
-    text = frame(imports="import utils\nfrom net import Net", build=WRAPPED, end=save)
-    (tmp_path / "train.py").write_text(text)
-    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
-    found = [f.message for f in conversion.remaining if f.code == "ACC109"]
-    assert [message.partition("load them")[2] for message in found] == (
-        [" into its `.module` in test.py:7"] if named else []
-    )
 
 
 LOADERS = """\
@@ -735,76 +560,6 @@ def test_weights_that_are_filled_in_under_the_names_of_the_model(
     )
     found = [f.message[:6] for f in convert_project(Source.read(script))[0].remaining if f.code == "ACC109"]
     assert found == (["`fill`"] if named else [])
-
-
-READERS = """\
-import torch
-import net
-{bind}
-print(sum(w.numel() for w in {model}.parameters()))
-"""
-PACK = """\
-import torch
-
-
-def keep(epoch, model, path):
-    state = {"epoch": epoch, "net": model}
-    torch.save(state, path)
-"""
-WHOLE = "torch.save(model, 'm.pt')"
-PACKED = "torch.save({'net': model.eval(), 'epoch': epoch}, 'm.pt')"
-
-
-@pytest.mark.parametrize(
-    ("save", "bind", "model", "line"),
-    [
-        (WHOLE, "loaded = torch.load('m.pt').to('cpu')", "loaded.module", 4),
-        (WHOLE, "loaded = torch.load('m.pt').module", "loaded", 3),
-        (PACKED, "file = 'm.pt'\nfile = torch.load(file)\nnet = file['net']", "net.module", 6),
-        (PACKED, "file = torch.load('m.pt')", "file['net'].cuda().module", 4),
-        ("utils.keep(epoch, model, 'm.pt')", "net = torch.load('m.pt')['net'].module", "net", 3),
-        ("state = {'net': model}\ntorch.save(state, 'm.pt')", "def main():\n    return file['net'].module\n"
-         "file = torch.load('m.pt')", "file['net']", 4),
-        (WHOLE, "loaded = torch.load('m.pt')", "loaded", 0),
-        (WHOLE, "loaded = torch.load('m.pt')\nloaded = net.Net(4, 2)", "loaded.module", 0),
-        (WHOLE, "loaded = torch.load('m.pt')\nif hasattr(loaded, 'module'):\n    loaded = loaded.module", "loaded", 0),
-        (WHOLE, "loaded = torch.load('m.pt')['net']", "loaded.module", 0),
-        (PACKED, "loaded = torch.load('m.pt')['average']", "loaded.module", 0),
-        ("torch.save(model.module, 'm.pt')", "loaded = torch.load('m.pt')", "loaded.module", 0),
-        ("torch.save(model.state_dict(), 'm.pt')", "loaded = torch.load('m.pt')", "loaded.module", 0),
-    ],
-)  # fmt: skip
-def test_scripts_that_take_a_saved_model_out_of_a_wrapper_are_named(
-    tmp_path: Path, save: str, bind: str, model: str, line: int
-) -> None:
-    files = {"net": NET, "utils": PACK, "show": READERS.format(bind=bind, model=model)}
-    for name, text in files.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    text = frame(imports="import utils\nfrom net import Net", build=WRAPPED, end=save)
-    (tmp_path / "train.py").write_text(text)
-    conversion = convert_project(Source.read(tmp_path / "train.py"))[0]
-    found = [f.message for f in conversion.remaining if f.code == "ACC109"]
-    assert [message.partition("read no ")[2] for message in found] == (
-        [f"`.module` off it in show.py:{line}"] if line else []
-    )
-
-
-def test_a_model_that_the_script_saved_itself_is_taken_out_of_no_wrapper() -> None:
-    end = """\
-    torch.save({"net": model, "parts": model.module}, "m.pt")
-    best = torch.load("m.pt")["net"].module
-    file = torch.load("m.pt")
-    print(file["net"].module.weight, file["parts"].module)
-    """
-    text = place_of(
-        convert(
-            build="model = nn.DataParallel(nn.Linear(4, 2))\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
-            end=end,
-        ).new_text,
-        "end",
-    )
-    assert 'best = torch.load("m.pt")["net"]\n' in text
-    assert 'print(file["net"].weight, file["parts"].module)' in text
 
 
 def test_a_wrapped_model_of_another_run_stays_in_its_wrapper() -> None:

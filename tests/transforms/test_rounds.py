@@ -152,44 +152,6 @@ def test_other_ends_stay(bound: str, end: str) -> None:
     assert "ACC412" not in found
 
 
-LIMIT = """
-def evaluate(batches, batch_size, limit=None):
-    hits = taken = 0
-    with torch.no_grad():
-        for i, (x, y) in enumerate(batches):
-            taken += 1
-            hits += (model(x).argmax(1) == y).sum().item()
-            if {test}:
-                {end}
-    return hits
-"""
-
-
-@pytest.mark.parametrize(
-    ("test", "after"),
-    [
-        (
-            "limit is not None and (i + 1) * batch_size > limit",
-            "limit is not None and (i + 1) * batch_size * accelerator.num_processes > limit",
-        ),
-        ("limit <= i * 8", "limit <= i * 8"),
-        ("limit <= batch_size * i", "limit <= batch_size * i * accelerator.num_processes"),
-        ("len(x) * batch_size > limit", "len(x) * batch_size > limit"),
-        ("taken * batch_size > limit", "taken * batch_size * accelerator.num_processes > limit"),
-    ],
-)
-@pytest.mark.parametrize("loader", ["loader", "test_loader"])
-def test_a_limit_of_samples(test: str, after: str, loader: str) -> None:
-    epoch = f"print(evaluate({loader}, 8, 50))"
-    for end, batch_size, expected in [
-        ("break", "per-process", after),
-        ("print(i)", "per-process", test),
-        ("break", "total", test),
-    ]:
-        text = support.convert(batch_size, ready=LIMIT.format(test=test, end=end), epoch=epoch).new_text
-        assert f"if {expected}:" in text
-
-
 KEPT = """\
 import torch
 from torch import nn

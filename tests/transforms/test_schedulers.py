@@ -111,31 +111,6 @@ def test_a_plateau_on_a_metric_that_is_gathered_between_the_batches() -> None:
     assert "ACC403" not in codes(conversion)
 
 
-KEEPING = """
-kept = {}
-def validate():
-    kept["outputs"] = []
-    with torch.no_grad():
-        for a, b in other_loader:
-            output = model(a)
-            kept["outputs"].append(output.numpy())
-def evaluate():
-    return sum(output.mean() for output in kept["outputs"]) + losses[-1]
-losses, other_loader = [0.0], DataLoader(data, batch_size=1)
-"""
-
-
-@pytest.mark.parametrize(("update", "alike"), [("pass", True), ("losses.append(loss.item())", False)])
-def test_a_plateau_on_what_all_processes_work_out_of_all_the_data(update: str, alike: bool) -> None:
-    conversion = convert(
-        ready=KEEPING + PLATEAU,
-        update=f"optimizer.step()\n{update}",
-        epoch="validate()\nvalue = evaluate()\nscheduler.step(value)",
-    )
-    assert "ACC303" in codes(conversion)
-    assert ("ACC403" not in codes(conversion)) is alike
-
-
 def test_what_may_be_a_plateau_is_left_as_it_is() -> None:
     imports = "import importlib\n"
     made = """

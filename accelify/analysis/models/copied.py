@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis import values as v
-from accelify.analysis.scopes import Scope, handed_to
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree
-from accelify.analysis.values import Entity, Imported
+from accelify.analysis.values import Imported
 
 _RUNNING = frozenset(
     {"eval", "train", "to", "cuda", "cpu", "float", "double", "half", "zero_grad", "requires_grad_"}
@@ -53,29 +52,6 @@ def copied_parameters(script: ScriptModel, function: Scope) -> set[str]:
         if all(again and tree.is_after(n, call) for n in others):
             found.add(given.id)
     return found
-
-
-def leaves_no_gradients(script: ScriptModel, call: ast.Call, function: Scope) -> bool:
-    """Whether a call of a function that calls backward itself leaves gradients in copies of its models only."""
-    copied = copied_parameters(script, function)
-    if not copied or function.is_method:
-        return False
-    interpreter = script.interpreter
-    module = interpreter.module_of(function)
-    calls = function.calls
-    if any(s in script.backward_elsewhere for c in calls for s in interpreter.calls.get(c, ())):
-        return False
-    if any(isinstance(c.func, ast.Attribute) and c.func.attr == "step" for c in calls):
-        return False
-    given = [a for a, name in handed_to(call, function) if name not in copied]
-    inside = [n for n in function.of_type(ast.Name) if isinstance(n.ctx, ast.Load)]
-    own = copied | _targets(function, copied)
-    others = [n for n in inside if n.id not in own]
-    return not any(script.is_a(a, v.MODEL) for a in given) and not any(
-        isinstance(w, Entity) and w.kind == v.MODEL
-        for n in others
-        for w in interpreter.evaluate(module, function, n)
-    )
 
 
 def _targets(function: Scope, copied: set[str]) -> set[str]:

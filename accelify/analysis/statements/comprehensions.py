@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from accelify.analysis.syntax import Tree, target_names, walk
+from accelify.analysis.syntax import Tree, walk
 
 _KINDS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -41,18 +41,3 @@ def own_names(tree: Tree) -> dict[ast.Name, str]:
             if isinstance(node, ast.Name) and node.id in shared:
                 found[node] = f"{node.id} {comprehension.lineno}:{comprehension.col_offset}"
     return found
-
-
-def is_of_a_comprehension(tree: Tree, name: ast.Name) -> bool:
-    """Whether a name is the variable of a comprehension around it."""
-    inside: ast.AST = name
-    for ancestor in tree.ancestors(name):
-        if isinstance(ancestor, ast.stmt):
-            return False
-        if isinstance(ancestor, _KINDS):
-            first = ancestor.generators[0]
-            if any(name.id in target_names(part.target) for part in ancestor.generators):
-                if not (inside is first and any(n is name for n in walk(first.iter))):
-                    return True
-        inside = ancestor
-    return False

@@ -28,10 +28,3 @@ def counter_of(script: ScriptModel, loop: ast.AST) -> str | None:
         return None
     first = loop.target.elts[0] if len(loop.target.elts) == 2 else None
     return first.id if isinstance(first, ast.Name) and is_enumerated(script, loop.iter) else None
-
-
-def without_counter(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> ast.expr:
-    """What a loop binds to the elements that it iterates over: its target, without what counts its rounds."""
-    if isinstance(loop.target, ast.Tuple) and counter_of(script, loop) is not None:
-        return loop.target.elts[1]
-    return loop.target

@@ -8,11 +8,19 @@ from collections.abc import Iterable
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.branches import decided
-from accelify.analysis.statements.none_tests import asks_for_none
 from accelify.analysis.syntax import call_argument, dotted, hides_arguments, is_constant, names_in, walk
 
 # How often a parameter is passed on, or stored, before it is not followed any more.
 _FARTHEST = 4
+
+
+def asks_for_none(node: ast.AST | None) -> bool:
+    """`x is None`, `None is not x`, `x == None`."""
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return False
+    return isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)) and any(
+        is_constant(side, None) for side in (node.left, *node.comparators)
+    )
 
 
 def is_none(script: ScriptModel, node: ast.expr, scope: Scope, far: int = 0) -> bool:

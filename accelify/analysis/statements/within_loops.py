@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from accelify.analysis.scopes import Scope
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def runs_in(
     script: ScriptModel,
     node: ast.AST,
-    loops: set[ast.For | ast.AsyncFor],
+    loops: Set[ast.AST],
     seen: frozenset[Scope] = frozenset(),
 ) -> bool:
     """Whether a node runs for the batches of some loops, there or in a function that they call."""
