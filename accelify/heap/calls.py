@@ -443,10 +443,11 @@ class Calls:
         node = function.node
         found = self._yields.get(node)
         if found is None:
-            found = False
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and "yield" in function.module.text:
-                found = any(_yields(stmt) for stmt in node.body)
-            self._yields[node] = found
+            found = self._yields[node] = (
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                and function.module.has_yield
+                and any(_yields(stmt) for stmt in node.body)
+            )
         return found
 
     def give(self, value: Value, shared: bool = False) -> None:

@@ -101,7 +101,7 @@ class Loops:
                     for key, value in deltas.items()
                     if not _is_passing(key[0]) and _differs(value, head.get(key, key[0].fields.get(key[1])))
                 }
-                if not any(map(piece.reads_of, changed)):
+                if not piece.reads_any(changed):
                     # A further round would read what this one read.
                     break
                 if number == _MOST_PASSES - 1:

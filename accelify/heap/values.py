@@ -102,7 +102,7 @@ class Library(Ref):
 class ModuleRef(Ref):
     """A module of the project, run when something of it is first asked for."""
 
-    __slots__ = ("name", "path", "state", "text", "tree")
+    __slots__ = ("_yield", "name", "path", "state", "text", "tree")
 
     def __init__(self, name: str, path: str, tree: ast.Module | None = None, text: str = "") -> None:
         super().__init__()
@@ -111,6 +111,14 @@ class ModuleRef(Ref):
         self.tree = tree
         self.text = text
         self.state = "new"
+        self._yield: bool | None = None
+
+    @property
+    def has_yield(self) -> bool:
+        """Whether its text has the word, once it is there."""
+        if self._yield is None:
+            self._yield = "yield" in self.text
+        return self._yield
 
 
 _serials = count(1)
