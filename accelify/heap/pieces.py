@@ -169,7 +169,7 @@ class Summary:
         large = [part for part in by_size[:_MOST_PARTS] if len(part.slots) >= _LARGE]
         for part in by_size[len(large) :]:
             slots |= part.slots
-        self.parts = [Slots(slots), *large]
+        self.parts: list[Slots] = [Slots(slots), *large]
         self.newest = max(part.newest for part in self.parts)
 
 
