@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import (
@@ -17,6 +16,7 @@ from accelify.domains.placement import (
     own,
     settled,
 )
+from accelify.domains.replacing import replace
 from accelify.domains.rounds import BEGUN, accumulated, carried
 from accelify.heap.containers import array_of
 from accelify.heap.joining import join

@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
 from accelify.domains.reasons import Reason
+from accelify.domains.replacing import replace
 from accelify.heap.values import Library, ModuleRef, Ref, Value
 from accelify.looked_at import read
 from accelify.source import SourceError, parse
@@ -194,7 +194,10 @@ class Modules:
 
         Of several ways to import a name (`try` and its handler) those count that find it.
         """
-        if not any(isinstance(ref, _Later) for ref in value.refs):
+        for ref in value.refs:
+            if isinstance(ref, _Later):
+                break
+        else:
             return value
         found = [
             self._found(ref, asked) if isinstance(ref, _Later) else replace(value, refs=(ref,))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from accelify.domains.placement import (
     Kind,
 )
+from accelify.domains.replacing import replace
 from accelify.heap.joining import added_by_round, is_by_round, join
 from accelify.heap.pieces import MADE, Piece, Slots, Written, is_alike
 from accelify.heap.values import (
@@ -27,7 +27,7 @@ from accelify.heap.values import (
 _FIXED = (Function, Class, ModuleRef, Library)
 # What nothing is added up in: a model is called, and not added to another one.
 _WHOLE = (*_FIXED, Instance)
-_OF_DEFINITIONS = (ModuleRef, Class)
+OF_DEFINITIONS = (ModuleRef, Class)
 
 
 class Store:
@@ -60,7 +60,7 @@ class Store:
             if key not in journal:
                 journal[key] = fields.get(name)
                 self._levels.setdefault(key, []).append(len(self._journals) - 1)
-        if isinstance(owner, _OF_DEFINITIONS):
+        if isinstance(owner, OF_DEFINITIONS):
             before = fields.get(name)
             if (
                 before is not None
@@ -87,7 +87,7 @@ class Store:
         if key in newest.reads:
             return
         value = owner.fields.get(name)
-        if isinstance(owner, _OF_DEFINITIONS) and value is not None and is_fixed(value):
+        if isinstance(owner, OF_DEFINITIONS) and value is not None and is_fixed(value):
             # Should it be written after all, that counts.
             return
         levels = self._levels.get(key)
@@ -310,7 +310,7 @@ class Store:
             after = left[key] = owner.fields.get(name)
             if (
                 value is not after
-                and isinstance(owner, _OF_DEFINITIONS)
+                and isinstance(owner, OF_DEFINITIONS)
                 and value is not None
                 and is_fixed(value)
             ):
