@@ -77,7 +77,8 @@ def read(path: Path, largest: int | None = None) -> bytes | None:
     """The bytes of a file; None for one that is larger than wanted. Raises OSError where it cannot be read."""
     sort = _limited("file", largest)
     try:
-        data = path.read_bytes() if largest is None or path.stat().st_size <= largest else None
+        with open(path, "rb", buffering=0) as file:
+            data = file.readall() if largest is None or os.fstat(file.fileno()).st_size <= largest else None
     except OSError:
         _seen(sort, str(path), _NOTHING)
         raise

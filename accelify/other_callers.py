@@ -218,11 +218,5 @@ def _files(script: Path, module: Path, together: set[Path], imports: Imports) ->
         for folder in _folders(script, {module})
         for path in islice(python_files(folder, _ENDINGS), _MOST_FILES)
     ]
-    far = (path for path in _around(script) if imports.names_place_of(path, module.resolve()))
-    names = {path.name for path in together}
-    # A file of another name is one of them only by a link.
-    return [
-        path
-        for path in dict.fromkeys([*near, *far])
-        if not (path.name in names or path.is_symlink()) or path.resolve() not in together
-    ]
+    far = imports.naming_place(_around(script), module.resolve())
+    return [path for path in dict.fromkeys([*near, *far]) if imports.place(path) not in together]

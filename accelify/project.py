@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from accelify.analysis.modules.imported_by_name import imports_by_name
@@ -40,7 +42,7 @@ class Imports:
         self._size = 0
         self._loops: dict[Path, bool] = {}
         self._places: dict[Path, Path] = {}
-        self._folders: dict[Path, Path] = {}
+        self._folders: dict[str, str] = {}
         self._imported: dict[Path, tuple[list[Path], Looks]] = {}
         self._roots: dict[Path, list[Path]] = {}
         self._located: dict[tuple[str, Path], tuple[Path | None, Looks]] = {}
@@ -51,7 +53,7 @@ class Imports:
 
     def of(self, path: Path) -> list[Path]:
         """The files of the project that a file imports itself, in order."""
-        path = self._place(path)
+        path = self.place(path)
         if path not in self._imported:
             found: dict[Path, None] = {}
             with looking() as looks:
@@ -77,7 +79,7 @@ class Imports:
                 roots = [importer.parents[dots - 1]]
             with looking() as looks:
                 found = module_file([part for part in name.split(".") if part], roots)
-            self._located[key] = self._place(found) if found is not None else None, looks
+            self._located[key] = self.place(found) if found is not None else None, looks
         place, looks = self._located[key]
         note(looks)
         return place
@@ -114,7 +116,7 @@ class Imports:
 
     def leads_to_training(self, path: Path) -> bool:
         """Whether a file that has no training loop imports one from its project."""
-        path = self._place(path)
+        path = self.place(path)
         self._noted_for(listener())
         known = self._trains.get(path)
         if known is None:
@@ -152,16 +154,16 @@ class Imports:
 
     def training_beside(self, path: Path) -> Path | None:
         """The first file with a training loop in the folder of a file, or one level below it."""
-        folder = self._place(path).parent
+        folder = self.place(path).parent
         near = sorted([*_scripts_in(folder), *_scripts_below(folder)])[:_MOST_BESIDE]
-        return next((one for one in near if one != self._place(path) and self._has_loop(one)), None)
+        return next((one for one in near if one != self.place(path) and self._has_loop(one)), None)
 
     def training_by_name(self, path: Path) -> tuple[Path, int, Path] | None:
         """Where a file, or one that it imports, imports a module by a name that it puts together.
 
         The file and line, and the first module beside it with a training loop; None where there is no such module.
         """
-        for one in [self._place(path), *self.reached(path)]:
+        for one in [self.place(path), *self.reached(path)]:
             by_name = _BY_NAME.search(self._read(one))
             beside = self.training_beside(one) if by_name is not None else None
             if by_name is not None and beside is not None:
@@ -172,12 +174,15 @@ class Imports:
         """Those of some files that none of the others imports, in order."""
         every = list(paths)
         imported = {one for path in every for one in self.of(path)}
-        return [path for path in every if self._place(path) not in imported]
+        return [path for path in every if self.place(path) not in imported]
 
-    def names_place_of(self, path: Path, module: Path) -> bool:
-        """Whether a file has the name of a module, or that of its folder, in it: a quick first look at far files."""
-        data = self._read(self._place(path))
-        return any(name.encode() in data for name in {module.stem, module.parent.name} - {"__init__"})
+    def naming_place(self, paths: Iterable[Path], module: Path) -> Iterator[Path]:
+        """Those of some files that name a module, or its folder: a quick first look at far files."""
+        names = [name.encode() for name in {module.stem, module.parent.name} - {"__init__"}]
+        for path in paths:
+            data = self._read(self.place(path))
+            if any(name in data and _word(name).search(data) for name in names):
+                yield path
 
     def mentioning(
         self, name: str, module: Path, paths: Iterable[Path], within: Iterable[Path] = (), method: str = ""
@@ -195,14 +200,14 @@ class Imports:
         makers = [(name, module.resolve())]
         afterwards = rb"\s*\.\s*" + method.encode() if method else b""
         for name, module in makers:  # which grows
-            text = re.escape(name.encode())
+            text, word = re.escape(name.encode()), _word(name.encode())
             call = rb"(?<!class )(?<!def )\b" + text + afterwards + rb"\s*\("
             # `run = tools.train`, `from tools import train as run`: another name for it.
             again = rb"=[ \t(]*[\w.]*\b" + text + rb"\b|\b" + text + rb"[ \t]+as\b"
             for path in every:
-                place = self._place(path)
+                place = self.place(path)
                 data = self._read(place)
-                if name.encode() not in data:
+                if not word.search(data):
                     continue
                 # Files that are converted anyway are read for their classes alone.
                 spelled = path in asked and (re.search(call, data) or re.search(again, data))
@@ -262,7 +267,7 @@ class Imports:
         text = re.escape(name.encode())
         handed_on = rb"\.[ \t]*" + text + rb"\b|\bimport[ \t]*(\([^)]*|[^\n]*)(\b" + text + rb"\b|\*)"
         return module in self._through_packages(path) and bool(
-            re.search(handed_on, self._read(self._place(path)))
+            re.search(handed_on, self._read(self.place(path)))
         )
 
     def _through_packages(self, path: Path) -> set[Path]:
@@ -275,14 +280,18 @@ class Imports:
             queue += [one for one in new if one.name == "__init__.py"]
         return found
 
-    def _place(self, path: Path) -> Path:
+    def place(self, path: Path) -> Path:
         """A file's path without links; the link of each folder is resolved once."""
         found = self._places.get(path)
         if found is None:
-            folder = self._folders.get(path.parent)
+            parent, name = os.path.split(path)
+            folder = self._folders.get(parent)
             if folder is None:
-                folder = self._folders[path.parent] = path.parent.resolve()
-            found = path.resolve() if path.is_symlink() or path.name in ("", "..") else folder / path.name
+                folder = self._folders[parent] = os.path.realpath(parent)
+            if os.path.islink(path) or name in ("", ".."):
+                found = path.resolve()
+            else:
+                found = path if folder == parent else Path(folder, name)
             self._places[path] = found
         return found
 
@@ -290,22 +299,30 @@ class Imports:
         return self._read(path).decode("utf-8", "replace")
 
     def _read(self, path: Path) -> bytes:
-        if path not in self._data:
-            with looking() as looks:
-                data = _code(path)
-            self._size += len(data)
-            while self._size > _MOST_REMEMBERED and self._data:
-                self._size -= len(self._data.pop(next(iter(self._data)))[0])
-            self._data[path] = data, looks
-        data, looks = self._data[path]
-        note(looks)
+        found = self._data.get(path)
+        if found is not None:
+            note(found[1])
+            return found[0]
+        with looking() as looks:
+            data = _code(path)
+        self._size += len(data)
+        while self._size > _MOST_REMEMBERED and self._data:
+            self._size -= len(self._data.pop(next(iter(self._data)))[0])
+        self._data[path] = data, looks
         return data
+
+
+@lru_cache(maxsize=16)
+def _word(name: bytes) -> re.Pattern[bytes]:
+    """A word of its own in a text. What begins with plain letters is found many times faster."""
+    text = re.escape(name)
+    return re.compile(text + rb"(?<!\w" + text + rb")(?!\w)")
 
 
 def _code(path: Path) -> bytes:
     """What a script, or the code cells of a notebook have in them; nothing for what cannot be read."""
     try:
-        if path.suffix == ".ipynb":
+        if path.name.endswith(".ipynb"):
             return _code_of(read(path, _LARGEST_NOTEBOOK) or b"")
         return read(path, _LARGEST) or b""
     except (OSError, ValueError, RecursionError):

@@ -365,7 +365,7 @@ def python_files(
         for name in files:
             if name.endswith(endings) and not name.startswith("."):
                 path = place / name
-                if not path.is_symlink() or _inside(path, root):
+                if not os.path.islink(path) or _inside(path, root):
                     yield path
         inner = (place / name for name in reversed(folders) if not _is_passed_over(name))
         places += [one for one in inner if not looked_at.exists(one / "pyvenv.cfg")]

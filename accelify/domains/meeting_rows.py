@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from accelify.domains.placement import (
     AHEAD,
@@ -16,6 +15,7 @@ from accelify.domains.placement import (
     unturned,
     wide,
 )
+from accelify.domains.replacing import replace
 
 
 def mixing(place: Placement) -> Placement:

@@ -34,9 +34,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Concatenate, ParamSpec
+
+from accelify.domains.replacing import replace
 
 
 class Kind(StrEnum):
@@ -97,9 +99,7 @@ SHARD = Placement(Kind.SHARD, rows=True)
 SAMPLE = Placement(Kind.SAMPLE)
 NUMBERED = Placement(Kind.SAMPLE, None)
 WIDE_ROWS = Placement(Kind.WIDE, rows=True)
-MAIN = Placement(Kind.MAIN)
-CLOCK = Placement(Kind.CLOCK)
-OWN = Placement(Kind.OWN)
+MAIN, CLOCK, OWN = Placement(Kind.MAIN), Placement(Kind.CLOCK), Placement(Kind.OWN)
 # The same, and put together over the ranks: what is added to it on each rank counts N times where it is summed again.
 TOTAL = Placement(Kind.SAME, needs="set to zero first")
 UNRELATED = Placement(Kind.SAME, None)
@@ -109,8 +109,7 @@ _TOGETHER = "put together first"
 COUNTED = "by the rounds of all processes"
 # What a rank has from its last round, the original has from the round before.
 CARRIED = "from the round before"
-BEFORE, AFTER = "before", "after"
-AHEAD, BESIDE, PEAK = "ahead", "beside", "peak"
+BEFORE, AFTER, AHEAD, BESIDE, PEAK = "before", "after", "ahead", "beside", "peak"
 P = ParamSpec("P")
 
 
@@ -221,9 +220,12 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
         rowwise: a row of the result depends on the same row of the arguments.
         linearly: it is row by row, and linear in those of its arguments that are not SAME(0), without a change of sign.
     """
-    given = [place for place in places if not place.is_same]
-    if not given:
-        return SAME
+    given = tuple([place for place in places if not place.is_same])
+    return _function(given, rowwise, linearly) if given else SAME
+
+
+@functools.lru_cache(maxsize=4096)
+def _function(given: tuple[Placement, ...], rowwise: bool, linearly: bool) -> Placement:
     if any(place.turned for place in given):
         return turned(function(map(unturned, given), rowwise=rowwise, linearly=linearly))
     if any(place.phase for place in given):

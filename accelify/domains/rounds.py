@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from accelify.domains.placement import (
     CARRIED,
     SAME,
@@ -20,6 +18,7 @@ from accelify.domains.placement import (
     same,
     wide,
 )
+from accelify.domains.replacing import replace
 
 # Of what a round adds: rows of all ranks, put at the end of those that are there.
 APPENDED = "at the end"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from accelify.domains.collectives import all_reduced, broadcast, gathered
@@ -18,6 +17,7 @@ from accelify.domains.placement import (
     same,
 )
 from accelify.domains.reasons import Reason
+from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
 from accelify.heap.models import mark

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import ROUND_ROWS, WIDE_ROWS, unsure
+from accelify.domains.replacing import replace
 from accelify.domains.rounds import APPENDED, BEGUN
 from accelify.heap.containers import array_of, elements
 from accelify.heap.values import COUNTER, Ref, Value

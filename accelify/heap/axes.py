@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.meeting_rows import mixing
@@ -19,6 +18,7 @@ from accelify.domains.placement import (
     unsure,
     unturned,
 )
+from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, elements, parts_of
 from accelify.heap.values import NONE, UNSET, Value
 from accelify.knowledge import Argument, Row

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from accelify.domains.placement import own
+from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.appending import appended
@@ -64,7 +64,6 @@ class Calls:
         self.run = engine.run
         self.libraries = LibraryCalls(engine)
         self.objects = ObjectCalls(engine)
-        self._yields: dict[ast.AST, bool] = {}
         self.memory = engine.memory
         # How often each function was gone through.
         self._gone: dict[ast.AST, int] = {}
@@ -140,15 +139,23 @@ class Calls:
         self, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         """What a call of a value gives, for whatever it may be."""
-        found: Value | None = None
-        once = Guard("main", self.run.reason(node, "only the main process")) if called.type == ONCE else None
-        with self.run.under(once):
-            for ref in called.refs:
-                result = self._call_ref(ref, called, args, keywords, node)
-                found = result if found is None else join(found, result)
+        if called.type == ONCE:
+            with self.run.under(Guard("main", self.run.reason(node, "only the main process"))):
+                found = self._call_refs(called, args, keywords, node)
+        else:
+            found = self._call_refs(called, args, keywords, node)
         if found is not None:
             return found
         return self.libraries.unknown_calls.function(called, [called, *args], keywords, node)
+
+    def _call_refs(
+        self, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+    ) -> Value | None:
+        found: Value | None = None
+        for ref in called.refs:
+            result = self._call_ref(ref, called, args, keywords, node)
+            found = result if found is None else join(found, result)
+        return found
 
     def _call_ref(
         self, ref: Ref, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -418,7 +425,7 @@ class Calls:
             self.run.modules.pop()
             self.run.calls.pop()
             statements.frames.pop()
-        if frame.yielded is not None or self._is_generator(function):
+        if frame.yielded is not None or function.is_generator:
             return Value(refs=(Iterable(frame.yielded or NONE, frame.yielded_shared),))
         if not (flow.reached or frame.returned or isinstance(function.node.body[-1], ast.Raise)):
             return Value(type=ENDED)
@@ -438,16 +445,6 @@ class Calls:
         for value in returned:
             found = value if found is None else join(found, value, divergent, in_order=in_order)
         return found or NONE
-
-    def _is_generator(self, function: Function) -> bool:
-        node = function.node
-        found = self._yields.get(node)
-        if found is None:
-            found = False
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and "yield" in function.module.text:
-                found = any(_yields(stmt) for stmt in node.body)
-            self._yields[node] = found
-        return found
 
     def give(self, value: Value, shared: bool = False) -> None:
         """A generator gives a value; `shared` says that it does so in rounds that are shared out."""
@@ -482,14 +479,6 @@ def _widened(value: Value) -> Value:
     """A value of which no number and no text is known."""
     plain = value.const is UNSET or value.const is None or isinstance(value.const, bool)
     return value if plain else replace(value, const=UNSET)
-
-
-def _yields(node: ast.AST) -> bool:
-    if isinstance(node, ast.Yield | ast.YieldFrom):
-        return True
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-        return False
-    return any(_yields(child) for child in ast.iter_child_nodes(node))
 
 
 def _is_once(value: Value) -> bool:

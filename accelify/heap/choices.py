@@ -12,11 +12,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from accelify.domains.replacing import replace
 from accelify.domains.rounds import BEGUN
 from accelify.heap.accelerator import processes
 from accelify.heap.appending import begun

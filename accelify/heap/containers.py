@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable as Many
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -27,6 +26,7 @@ from accelify.domains.placement import (
     unsure,
     wide,
 )
+from accelify.domains.replacing import replace
 from accelify.heap.fields import OF, write_field
 from accelify.heap.joining import join
 from accelify.heap.paths import pattern

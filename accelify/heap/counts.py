@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from accelify.domains.placement import (
@@ -20,6 +19,7 @@ from accelify.domains.placement import (
     multiplied,
     own,
 )
+from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, elements, parts_of, reduced_value
 from accelify.heap.flags import OPPOSITES
 from accelify.heap.run import Run

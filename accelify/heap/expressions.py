@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.meeting_rows import meeting, meets, mixing
 from accelify.domains.placement import CLOCK, Kind, function, is_mean_of_round, multiplied, own
+from accelify.domains.replacing import replace
 from accelify.heap.containers import (
     array_of,
     container,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from accelify.domains.placement import ROUND
+from accelify.domains.replacing import replace
 from accelify.heap.run import Event, Run
 from accelify.heap.values import Flow, Guard
 

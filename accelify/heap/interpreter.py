@@ -88,7 +88,7 @@ class Interpreter:
 
     def _not_reached(self, entry: ModuleRef) -> None:
         """Methods of the project's classes that were asked of objects of which nothing is known, and never reached."""
-        modules = dict.fromkeys([entry, *self.modules.run_ones()])
+        modules = dict.fromkeys([entry, *self.modules.run_ones()] if self.run.asked else [])
         classes = [ref for module in modules for value in module.fields.values() for ref in value.of(Class)]
         for cls in dict.fromkeys(classes):
             for name, value in cls.fields.items():

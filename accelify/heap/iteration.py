@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from accelify.domains.placement import (
     unsure,
 )
 from accelify.domains.reasons import Reason
+from accelify.domains.replacing import replace
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, container, element, elements, fill_of, keys_in, put
 from accelify.heap.dividing import by_rank

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from accelify.domains.placement import (
     AFTER,
     COUNTED,
@@ -17,6 +15,7 @@ from accelify.domains.placement import (
     own,
 )
 from accelify.domains.reasons import Reason
+from accelify.domains.replacing import replace
 from accelify.domains.rounds import BEGUN
 from accelify.heap.paths import joined_text
 from accelify.heap.values import (

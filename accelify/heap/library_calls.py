@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import (
@@ -13,6 +12,7 @@ from accelify.domains.placement import (
     Kind,
     function,
 )
+from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.axes import arguments_of
 from accelify.heap.containers import (

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import function
+from accelify.domains.replacing import replace
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import array_of, put
 from accelify.heap.values import NONE, ONCE, Container, Function, Instance, Library, Ref, Value

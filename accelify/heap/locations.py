@@ -8,10 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from accelify.domains.replacing import replace
 from accelify.heap.values import (
     BATCH,
     DEVICE,
@@ -116,7 +116,9 @@ def _moved(operands: Sequence[Value]) -> str:
 def moved_within(called: Value, args: Sequence[Value]) -> dict[int | str, Value]:
     """The batches on the host that a function of the project may move in place, by their numbers."""
     found = {n: value for n, value in enumerate(args) if value.type == BATCH and value.where == HOST}
-    functions = [ref.method if isinstance(ref, Bound) else ref for ref in called.refs if found]
+    if not found:
+        return {}
+    functions = [ref.method if isinstance(ref, Bound) else ref for ref in called.refs]
     moves = any(isinstance(one, Function) and _OF_DEVICES.search(text_of(one)) for one in functions)
     return {number: replace(value, where="") for number, value in found.items()} if moves else {}
 
@@ -131,6 +133,8 @@ def meet_together(run: Run, node: ast.AST, values: Sequence[Value], row: Row | N
         row: the function that does, None for an operator.
     """
     if row is not None and not (row.transfer in _JOINING or row.name.rpartition(".")[2] in _TOGETHER):
+        return
+    if not any(value.where for value in values):
         return
     made = [ref.type for value in values[:1] for ref in value.of(Instance)]
     if any(name.rpartition(".")[2] in ("ctc_loss", "CTCLoss") for name in [*made, row.name if row else ""]):

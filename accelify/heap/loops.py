@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import (
@@ -17,6 +16,7 @@ from accelify.domains.placement import (
     own,
     settled,
 )
+from accelify.domains.replacing import replace
 from accelify.domains.rounds import BEGUN, accumulated, carried
 from accelify.heap.containers import array_of
 from accelify.heap.joining import join
@@ -101,7 +101,7 @@ class Loops:
                     for key, value in deltas.items()
                     if not _is_passing(key[0]) and _differs(value, head.get(key, key[0].fields.get(key[1])))
                 }
-                if not any(map(piece.reads_of, changed)):
+                if not piece.reads_any(changed):
                     # A further round would read what this one read.
                     break
                 if number == _MOST_PASSES - 1:

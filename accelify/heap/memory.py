@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 
+from accelify.domains.replacing import replace
 from accelify.heap.pieces import Piece
 from accelify.heap.run import Run
 from accelify.heap.values import Bound, Function, Library, Ref, Value

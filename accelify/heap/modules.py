@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
 from accelify.domains.reasons import Reason
+from accelify.domains.replacing import replace
 from accelify.heap.values import Library, ModuleRef, Ref, Value
 from accelify.looked_at import read
 from accelify.source import SourceError, parse
@@ -34,14 +34,16 @@ class Modules:
         self.engine = engine
         self.run = engine.run
         self.path = path
+        self._folder = path.resolve().parent if path is not None else Path()
         self._read = read or text_of
         self._roots: list[Path] = []
         self._known: dict[Path, ModuleRef] = {}
         self._places: dict[str, Path | None] = {}
         # The names of modules that were imported and not looked for yet, in their order.
         self._later: dict[str, None] = {}
-        # Files of modules, and whether the first that imports them is a function or a loop, and not a module.
-        self._in_passing: dict[Path | None, bool] = {}
+        # Names of modules by their last word, and whether the first that imports them is a function or a loop, and not
+        # a module.
+        self._in_passing: dict[str, dict[str, bool]] = {}
 
     def start(self, text: str) -> ModuleRef:
         """Run the script's own module, and give it."""
@@ -117,7 +119,7 @@ class Modules:
         module.path = self._shown(path)
         # What a module does when it is imported happens before all, whoever asks for it, but where a function or a loop
         # imports it.
-        before_all = not self._in_passing.get(path)
+        before_all = not self._is_in_passing(path, module.name)
         guards, self.run.guards = self.run.guards, []
         loops, self.run.loops = self.run.loops, []
         events, self.run.events = self.run.events, []
@@ -132,11 +134,17 @@ class Modules:
             else:
                 self.run.events = [*events, *self.run.events]
 
+    def _is_in_passing(self, path: Path, name: str) -> bool:
+        """Whether the first that imports a module is a function or a loop."""
+        words = (path.parent.name if path.name == "__init__.py" else path.stem, name.rpartition(".")[2])
+        names = (one for word in dict.fromkeys(words) for one in self._in_passing.get(word, {}).items())
+        return next((passing for base, passing in names if self._place(base) == path), False)
+
     def _shown(self, path: Path) -> str:
         """A file, relative to the script's folder."""
         if self.path is None:
             return str(path)
-        return Path(os.path.relpath(path, self.path.resolve().parent)).as_posix()
+        return Path(os.path.relpath(path, self._folder)).as_posix()
 
     def imported(self, name: str, loaded: str) -> Value:
         """What `import name` binds."""
@@ -161,7 +169,8 @@ class Modules:
         in_project = self._place(base.split(".")[0]) is not None or self._place(base) is not None
         if in_project:
             self._later[base] = None
-            self._in_passing.setdefault(self._place(base), bool(self.run.calls or self.run.loops))
+            alike = self._in_passing.setdefault(base.rpartition(".")[2], {})
+            alike.setdefault(base, bool(self.run.calls or self.run.loops))
         else:
             self._looked_for(base)
         for alias in stmt.names:
@@ -185,7 +194,10 @@ class Modules:
 
         Of several ways to import a name (`try` and its handler) those count that find it.
         """
-        if not any(isinstance(ref, _Later) for ref in value.refs):
+        for ref in value.refs:
+            if isinstance(ref, _Later):
+                break
+        else:
             return value
         found = [
             self._found(ref, asked) if isinstance(ref, _Later) else replace(value, refs=(ref,))

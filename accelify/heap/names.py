@@ -86,6 +86,7 @@ class Names:
     def owner(self, name: str, scope: Ref) -> Ref | None:
         """The scope in which a name is bound now."""
         place: Ref | None = scope
+        pieces = self.run.store.pieces
         while isinstance(place, Scope):
             if place.is_class and place is not scope:
                 # What a class's body binds, its methods do not see.
@@ -95,13 +96,13 @@ class Names:
                 return place.module
             if name in place.fields:
                 return place
-            if self.run.store.pieces:
+            if pieces and place.serial <= pieces[-1].made:
                 self.run.store.note(place, name)
             place = place.outer
         module = place if isinstance(place, ModuleRef) else self.run.module
         if name in module.fields:
             return module
-        if self.run.store.pieces:
+        if pieces:
             self.run.store.note(module, name)
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import (
@@ -18,6 +17,7 @@ from accelify.domains.placement import (
     unsure,
     unturned,
 )
+from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, element, is_index, takes_all
 from accelify.heap.values import BATCH, MADE_HERE, TENSOR, Value
 

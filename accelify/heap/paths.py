@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import takewhile
 
+from accelify.domains.replacing import replace
 from accelify.heap.values import Value
 
 _ANY = "*"

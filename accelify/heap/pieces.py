@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from accelify.heap.values import Bound, Container, Instance, Key, Library, Ref, Value
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 Written = dict[Key, Value | None]
 Read = dict[Key, tuple[Value | None, int]]
 _NO_CALL = 1 << 30
+# From how many slots on they are shared by the pieces that read them all, and how many such sets a piece has.
+_LARGE, _MOST_PARTS = 64, 8
 # The slot that is written when an object is made at its place of the script.
 MADE = "#made"
 
@@ -42,16 +45,20 @@ class Piece:
         "seen",
         "shared",
         "sites",
+        "start",
         "summary",
         "taken",
         "trains",
+        "valid",
         "within",
         "writes",
     )
 
     def __init__(self, guards: int, loops: int, depth: int, first_event: int = 0) -> None:
         # Where it began: the level of the store, the newest scope, and the rounds of loops around.
-        self.level = self.made = 0
+        self.level = self.made = self.start = 0
+        # Up to which write it is known that what it reads itself is as it read it, but for what adds up.
+        self.valid = 0
         self.round = self.shared = -1
         # What stood in each slot that it read before it wrote there, and whether that was of the round; what it only
         # joined with what it wrote; the names in objects that it read as a whole.
@@ -103,22 +110,47 @@ class Piece:
             self.summary = Summary(self)
         return self.summary
 
-    def reads_of(self, key: Key) -> bool:
-        """Whether it read what stands in a slot."""
-        if key in self.reads or key[0] in self.seen:
-            return True
-        return any(key in piece.all_reads().slots for piece in self.inner())
+    def reads_any(self, keys: Iterable[Key]) -> bool:
+        """Whether it read what stands in one of some slots."""
+        parts = {part for piece in self.inner() for part in piece.all_reads().parts}
+        return any(
+            key in self.reads or key[0] in self.seen or any(key in part.slots for part in parts)
+            for key in keys
+        )
+
+
+class Slots:
+    """Slots that pieces read.
+
+    Attributes:
+        slots: all of them.
+        newest, made: the newest object among theirs, and the slots that say when those of no scope were made.
+        untouched, upto: from which write on none was to them, as far as the writes up to another one.
+    """
+
+    __slots__ = ("made", "newest", "slots", "untouched", "upto")
+
+    def __init__(self, slots: set[Key]) -> None:
+        self.slots = slots
+        self.made: set[Key] = set()
+        self.newest = self.untouched = self.upto = 0
+        for owner, _ in slots:
+            if not owner.serial:
+                self.made.add((owner, MADE))
+            elif owner.serial > self.newest:
+                self.newest = owner.serial
 
 
 class Summary:
     """What a piece that is done again reads.
 
     Attributes:
-        slots: all slots.
-        newest, made: the newest object among theirs, and the slots that say when those of no scope were made.
+        parts: all slots. Many pieces have those of large ones in common.
+        newest: the newest object among theirs.
         adding, joins: the slots of what adds up, for which it matters whether it was written in this round, and of what
             is only joined.
         steady: what it read itself of all others.
+        valid: up to which write it is known that this is as it read it, in those that were done again in it, too.
     """
 
     def __init__(self, piece: Piece) -> None:
@@ -126,14 +158,19 @@ class Summary:
         self.adding = {key for key, (_, since) in piece.reads.items() if since >= 0}
         self.joins = set(piece.joins)
         self.steady = [(*key, value) for key, (value, since) in piece.reads.items() if since < 0]
+        self.valid = piece.start
+        parts: dict[Slots, None] = {}
         for inner in piece.inner():
             summary = inner.all_reads()
-            slots |= summary.slots
+            parts.update(dict.fromkeys(summary.parts))
             self.adding |= summary.adding
             self.joins |= summary.joins
-        self.newest = max([owner.serial for owner, _ in slots], default=0)
-        self.made = {(owner, MADE) for owner, _ in slots if not owner.serial}
-        self.slots: set[Key] = slots
+        by_size = sorted(parts, key=lambda part: -len(part.slots))
+        large = [part for part in by_size[:_MOST_PARTS] if len(part.slots) >= _LARGE]
+        for part in by_size[len(large) :]:
+            slots |= part.slots
+        self.parts: list[Slots] = [Slots(slots), *large]
+        self.newest = max(part.newest for part in self.parts)
 
 
 def is_alike(one: Value | None, other: Value | None) -> bool:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import MAIN, Placement, own
+from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.accelerator import is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS

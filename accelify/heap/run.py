@@ -12,13 +12,14 @@ from accelify.domains.placement import SAME, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.locations import located
 from accelify.heap.pieces import MADE
-from accelify.heap.store import Store, is_fixed
+from accelify.heap.store import OF_DEFINITIONS, Store, is_fixed
 from accelify.heap.values import NONE, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
 _LONGEST_SEGMENT = 72
 # How deep in containers the reason for an element is looked for.
 _MOST_NESTED = 2
+_DISTANCES = {"own": 1, "main": 2, "linear": 3, "clock": 4, "round": 5}
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 R = TypeVar("R", bound=Ref)
 
@@ -155,6 +156,7 @@ class Run:
     steps: int = 0
     _objects: dict[tuple[object, ...], Ref] = field(default_factory=dict)
     _lines: dict[ModuleRef, list[str]] = field(default_factory=dict)
+    _segments: dict[tuple[ModuleRef, ast.AST], str] = field(default_factory=dict)
 
     @property
     def module(self) -> ModuleRef:
@@ -171,6 +173,12 @@ class Run:
     def segment(self, node: ast.AST) -> str:
         """The text of a node, cut to fit into a sentence."""
         module = self.module
+        found = self._segments.get((module, node))
+        if found is None:
+            found = self._segments[module, node] = self._segment(module, node)
+        return found
+
+    def _segment(self, module: ModuleRef, node: ast.AST) -> str:
         lines = self._lines.get(module)
         if lines is None:
             lines = self._lines[module] = module.text.split("\n")
@@ -198,7 +206,7 @@ class Run:
         the same first."""
         parents = [
             value if isinstance(value, Reason) else why_of(value)
-            for value in sorted(values, key=_distance)
+            for value in (sorted(values, key=_distance) if len(values) > 1 else values)
             if value is not None
         ]
         found = tuple(parent for parent in parents if parent is not None)
@@ -409,10 +417,12 @@ class Run:
     def read(self, owner: Ref, name: str) -> Value | None:
         """What stands in a slot; within a loop with a token, where nothing was written to it in this round yet."""
         value = owner.fields.get(name)
-        pieces = self.store.pieces
+        pieces, fixed = self.store.pieces, value is not None and is_fixed(value)
+        if fixed and isinstance(owner, OF_DEFINITIONS):
+            return value
         if pieces and owner.serial <= pieces[-1].made:
             self.store.note(owner, name)
-        if value is None or is_fixed(value) or self.store.touched_in_round(owner, name):
+        if value is None or fixed or self.store.touched_in_round(owner, name):
             return value
         token: Key = (owner, name)
         return value if value.token == token and value.delta is None else _with_token(value, token)
@@ -463,4 +473,4 @@ def _distance(value: Value | Reason | None) -> int:
         return 4
     if place.kind == "round" and (place.needs or place.mixed):
         return 4
-    return {"own": 1, "main": 2, "linear": 3, "clock": 4, "round": 5}.get(place.kind, 6)
+    return _DISTANCES.get(place.kind, 6)

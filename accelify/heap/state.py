@@ -7,8 +7,8 @@ buffer was put there; of a model of a library's class every attribute is.
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
+from accelify.domains.replacing import replace
 from accelify.heap.run import Run
 from accelify.heap.values import TENSOR, Bound, Instance, Ref, Value, constant
 

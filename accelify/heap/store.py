@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from accelify.domains.placement import (
     Kind,
 )
+from accelify.domains.replacing import replace
 from accelify.heap.joining import added_by_round, is_by_round, join
-from accelify.heap.pieces import MADE, Piece, Written, is_alike
+from accelify.heap.pieces import MADE, Piece, Slots, Written, is_alike
 from accelify.heap.values import (
     Class,
     Function,
@@ -27,7 +27,7 @@ from accelify.heap.values import (
 _FIXED = (Function, Class, ModuleRef, Library)
 # What nothing is added up in: a model is called, and not added to another one.
 _WHOLE = (*_FIXED, Instance)
-_OF_DEFINITIONS = (ModuleRef, Class)
+OF_DEFINITIONS = (ModuleRef, Class)
 
 
 class Store:
@@ -45,19 +45,22 @@ class Store:
         self._shared: list[int] = []
         # The pieces of the script that are being gone through and take down what they read, outer ones first.
         self.pieces: list[Piece] = []
+        # All slots that were written, in order, also those of writes that were undone.
+        self._log: list[Key] = []
         # How often a function, a class or an import was replaced.
         self.redefined = 0
 
     def set(self, owner: Ref, name: str, value: Value | None) -> None:
         """Write, or with None take away."""
         fields = owner.fields
+        key = (owner, name)
+        self._log.append(key)
         if self._journals and owner.serial <= self._made[-1]:
             journal = self._journals[-1]
-            key = (owner, name)
             if key not in journal:
                 journal[key] = fields.get(name)
                 self._levels.setdefault(key, []).append(len(self._journals) - 1)
-        if isinstance(owner, _OF_DEFINITIONS):
+        if isinstance(owner, OF_DEFINITIONS):
             before = fields.get(name)
             if (
                 before is not None
@@ -84,7 +87,7 @@ class Store:
         if key in newest.reads:
             return
         value = owner.fields.get(name)
-        if isinstance(owner, _OF_DEFINITIONS) and value is not None and is_fixed(value):
+        if isinstance(owner, OF_DEFINITIONS) and value is not None and is_fixed(value):
             # Should it be written after all, that counts.
             return
         levels = self._levels.get(key)
@@ -142,6 +145,7 @@ class Store:
             self.begin()
         piece.level = len(self._journals) - 1
         piece.made = self._made[-1]
+        piece.start = piece.valid = len(self._log)
         self.pieces.append(piece)
 
     def finish(self, *, own_level: bool = True) -> Piece:
@@ -155,13 +159,16 @@ class Store:
 
     def is_as_read(self, piece: Piece) -> bool:
         """Whether all that a piece read is as it was."""
-        if piece.taken and not _are_steady(piece, set()):
+        if not all(map(self._is_steady, piece.inner())):
             return False
         round_ = self._rounds[-1] if self._rounds else -1
         shared = self._shared[-1] if self._shared else -1
         all_levels = self._levels
+        untouched = self._is_untouched(piece)
         for reads in (piece.reads, piece.joins):
             for key, (value, since) in reads.items():
+                if untouched and since < 0:
+                    continue
                 owner, name = key
                 now = owner.fields.get(name)
                 if now is not value and not is_alike(now, value):
@@ -170,7 +177,44 @@ class Store:
                     levels = all_levels.get(key)
                     if since != self._since(now, owner.serial, levels[-1] if levels else -1, round_, shared):
                         return False
-        return all(_parts(owner) == names for owner, names in piece.seen.items())
+        if not untouched and not all(_parts(owner) == names for owner, names in piece.seen.items()):
+            return False
+        piece.valid = len(self._log)
+        return True
+
+    def _is_untouched(self, piece: Piece) -> bool:
+        """Whether nothing was written to what a piece reads itself since that was known to be as it read it; False
+        where it costs less to look at what stands there."""
+        reads, joins, seen = piece.reads, piece.joins, piece.seen
+        if len(self._log) - piece.valid > len(reads) + len(joins) + len(seen):
+            return False
+        return not any(key in reads or key in joins or key[0] in seen for key in self._log[piece.valid :])
+
+    def _is_steady(self, piece: Piece) -> bool:
+        """Whether what does not add up is as a piece read it that was done again in another, and those in it."""
+        summary = piece.all_reads()
+        if summary.valid >= max(map(self._untouched_from, summary.parts)):
+            return True
+        for owner, name, value in summary.steady:
+            now = owner.fields.get(name)
+            if now is not value and not is_alike(now, value):
+                return False
+        if not all(map(self._is_steady, piece.inner())):
+            return False
+        summary.valid = len(self._log)
+        return True
+
+    def _untouched_from(self, part: Slots) -> int:
+        """From which write on none was to one of some slots; the newest one where it costs less to look at them."""
+        log, upto = self._log, part.upto
+        part.upto = len(log)
+        if len(log) - upto > len(part.slots):
+            part.untouched = len(log)
+            return part.untouched
+        for number in range(upto, len(log)):
+            if log[number] in part.slots or log[number] in part.made:
+                part.untouched = number + 1
+        return part.untouched
 
     def repeat(self, piece: Piece, depth: int, within: tuple[int, ...]) -> None:
         """Write what a piece wrote, which reads what it read, now within `depth` calls and these shared loops."""
@@ -187,6 +231,7 @@ class Store:
                     {ref: within + loops[len(piece.within) :] for ref, loops in piece.placed.items()}
                 )
         for ref, fields in piece.born:
+            self._log += [(ref, name) for name in ref.fields.keys() | fields.keys()]
             ref.fields = dict(fields)
         for made, loops in piece.placed.items():
             made.loops = loops if within == piece.within else within + loops[len(piece.within) :]
@@ -204,11 +249,9 @@ class Store:
         if piece in outer.taken:
             return False
         reads = piece.all_reads()
-        written = self._journals[outer.level :]
-        apart = outer.taken[piece] = (
-            reads.newest <= outer.made
-            and all(map(reads.slots.isdisjoint, written))
-            and all(map(reads.made.isdisjoint, written))
+        apart = outer.taken[piece] = reads.newest <= outer.made and all(
+            self._untouched_from(part) <= outer.start or self._is_unwritten(part, outer.level)
+            for part in reads.parts
         )
         for key in reads.adding if apart else piece.reads:
             self.note(*key, pieces=[outer])
@@ -217,6 +260,13 @@ class Store:
         for inner in () if apart else piece.inner():
             self._take(inner, outer)
         return True
+
+    def _is_unwritten(self, part: Slots, level: int) -> bool:
+        """Whether nothing has been written to some slots since a level began."""
+        return all(
+            journal.keys().isdisjoint(part.slots) and journal.keys().isdisjoint(part.made)
+            for journal in self._journals[level:]
+        )
 
     # Ways
 
@@ -253,13 +303,14 @@ class Store:
             if self._shared and self._shared[-1] == len(self._journals):
                 self._shared.pop()
         left: Written = {}
+        self._log += journal
         for key, value in journal.items():
             owner, name = key
             self._levels[key].pop()
             after = left[key] = owner.fields.get(name)
             if (
                 value is not after
-                and isinstance(owner, _OF_DEFINITIONS)
+                and isinstance(owner, OF_DEFINITIONS)
                 and value is not None
                 and is_fixed(value)
             ):
@@ -349,17 +400,3 @@ def is_fixed(value: Value) -> bool:
 def _parts(owner: Ref) -> frozenset[str]:
     """The names of the elements or fields of an object."""
     return frozenset([name for name in owner.fields if name[0] != "#"])
-
-
-def _are_steady(piece: Piece, asked: set[Piece]) -> bool:
-    """Whether what does not add up is as the pieces read it that were done again in one."""
-    for inner in piece.inner():
-        if inner not in asked:
-            asked.add(inner)
-            for owner, name, value in inner.all_reads().steady:
-                now = owner.fields.get(name)
-                if now is not value and not is_alike(now, value):
-                    return False
-            if not _are_steady(inner, asked):
-                return False
-    return True

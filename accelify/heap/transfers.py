@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.meeting_rows import meeting, meets, mixing, turned_over
@@ -21,6 +20,7 @@ from accelify.domains.placement import (
     unturned,
     wide,
 )
+from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.axes import (
     arguments_of,

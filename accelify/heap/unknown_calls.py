@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import WIDE_ROWS, Kind, Placement, function, own
+from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, element, elements, open_up, put
 from accelify.heap.misuse import SAMPLERS
 from accelify.heap.models import MODEL

@@ -102,7 +102,7 @@ class Library(Ref):
 class ModuleRef(Ref):
     """A module of the project, run when something of it is first asked for."""
 
-    __slots__ = ("name", "path", "state", "text", "tree")
+    __slots__ = ("_yield", "name", "path", "state", "text", "tree")
 
     def __init__(self, name: str, path: str, tree: ast.Module | None = None, text: str = "") -> None:
         super().__init__()
@@ -111,6 +111,14 @@ class ModuleRef(Ref):
         self.tree = tree
         self.text = text
         self.state = "new"
+        self._yield: bool | None = None
+
+    @property
+    def has_yield(self) -> bool:
+        """Whether its text has the word, once it is there."""
+        if self._yield is None:
+            self._yield = "yield" in self.text
+        return self._yield
 
 
 _serials = count(1)
@@ -141,7 +149,7 @@ def newest_scope() -> int:
 class Function(Ref):
     """A function or lambda of the project, with what it closes over."""
 
-    __slots__ = ("decorators", "defaults", "module", "name", "node", "outer")
+    __slots__ = ("_gives", "decorators", "defaults", "module", "name", "node", "outer")
 
     def __init__(
         self,
@@ -157,6 +165,15 @@ class Function(Ref):
         self.name = name
         self.defaults: dict[str, Value] = {}
         self.decorators: tuple[Value, ...] = ()
+        self._gives: bool | None = None
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether it gives values by `yield`."""
+        if self._gives is None:
+            body = self.node.body if isinstance(self.node.body, list) and self.module.has_yield else []
+            self._gives = any(map(_yields, body))
+        return self._gives
 
     @property
     def does_nothing(self) -> bool:
@@ -167,6 +184,14 @@ class Function(Ref):
             or (isinstance(one, ast.Expr | ast.Return) and isinstance(one.value, ast.Constant | None))
             for one in body
         )
+
+
+def _yields(node: ast.AST) -> bool:
+    if isinstance(node, ast.Yield | ast.YieldFrom):
+        return True
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        return False
+    return any(_yields(child) for child in ast.iter_child_nodes(node))
 
 
 class Class(Ref):

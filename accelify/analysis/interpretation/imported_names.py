@@ -85,11 +85,10 @@ class ImportedNames:
 
     def _resolve_import(self, module: Module, name: str) -> Values:
         parts = name.split(".")
-        ours = False
+        ours, head = False, f"{name}."
         for cut in range(len(parts), 0, -1):
-            target = module.imports.get(".".join(parts[:cut])) or self.program.modules.get(
-                ".".join(parts[:cut])
-            )
+            head = head.rpartition(".")[0]
+            target = module.imports.get(head) or self.program.modules.get(head)
             if target is None or target is self.program.entry:
                 continue
             if cut == len(parts) and self.program.is_rebound(name):

@@ -94,7 +94,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         ]
         for _ in range(3):
             for module, scope, node in definitions:
-                self._run(module, scope, node)
+                self._run_anew(module, scope, node)
         # Nothing counts as unknown before everything known has been propagated: a result or parameter that is unknown
         # only because its function had not been looked at yet would stay unknown.
         # Last comes what an object is only read for: an unknown result may be what another class sets there.
@@ -108,10 +108,7 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
                 self._memo.clear()
                 for module, scope, nodes in self._work:
                     for node in nodes:
-                        if not self.reads.holds(node):
-                            self.reads.begin()
-                            self._run(module, scope, node)
-                            self.reads.end(node)
+                        self._run_anew(module, scope, node)
                 self.upgrade()
                 if not self.changed:
                     break
@@ -380,6 +377,13 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
                     value.names.add(name)
 
     # -- statements
+
+    def _run_anew(self, module: Module, scope: Scope, node: ast.AST) -> None:
+        """Run a node, where something that it reads has changed since it was run."""
+        if not self.reads.holds(node):
+            self.reads.begin()
+            self._run(module, scope, node)
+            self.reads.end(node)
 
     def _run(self, module: Module, scope: Scope, node: ast.AST) -> None:
         # What there is most of comes first.
