@@ -74,3 +74,20 @@ def test_what_is_known_to_be_something_else_is_not_written_to(name: str) -> None
     for made in (f"{name} = torch.zeros(3)", f"{name} = table"):
         text = converted(made, f"{name}.device")
         assert f"{name}.device =" not in text
+
+
+@pytest.mark.parametrize("name", ["argv", "args", "wanted"])
+@pytest.mark.parametrize(
+    ("reads", "written"),
+    [
+        ("print({name}.epochs)", True),
+        ("print({name}.data.folder.split('/'))", True),
+        ("", False),
+        ("print({name}.shape)", False),
+        ("{name}.step(1)", False),
+        ("print({name}.net.children())", False),
+    ],
+)
+def test_what_nothing_makes_is_known_by_how_it_is_read(name: str, reads: str, written: bool) -> None:
+    made = f"from unread import {name}\n    {reads.format(name=name)}"
+    assert (f"{name}.device = accelerator.device" in converted(made, f"{name}.device")) is written
