@@ -72,9 +72,15 @@ def parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
     if any(isinstance(n, ast.Name) and script.is_a(n, v.MODEL, v.PARAMETERS) for n in walk(stmt.value)):
         return False
     return parses(stmt.value) or any(
-        isinstance(value, Entity) and isinstance(value.site, ast.Call) and parses(value.site)
-        for value in script.values(stmt.value)
+        isinstance(value, Entity) and _holds_options(value) for value in script.values(stmt.value)
     )
+
+
+def _holds_options(value: Entity) -> bool:
+    """Whether a parser makes it, or a class that only has fields: `class Config: lr = 0.1`."""
+    if value.cls is not None and value.kind == v.INSTANCE:
+        return value.cls.method("__init__") is None and not value.cls.external_bases()
+    return isinstance(value.site, ast.Call) and parses(value.site)
 
 
 def extends_arguments(script: ScriptModel, stmt: ast.stmt, needed: frozenset[str]) -> bool:
