@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from accelify.domains.placement import function
+from accelify.domains.meeting_rows import mixing
+from accelify.domains.placement import function, is_figure
 from accelify.heap.appending import is_first
 from accelify.heap.chosen_elements import added_to_one
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill
@@ -194,6 +195,8 @@ class Statements:
             # A part of an array or a table is written: another version of it.
             why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)
             place = function((base.place, array_of(value)), rowwise=True)
+            if base.place.rows and is_figure(array_of(value)):
+                place = mixing(place)
             self.bind_again(holder, replace(base.placed(place, why), refs=()), scope)
 
     def bind_again(self, node: ast.expr, value: Value, scope: Ref) -> None:
