@@ -396,6 +396,9 @@ def _state(event: Event) -> Obligation:
     if guard is not None:
         text = f"`{event.name}` is done on some ranks only, which train another model from then on"
         return made(event, "same", Status.NAMED, text, guard.why)
+    if event.detail == "mode":
+        text = f"`{event.name}` is in another mode on the main process than on the others"
+        return made(event, "same", Status.NAMED, text, event.shown[0].why)
     if event.detail == "in each round":
         text = f"each round changes `{event.name}`, and each process makes 1/N of the original's"
         return made(event, "rounds", Status.NAMED, text)

@@ -268,3 +268,33 @@ def test_draws_of_some_processes_part_the_stream() -> None:
     (one,) = validate(DRAWS.format(first=some), None, KNOWLEDGE).of(Status.NAMED)
     assert "draws on some processes only" in one.message
     assert not validate(DRAWS.format(first=some + "\nrandom.seed(1)"), None, KNOWLEDGE).of(Status.NAMED)
+
+
+ALONE = """\
+if accelerator.is_main_process:
+    model.eval()
+    torch.save(accelerator.unwrap_model(model)(x), "shown.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("epoch", "right"),
+    [
+        (ALONE, False),
+        (ALONE.replace("model.eval()", "model.train(False)"), False),
+        (f"{ALONE}    model.train()", True),
+        (
+            f"{ALONE}    model.train(before)".replace(
+                "    model.eval", "    before = model.training\n    model.eval"
+            ),
+            True,
+        ),
+        (f"{ALONE}model.train()", True),
+        (ALONE.replace("    model.eval()\n", "").replace("if acc", "model.eval()\nif acc"), True),
+    ],
+)
+def test_a_mode_that_one_process_alone_sets(epoch: str, right: bool) -> None:
+    found = named(checked(epoch=epoch), "same")
+    assert [
+        "`model` is in another mode on the main process than on the others" in one.message for one in found
+    ] == ([] if right else [True])
