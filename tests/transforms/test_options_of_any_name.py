@@ -135,3 +135,50 @@ def test_an_option_that_is_a_type_of_numbers_is_no_device() -> None:
     made = 'table = {"where": torch.float64}'
     conversion = convert_source(Source.from_text(DIRECT.format(made=made, read='table["where"]'), PATH))
     assert 'table["where"] = ' not in conversion.new_text
+
+
+def test_options_that_a_model_holds_are_not_written_to_before_there_is_a_model() -> None:
+    text = """\
+import torch
+from dataclasses import dataclass
+from torch import nn
+from torch.utils.data import DataLoader
+
+from data import dataset
+
+
+@dataclass
+class Config:
+    device: str = "cpu"
+
+
+class Net(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.layer = nn.Linear(1, 1).to(config.device)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def predict(model):
+    return model(torch.ones(3, 1, device=model.config.device))
+
+
+def train(config):
+    model = Net(config)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(dataset, batch_size=4):
+        loss = model(x.to(config.device)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
+
+
+predict(train(Config()))
+"""
+    new = convert_source(Source.from_text(text, PATH)).new_text
+    assert "config.device = accelerator.device" in new
+    assert "model.config.device = " not in new
