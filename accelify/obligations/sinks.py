@@ -114,7 +114,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
             )
             yield made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
-            yield _loss(event)
+            yield from _losses(event)
         yield from _as_often(event)
     elif event.kind == "state.write":
         yield _state(event)
@@ -427,6 +427,18 @@ def _is_counted(place: Placement, why: Reason | None) -> bool:
     return place.kind is Kind.SAME and place.degree != 0 and not (why is not None and why.goes_by_data)
 
 
+def _losses(event: Event) -> Iterator[Obligation]:
+    """What is trained goes with as many rounds as in the original, and with the batch as the gradients do."""
+    one, value = _loss(event), event.shown[0] if event.shown else Value()
+    place = array_of(value)
+    if one.demand == "loss" and place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
+        text = _OF_OTHER_ROUNDS[place.needs]
+        yield made(event, "rounds", Status.NAMED, text, None if place.mixed else value.why)
+        if not place.mixed and place.samples in (0, None):
+            return
+    yield one
+
+
 def _loss(event: Event) -> Obligation:
     value = event.shown[0] if event.shown else Value()
     place = array_of(value)
@@ -438,8 +450,6 @@ def _loss(event: Event) -> Obligation:
         return made(event, "loss", Status.NAMED, "all processes train with the same batches", whole.whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
-    if place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
-        return made(event, "rounds", Status.NAMED, _OF_OTHER_ROUNDS[place.needs], value.why)
     if place.kind is Kind.ROUND and place.mixed:
         text = "the loss is neither the mean nor the sum of something of each row of its batch"
         return made(event, "loss", Status.NAMED, text, value.why)

@@ -120,3 +120,24 @@ def test_an_axis_by_any_of_its_two_names(word: str) -> None:
     lines = f"each = F.mse_loss(o, y, reduction='none').sum({word}=1)\nloss = (each * x[:, 0]).mean()"
     assert named(lines) == []
     assert named(lines.replace("=1", "=0"))
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ("weight * F.mse_loss(o, y)", ["goes with a count of the rounds"]),
+        (
+            "weight * F.mse_loss(o, y, reduction='sum')",
+            ["is a sum of its rows", "goes with a count of the rounds"],
+        ),
+        (
+            "weight * F.mse_loss(o, y, reduction='sum') + F.mse_loss(o, y)",
+            ["is neither the mean nor the sum", "goes with a count of the rounds"],
+        ),
+    ],
+)
+def test_each_of_the_causes_at_a_loss_is_named(loss: str, words: list[str]) -> None:
+    text = f"{HEAD}weight = 0\nfor x, y in loader:\n    weight += 1\n    o = model(x)\n    loss = {loss}\n"
+    found = validate(f"{text}    accelerator.backward(loss)\n", None, KNOWLEDGE).of(Status.NAMED)
+    assert len(found) == len(words)
+    assert all(any(word in one.message for one in found) for word in words)
