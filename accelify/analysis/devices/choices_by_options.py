@@ -83,7 +83,9 @@ class ChoicesByOptions:
             and is_constant(test.comparators[0], "cpu")
             for callee in self.script.callees(call)
             for choice in callee.of_type(ast.If)
-            if any(isinstance(stmt, ast.Return) and names_cpu(stmt.value) for stmt in choice.body)
+            if any(
+                isinstance(s, ast.Return) and s.value is not None and names_cpu(s.value) for s in choice.body
+            )
             for test in (choice.test.values if isinstance(choice.test, ast.BoolOp) else [choice.test])
         )
 

@@ -67,9 +67,11 @@ def _meter(cls: Class) -> Meter | None:
             if not retained:
                 return Meter(name, total, count, None)
             formula = _formula(retained[0], receiver, quotient)
-            for inside in quotient if formula is not None else ():
+            if formula is None:
+                return None
+            for inside in quotient:
                 formula = re.sub(rf"\.{inside}\b", f".{_outside(own, inside)}", formula)
-            return Meter(name, total, count, average, formula) if formula is not None else None
+            return Meter(name, total, count, average, formula)
     return None
 
 
