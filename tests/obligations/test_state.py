@@ -298,3 +298,33 @@ def test_a_mode_that_one_process_alone_sets(epoch: str, right: bool) -> None:
     assert [
         "`model` is in another mode on the main process than on the others" in one.message for one in found
     ] == ([] if right else [True])
+
+
+SHARES = """\
+from torch.utils.data import TensorDataset, WeightedRandomSampler
+hard = torch.ones(64)
+for again in range(3):
+    loader = accelerator.prepare(DataLoader({made}))
+    rows = []
+    for x, y, i in loader:
+        each = F.cross_entropy(model(x), y, reduction="none")
+        {gather}hard[i] = each.detach()
+        rows.append(x)
+"""
+WEIGHED = "data, batch_size=8, sampler=WeightedRandomSampler(hard, 64)"
+OF_ROWS = "TensorDataset(torch.cat(rows)) if again else data, batch_size=8"
+
+
+@pytest.mark.parametrize(
+    ("made", "gather", "right"),
+    [
+        (WEIGHED, "", False),
+        (WEIGHED, "each, i = accelerator.gather_for_metrics((each, i)); ", True),
+        (OF_ROWS, "", False),
+        (OF_ROWS, "x = accelerator.gather_for_metrics(x); ", True),
+        ("data, batch_size=8, shuffle=True", "", True),
+    ],
+)
+def test_what_is_shared_out_is_the_same_on_every_rank(made: str, gather: str, right: bool) -> None:
+    found = named(checked(end=SHARES.format(made=made, gather=gather)), "same")
+    assert ["the ranks share out `loader`" in one.message for one in found] == ([] if right else [True])
