@@ -95,6 +95,13 @@ def mode_set(run: Run, ref: Instance, word: str, args: Sequence[Value], node: as
     run.store.set(inner, MODE_OF_ONE, replace(mode, why=why))
 
 
+def made_again(run: Run, name: str, receiver: Value, node: ast.AST) -> None:
+    """A prepared model that calls its own constructor: of its new parameters the Accelerator knows nothing."""
+    for ref in receiver.of(Instance) if name == "__init__" else ():
+        if ref.kind == "module" and (ref.prepared or run.read(ref, "#prepared") is not None):
+            run.meet("state.write", node, run.segment(node), detail="made again")
+
+
 def mode_met(run: Run, ref: Instance, node: ast.AST) -> None:
     """A model is run that may be in another mode on one process."""
     inner = ref.wrapped.of(Instance)[0] if ref.wrapped is not None and ref.wrapped.of(Instance) else ref

@@ -402,6 +402,9 @@ def _state(event: Event) -> Obligation:
     if event.detail == "shared out":
         text = f"the ranks share out `{event.name}`, whose data or order are others on each"
         return made(event, "same", Status.NAMED, text, event.shown[0].why)
+    if event.detail == "made again":
+        text = f"`{event.name}` gives a prepared model new parameters, whose gradients no Accelerator reduces"
+        return made(event, "same", Status.NAMED, text)
     if event.detail == "in each round":
         text = f"each round changes `{event.name}`, and each process makes 1/N of the original's"
         return made(event, "rounds", Status.NAMED, text)

@@ -328,3 +328,33 @@ OF_ROWS = "TensorDataset(torch.cat(rows)) if again else data, batch_size=8"
 def test_what_is_shared_out_is_the_same_on_every_rank(made: str, gather: str, right: bool) -> None:
     found = named(checked(end=SHARES.format(made=made, gather=gather)), "same")
     assert ["the ranks share out `loader`" in one.message for one in found] == ([] if right else [True])
+
+
+GROWING = """\
+class Net(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.layer = nn.Linear(4, n)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def again(self, n):
+        {again}
+
+net = {net}
+net.again(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("again", "net", "right"),
+    [
+        ("self.__init__(n)", "accelerator.prepare(Net(2))", False),
+        ("self.__init__(n)", "Net(2)", True),
+        ("self.layer = nn.Linear(4, n)", "accelerator.prepare(Net(2))", True),
+    ],
+)
+def test_a_prepared_model_that_calls_its_constructor(again: str, net: str, right: bool) -> None:
+    found = named(checked(end=GROWING.format(again=again, net=net)), "same")
+    assert ["new parameters" in one.message for one in found] == ([] if right else [True])
