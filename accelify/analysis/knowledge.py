@@ -268,9 +268,6 @@ GPU_NUMBER_NAME = re.compile(
     re.I,
 )
 GPU_LIST_NAME = re.compile(r"^(gpu|device)_?(ids?|list)$|^gpus$", re.I)
-OPTIONS_NAME = re.compile(
-    r"^(args?|opts?|config|configs|cfg|conf|hparams|hps|flags|options|params|settings|configuration)$", re.I
-)
 BATCH_SIZE_NAME = re.compile(r"batch_?size$|^bsz?$", re.I)
 DEVICE_TEXT = re.compile(r"^(cuda|gpu|cpu|mps|xpu)(:\d+)?$")
 

@@ -249,7 +249,7 @@ def _function(given: tuple[Placement, ...], rowwise: bool, linearly: bool) -> Pl
             _of_rounds(found, rows, linearly and not scaled, even),
             samples=_samples(found, linearly, rowwise),
             mixed=any(place.mixed for place in found)
-            or (rowwise and not linearly and all(map(_is_figure, found))),
+            or (rowwise and not linearly and all(map(is_figure, found))),
             sure=rows and all(place.sure for place in found if place.rows),
             padded=rows and any(place.padded for place in found),
         )
@@ -304,7 +304,7 @@ def _samples(found: list[Placement], linearly: bool, rowwise: bool) -> int | Non
     return exponents.pop() if len(exponents) == 1 and plain else None
 
 
-def _is_figure(place: Placement) -> bool:
+def is_figure(place: Placement) -> bool:
     """Whether it is a mean or a sum over a batch: a function of it that is not linear is neither."""
     return place.kind is Kind.ROUND and not place.rows and not place.even and place.samples is not None
 
@@ -325,7 +325,7 @@ def added(left: Placement, right: Placement) -> Placement:
     if right.kind is not Kind.SAME:
         found = function((left, right), linearly=left.kind is not Kind.EXTREME)
         # Rows from which a mean of theirs is taken depend on each other; a mean and a sum are neither.
-        figures = [_is_figure(left), _is_figure(right)]
+        figures = [is_figure(left), is_figure(right)]
         apart = left.samples != right.samples if all(figures) else left.rows != right.rows and any(figures)
         return replace(found, mixed=True) if apart and found.kind is Kind.ROUND else found
     if left.kind is Kind.LINEAR and right.needs and left.degree != right.degree:
@@ -374,9 +374,7 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         if Kind.SAME not in kinds and not (left.even or right.even):
             # What is drawn in a round, or of which nothing is known, may be a factor that all of its rows have.
             pairs = ((left, right), (right, left))
-            mixed = mixed or any(
-                _is_figure(one) and (other.rows or _is_figure(other)) for one, other in pairs
-            )
+            mixed = mixed or any(is_figure(one) and (other.rows or is_figure(other)) for one, other in pairs)
         samples = None if mixed else samples
         sure = rows and all(place.sure for place in (left, right) if place.rows)
         padded = rows and (left.padded or right.padded)

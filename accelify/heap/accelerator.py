@@ -23,6 +23,7 @@ from accelify.heap.containers import array_of, container, element, elements, fil
 from accelify.heap.models import mark
 from accelify.heap.random_draws import STREAMS
 from accelify.heap.run import Run
+from accelify.heap.state import MODE, MODE_OF_ONE
 from accelify.heap.values import (
     DEVICE,
     MAIN_FLAG,
@@ -275,6 +276,9 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
             made.wrapped = Value(refs=(ref,))
             mark(run, Value(refs=(made,)), trained=True)
             _note_prepared(run, ref)
+            if ref.kind == "module":
+                run.store.set(ref, MODE, constant(True))
+                run.store.set(ref, MODE_OF_ONE, constant(True))
             refs.append(made)
         elif isinstance(ref, Container):
             inside = container(run, ref.type)

@@ -67,12 +67,15 @@ def lays_out(row: Row) -> bool:
 
 
 def axis_of(row: Row, args: Args, keywords: Keywords) -> Value | None:
-    """What a call gives for the axis that its row says it takes, None where it gives nothing."""
+    """What a call gives for the axis that its row says it takes, None where it gives nothing.
+
+    torch takes NumPy's word for it, too.
+    """
     if row.axis is None:
         return None
     shift = int(bool(row.name) and is_method(row))
     found = arguments_of(row.axis, args, keywords, shift)
-    return found[0] if found else None
+    return found[0] if found else keywords.get("axis") if row.name.startswith("torch.") else None
 
 
 def names_rows(row: Row, args: Args, keywords: Keywords) -> bool:

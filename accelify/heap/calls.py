@@ -23,6 +23,7 @@ from accelify.heap.models import method_of_parts
 from accelify.heap.object_calls import ObjectCalls
 from accelify.heap.parameters import SPREAD, bind_parameters
 from accelify.heap.process_groups import distributed_call, divided, rank_of_environment
+from accelify.heap.state import made_again
 from accelify.heap.values import (
     ENDED,
     NONE,
@@ -206,6 +207,7 @@ class Calls:
         self, ref: Bound, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         if isinstance(ref.method, Function):
+            made_again(self.run, ref.method.name, ref.receiver, node)
             return self.call_function(ref.method, [ref.receiver, *args], keywords, node)
         receiver = ref.receiver
         for inner in receiver.refs:

@@ -53,6 +53,9 @@ from accelify.heap.values import (
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
+# What is of some of the batches, and of others on each rank.
+_OF_SHARES = frozenset({Kind.ROUND, Kind.LINEAR, Kind.EXTREME, Kind.PARTS, Kind.SHARD, Kind.OWN})
+
 
 class Iteration:
     """Finds what the elements of a value are, and whether the rounds over it are shared out."""
@@ -170,6 +173,7 @@ class Iteration:
             found.whole = self.run.reason(node, text)
             return found
         where = "" if self.run.on_cpu else DEVICE
+        self._meet_shares(ref, node)
         data = self._differing(ref)
         if data is not None:
             why = self.run.reason(
@@ -281,6 +285,15 @@ class Iteration:
                 if array_of(item).kind is Kind.OWN and not self._is_changed_at_random(item):
                     return item.placed(array_of(item))
         return None
+
+    def _meet_shares(self, ref: Instance, node: ast.AST) -> None:
+        """Note that a prepared loader's data or the weights of its sampler are of each process's batches."""
+        for loader in ref.wrapped.of(Instance) if ref.wrapped is not None else ():
+            for name in ("dataset", *SAMPLERS):
+                part = self.run.read(loader, f"#{name}")
+                if part is not None and array_of(part).kind in _OF_SHARES:
+                    self.run.meet("state.write", node, self.run.segment(node), [part], detail="shared out")
+                    return
 
     def _is_changed_at_random(self, item: Value) -> bool:
         """Whether it is as it is read that a row is changed at random, of a script that is written for several."""

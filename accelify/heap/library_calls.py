@@ -24,7 +24,7 @@ from accelify.heap.library_state import LibraryState
 from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, is_prepared, mark
 from accelify.heap.paths import joined_path, pattern, with_text
-from accelify.heap.state import is_part, part_written, registered
+from accelify.heap.state import is_part, mode_set, part_written, registered
 from accelify.heap.texts import filled
 from accelify.heap.transfers import Transfers
 from accelify.heap.unknown_calls import UnknownCalls
@@ -155,6 +155,8 @@ class LibraryCalls:
             registered(self.run, instance, args[0], args[1], name.removeprefix("register_"))
         if instance is not None and instance.kind == "module":
             sent(self.run, instance, name, args)
+            if name in ("train", "eval"):
+                mode_set(self.run, instance, name, args, node)
         if receiver.type == BATCH and receiver.where and name in ("to", "cuda"):
             # It may be an object that moves in place.
             self.mutated.setdefault(node, {})[-1] = replace(receiver, where="")

@@ -237,7 +237,13 @@ class Modules:
         package = self.run.module.name.split(".")
         is_package = self.run.module.path.endswith("__init__.py")
         up = stmt.level - (1 if is_package else 0)
-        parts = package[: len(package) - up] if up else package
+        parts = package[: max(len(package) - up, 0)] if up else package
+        if up > len(package):
+            # Of the script itself, or a module that is imported by less than its whole name: by its folder.
+            folder = Path(self.run.module.path if package != ["__main__"] else self.path or "").resolve()
+            above = folder.parents[up - 1] if up <= len(folder.parents) else folder
+            roots = [root for root in self._roots if above.is_relative_to(root)]
+            parts = [*above.relative_to(roots[0]).parts] if roots else []
         return ".".join([*parts, *([base] if base else [])])
 
     def _module(self, name: str) -> ModuleRef | None:

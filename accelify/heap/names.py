@@ -117,6 +117,13 @@ class Names:
         self.run.store.set(owner, name, value)
 
 
+def _as_inside(name: str) -> str:
+    """What a private attribute is called in its class: `__sum` for `_Average__sum`."""
+    if name[:1] != "_" or name[:2] == "__" or name[-2:] == "__" or "__" not in name:
+        return name
+    return name[name.index("__") :]
+
+
 class Attributes:
     """Reads and writes attributes."""
 
@@ -127,6 +134,7 @@ class Attributes:
     def read(self, base: Value, name: str, node: ast.AST) -> Value:
         """What an attribute of a value is."""
         found: list[Value] = []
+        name = _as_inside(name)
         if name == "__dict__" and shows_fields(base):
             return as_dictionary(self.run, base)
         for ref in base.refs:
@@ -285,6 +293,7 @@ class Attributes:
 
     def write(self, base: Value, name: str, value: Value, node: ast.AST) -> None:
         """Write an attribute of all objects that a value may be."""
+        name = _as_inside(name)
         for ref in base.refs:
             if isinstance(ref, Library):
                 self.engine.calls.libraries.state.replace(f"{ref.name}.{name}", value)

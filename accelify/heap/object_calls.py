@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import Kind, Placement
 from accelify.heap.locations import meet_model
 from accelify.heap.models import has_parameters
+from accelify.heap.state import mode_met
 from accelify.heap.values import UNSET, Instance, Value
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class ObjectCalls:
             meet_model(self.run, node, ref, inner, [*args, *keywords.values()])
         if ref.prepared and ref.wrapped is not None:
             self.run.depends()
+            if ref.kind == "module":
+                mode_met(self.run, ref, node)
             if ref.kind == "module" and (self.run.guards or self.run.checks):
                 self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
             if ref.kind == "object" and ref.cls is None:

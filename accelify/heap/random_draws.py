@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind, Placement, function, own
@@ -23,8 +24,10 @@ _ALIKE = (
 _ORDERS = ("randperm", "permutation")
 # How a reason ends that says that ranks draw alike what each of them takes for other rows.
 FOR_OTHER_ROWS = "the same on every process, each time for other rows"
-# In the text of a script whose processes are begun with what one has drawn.
-_STARTERS = ("accelify", "spawn", "Process(", "Launch", "launch")
+# Functions and classes of libraries that start processes, which begin with what the one that starts them has drawn.
+_STARTERS = frozenset(
+    "spawn start_processes Process notebook_launcher debug_launcher PrepareForLaunch elastic_launch launch".split()
+)
 # What draws of other seeds need to be the same.
 SEEDED = "drawn with one seed"
 STREAMS = frozenset({"torch", "numpy", "random"})
@@ -158,8 +161,7 @@ class RandomDraws:
         if run.begun_alike or not run.checks:
             return None
         # Before the processes meet: each draws for itself, unless one starts them all and gives them what it has drawn.
-        together = any(word in run.modules[0].text for word in _STARTERS)
-        if not (run.at_model or run.grouped) and together:
+        if not (run.at_model or run.grouped) and _starts_processes(run.modules[0].tree):
             return None
         if isinstance(node, ast.Call) and any(word.arg in _SEEDS for word in node.keywords):
             return None
@@ -171,6 +173,20 @@ def _generators(args: Args, keywords: Keywords) -> list[Instance]:
     """The generators that a draw may be from: the receiver, or what `generator=` gives."""
     given = [*args[:1], *([keywords["generator"]] if "generator" in keywords else [])]
     return [ref for value in given for ref in value.of(Instance) if ref.kind == "generator"]
+
+
+@functools.lru_cache(maxsize=8)
+def _starts_processes(tree: ast.Module) -> bool:
+    """Whether a module names what starts processes, or imports accelify, whose `launch` starts them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in _STARTERS:
+            return True
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            module = getattr(node, "module", None) or ""
+            names = {alias.name for alias in node.names}
+            if names & _STARTERS or any(one.partition(".")[0] == "accelify" for one in (module, *names)):
+                return True
+    return False
 
 
 def _stream(row: Row) -> str:

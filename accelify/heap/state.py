@@ -7,16 +7,22 @@ buffer was put there; of a model of a library's class every attribute is.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
+from accelify.domains.placement import own
 from accelify.domains.replacing import replace
 from accelify.heap.run import Run
-from accelify.heap.values import TENSOR, Bound, Instance, Ref, Value, constant
+from accelify.heap.values import TENSOR, UNSET, Bound, Instance, Ref, Value, constant
 
 PARAMETER = "torch.nn.Parameter"
 _HOLDERS = frozenset({"module", "parameters"})
 _OF_OPTIMIZERS = frozenset({"param_groups"})
 # What torch's optimizers read in a group of parameters at each step; a script may put what it likes beside it.
 _SETTINGS = frozenset("lr momentum dampening weight_decay betas eps alpha rho lambd t0 lr_decay".split())
+
+# The mode of a model, True for training: on most processes, and on the one that a guard leaves.
+MODE, MODE_OF_ONE = "#mode", "#mode of one"
+_OF_ONE = frozenset({"main", "others", "some"})
 
 
 def is_part(value: Value) -> bool:
@@ -71,3 +77,38 @@ def registered(run: Run, ref: Instance, name: Value, value: Value, kind: str) ->
             ref, name.const, value if value.const is None else replace(value, type=TENSOR, where="")
         )
         run.store.set(ref, f"#state {name.const}", constant(kind))
+
+
+def mode_set(run: Run, ref: Instance, word: str, args: Sequence[Value], node: ast.AST) -> None:
+    """`model.train()` and `model.eval()`: the mode of a model on the main process, and that on the others."""
+    inner = ref.wrapped.of(Instance)[0] if ref.wrapped is not None and ref.wrapped.of(Instance) else ref
+    mode = constant(word == "train")
+    if word == "train" and args:
+        mode = args[0]
+    run.depends()
+    guard = next((one for one in run.guards if one.kind in _OF_ONE), None)
+    if guard is None:
+        run.store.set(inner, MODE, mode)
+    elif mode.const is UNSET:
+        mode = run.read(inner, MODE) or mode  # `model.train(before)` brings back what it was
+    why = run.reason(node, f"`{run.segment(node)}` is done on some processes only") if guard else None
+    run.store.set(inner, MODE_OF_ONE, replace(mode, why=why))
+
+
+def made_again(run: Run, name: str, receiver: Value, node: ast.AST) -> None:
+    """A prepared model that calls its own constructor: of its new parameters the Accelerator knows nothing."""
+    for ref in receiver.of(Instance) if name == "__init__" else ():
+        if ref.kind == "module" and (ref.prepared or run.read(ref, "#prepared") is not None):
+            run.meet("state.write", node, run.segment(node), detail="made again")
+
+
+def mode_met(run: Run, ref: Instance, node: ast.AST) -> None:
+    """A model is run that may be in another mode on one process."""
+    inner = ref.wrapped.of(Instance)[0] if ref.wrapped is not None and ref.wrapped.of(Instance) else ref
+    of_one, of_others = run.read(inner, MODE_OF_ONE), run.read(inner, MODE)
+    if of_one is None or of_others is None or of_one.why is None or of_one.const == of_others.const:
+        return
+    run.depends()
+    if not any(one.kind in _OF_ONE for one in run.guards):
+        name = run.segment(getattr(node, "func", node))
+        run.meet("state.write", node, name, [Value(own(), of_one.why)], detail="mode")

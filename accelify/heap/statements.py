@@ -6,7 +6,8 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from accelify.domains.placement import function
+from accelify.domains.meeting_rows import mixing
+from accelify.domains.placement import function, is_figure
 from accelify.domains.replacing import replace
 from accelify.heap.appending import is_first
 from accelify.heap.chosen_elements import added_to_one
@@ -194,6 +195,8 @@ class Statements:
             # A part of an array or a table is written: another version of it.
             why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)
             place = function((base.place, array_of(value)), rowwise=True)
+            if base.place.rows and is_figure(array_of(value)):
+                place = mixing(place)
             self.bind_again(holder, replace(base.placed(place, why), refs=()), scope)
 
     def bind_again(self, node: ast.expr, value: Value, scope: Ref) -> None:

@@ -114,7 +114,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
             )
             yield made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
-            yield _loss(event)
+            yield from _losses(event)
         yield from _as_often(event)
     elif event.kind == "state.write":
         yield _state(event)
@@ -159,45 +159,6 @@ def is_made_whole(event: Event, events: Sequence[Event]) -> bool:
 def is_parted(event: Event) -> bool:
     """Whether it is a backward pass whose gradients are others on each rank."""
     return event.kind == "backward" and any(not array_of(value).is_same for value in event.shown[:1])
-
-
-def never_let_go(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    """Models that each round of a loop prepares anew, and nothing in that loop lets go of."""
-    if event.kind != "prepare":
-        return
-    around = event.loops[-1].number
-    # An Accelerator that the round makes goes with it.
-    released = any(
-        (
-            other.name == "accelerator.free_memory"
-            or (other.kind == "accelerator" and other.name == "Accelerator")
-        )
-        and around in {loop.number for loop in other.loops}
-        for other in events
-    )
-    if not released:
-        text = "each round of the loop prepares a model anew, and the Accelerator keeps those of all rounds alive"
-        yield made(event, "let go", Status.NAMED, text)
-
-
-def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    """An Accelerator that is to accumulate gradients, and never does."""
-    if event.kind != "accumulates" or any(other.kind == "accumulate" for other in events):
-        return
-    steps = [other for other in events if other.kind == "step"]
-    if any(not _is_each_so_many(step) for step in steps):
-        text = "gradients are to be accumulated, and no batch stands under `accumulate`: each one steps"
-        yield made(event, "accumulated", Status.NAMED, text)
-
-
-def _is_each_so_many(event: Event) -> bool:
-    """Whether the script steps by itself where so many batches have gone by: `if number % steps == 0:`."""
-    return any(
-        isinstance(one, ast.If)
-        and any(isinstance(part, ast.Mod) for part in ast.walk(one.test))
-        and event.node in {part for stmt in one.body for part in ast.walk(stmt)}
-        for one in (ast.walk(event.module.tree) if event.module.tree is not None else ())
-    )
 
 
 def made(
@@ -435,6 +396,15 @@ def _state(event: Event) -> Obligation:
     if guard is not None:
         text = f"`{event.name}` is done on some ranks only, which train another model from then on"
         return made(event, "same", Status.NAMED, text, guard.why)
+    if event.detail == "mode":
+        text = f"`{event.name}` is in another mode on the main process than on the others"
+        return made(event, "same", Status.NAMED, text, event.shown[0].why)
+    if event.detail == "shared out":
+        text = f"the ranks share out `{event.name}`, whose data or order are others on each"
+        return made(event, "same", Status.NAMED, text, event.shown[0].why)
+    if event.detail == "made again":
+        text = f"`{event.name}` gives a prepared model new parameters, whose gradients no Accelerator reduces"
+        return made(event, "same", Status.NAMED, text)
     if event.detail == "in each round":
         text = f"each round changes `{event.name}`, and each process makes 1/N of the original's"
         return made(event, "rounds", Status.NAMED, text)
@@ -463,6 +433,18 @@ def _is_counted(place: Placement, why: Reason | None) -> bool:
     return place.kind is Kind.SAME and place.degree != 0 and not (why is not None and why.goes_by_data)
 
 
+def _losses(event: Event) -> Iterator[Obligation]:
+    """What is trained goes with as many rounds as in the original, and with the batch as the gradients do."""
+    one, value = _loss(event), event.shown[0] if event.shown else Value()
+    place = array_of(value)
+    if one.demand == "loss" and place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
+        text = _OF_OTHER_ROUNDS[place.needs]
+        yield made(event, "rounds", Status.NAMED, text, None if place.mixed else value.why)
+        if not place.mixed and place.samples in (0, None):
+            return
+    yield one
+
+
 def _loss(event: Event) -> Obligation:
     value = event.shown[0] if event.shown else Value()
     place = array_of(value)
@@ -474,8 +456,6 @@ def _loss(event: Event) -> Obligation:
         return made(event, "loss", Status.NAMED, "all processes train with the same batches", whole.whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
-    if place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
-        return made(event, "rounds", Status.NAMED, _OF_OTHER_ROUNDS[place.needs], value.why)
     if place.kind is Kind.ROUND and place.mixed:
         text = "the loss is neither the mean nor the sum of something of each row of its batch"
         return made(event, "loss", Status.NAMED, text, value.why)

@@ -13,14 +13,13 @@ from accelify.heap.run import Event, Run
 from accelify.heap.values import SPAWNED
 from accelify.knowledge import Knowledge
 from accelify.obligations.checked import checked_obligations_of
+from accelify.obligations.left_out import never_accumulated, never_let_go
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import races
 from accelify.obligations.sinks import (
     is_made_whole,
     is_of_nobody,
     is_parted,
-    never_accumulated,
-    never_let_go,
     obligations_of,
 )
 

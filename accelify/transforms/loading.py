@@ -15,8 +15,8 @@ import contextlib
 import re
 from collections.abc import Iterator, Set
 
-from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices.options import holds_options
 from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.files.effect_sites import FILES, PICTURES, defaults_of
 from accelify.analysis.files.folders import path_text
@@ -401,7 +401,7 @@ def _file_name(node: ast.expr | None) -> str:
 def _may_be_path(context: Context, node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str)
-    if isinstance(node, ast.Name) and k.OPTIONS_NAME.search(node.id):
+    if isinstance(node, ast.Name) and holds_options(context.script, node):
         return False
     contained = context.script.values(node)
     plain = all(isinstance(w, Method) or (isinstance(w, Entity) and w.kind == v.UNKNOWN) for w in contained)

@@ -141,6 +141,26 @@ def test_models_that_a_loop_prepares_anew() -> None:
     assert status(f"{text}    accelerator.free_memory()\n", "let go") == []
 
 
+def test_models_that_are_all_in_one_list_are_let_go_of_with_it() -> None:
+    text = "nets = [accelerator.prepare(torch.nn.Linear(2, n)) for n in range(3)]\n"
+    assert status(text, "let go") == []
+    again = f"for fold in range(2):\n    {text}"
+    assert status(again, "let go") == [Status.NAMED]
+
+
+def test_relative_imports_of_a_script_that_is_run_as_a_module(tmp_path: Path) -> None:
+    folder = tmp_path / "pkg" / "sub"
+    folder.mkdir(parents=True)
+    for package in (folder, folder.parent):
+        (package / "__init__.py").touch()
+    (folder.parent / "utils.py").write_text("def show(text):\n    print(text)\n")
+    for line, at in (("from ..utils import show", "show(1)"), ("from .. import utils", "utils.show(1)")):
+        text = f"import torch\n{line}\nfrom accelify.runtime import Accelerator\nAccelerator()\n{at}\n"
+        found = validate(text, folder / "train.py", KNOWLEDGE)
+        assert found.unread == []
+        assert [one.demand for one in found.of(Status.NAMED)] == ["once"]
+
+
 def test_rounds_that_draw_from_a_shared_loader() -> None:
     text = """
 batches = iter(loader)

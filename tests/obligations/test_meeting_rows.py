@@ -96,3 +96,48 @@ RIGHT = {
 @pytest.mark.parametrize("kind", RIGHT)
 def test_rows_that_stay_apart_are_not_named(kind: str) -> None:
     assert named(RIGHT[kind]) == []
+
+
+SLOTS = """\
+out = {made}
+for i in range(4):
+    out[:, i] = {figure}
+loss = nn.SoftMarginLoss()(out, torch.ones(6, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    "made", ["torch.zeros(x.size(0), 4)", "torch.zeros((x.shape[0], 4))", "torch.zeros_like(x)"]
+)
+@pytest.mark.parametrize("figure", ["(o[:, i] * x[:, 0]).sum() / o.nelement()", "o[:, i].mean()"])
+def test_figures_of_a_batch_in_the_place_of_rows(made: str, figure: str) -> None:
+    assert "of something of each row" in "".join(named(SLOTS.format(made=made, figure=figure)))
+    assert named(SLOTS.format(made=made, figure="o[:, i] * x[:, 0]")) == []
+
+
+@pytest.mark.parametrize("word", ["dim", "axis"])
+def test_an_axis_by_any_of_its_two_names(word: str) -> None:
+    lines = f"each = F.mse_loss(o, y, reduction='none').sum({word}=1)\nloss = (each * x[:, 0]).mean()"
+    assert named(lines) == []
+    assert named(lines.replace("=1", "=0"))
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ("weight * F.mse_loss(o, y)", ["goes with a count of the rounds"]),
+        (
+            "weight * F.mse_loss(o, y, reduction='sum')",
+            ["is a sum of its rows", "goes with a count of the rounds"],
+        ),
+        (
+            "weight * F.mse_loss(o, y, reduction='sum') + F.mse_loss(o, y)",
+            ["is neither the mean nor the sum", "goes with a count of the rounds"],
+        ),
+    ],
+)
+def test_each_of_the_causes_at_a_loss_is_named(loss: str, words: list[str]) -> None:
+    text = f"{HEAD}weight = 0\nfor x, y in loader:\n    weight += 1\n    o = model(x)\n    loss = {loss}\n"
+    found = validate(f"{text}    accelerator.backward(loss)\n", None, KNOWLEDGE).of(Status.NAMED)
+    assert len(found) == len(words)
+    assert all(any(word in one.message for one in found) for word in words)

@@ -268,3 +268,93 @@ def test_draws_of_some_processes_part_the_stream() -> None:
     (one,) = validate(DRAWS.format(first=some), None, KNOWLEDGE).of(Status.NAMED)
     assert "draws on some processes only" in one.message
     assert not validate(DRAWS.format(first=some + "\nrandom.seed(1)"), None, KNOWLEDGE).of(Status.NAMED)
+
+
+ALONE = """\
+if accelerator.is_main_process:
+    model.eval()
+    torch.save(accelerator.unwrap_model(model)(x), "shown.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("epoch", "right"),
+    [
+        (ALONE, False),
+        (ALONE.replace("model.eval()", "model.train(False)"), False),
+        (f"{ALONE}    model.train()", True),
+        (
+            f"{ALONE}    model.train(before)".replace(
+                "    model.eval", "    before = model.training\n    model.eval"
+            ),
+            True,
+        ),
+        (f"{ALONE}model.train()", True),
+        (ALONE.replace("    model.eval()\n", "").replace("if acc", "model.eval()\nif acc"), True),
+    ],
+)
+def test_a_mode_that_one_process_alone_sets(epoch: str, right: bool) -> None:
+    found = named(checked(epoch=epoch), "same")
+    assert [
+        "`model` is in another mode on the main process than on the others" in one.message for one in found
+    ] == ([] if right else [True])
+
+
+SHARES = """\
+from torch.utils.data import TensorDataset, WeightedRandomSampler
+hard = torch.ones(64)
+for again in range(3):
+    loader = accelerator.prepare(DataLoader({made}))
+    rows = []
+    for x, y, i in loader:
+        each = F.cross_entropy(model(x), y, reduction="none")
+        {gather}hard[i] = each.detach()
+        rows.append(x)
+"""
+WEIGHED = "data, batch_size=8, sampler=WeightedRandomSampler(hard, 64)"
+OF_ROWS = "TensorDataset(torch.cat(rows)) if again else data, batch_size=8"
+
+
+@pytest.mark.parametrize(
+    ("made", "gather", "right"),
+    [
+        (WEIGHED, "", False),
+        (WEIGHED, "each, i = accelerator.gather_for_metrics((each, i)); ", True),
+        (OF_ROWS, "", False),
+        (OF_ROWS, "x = accelerator.gather_for_metrics(x); ", True),
+        ("data, batch_size=8, shuffle=True", "", True),
+    ],
+)
+def test_what_is_shared_out_is_the_same_on_every_rank(made: str, gather: str, right: bool) -> None:
+    found = named(checked(end=SHARES.format(made=made, gather=gather)), "same")
+    assert ["the ranks share out `loader`" in one.message for one in found] == ([] if right else [True])
+
+
+GROWING = """\
+class Net(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.layer = nn.Linear(4, n)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def again(self, n):
+        {again}
+
+net = {net}
+net.again(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("again", "net", "right"),
+    [
+        ("self.__init__(n)", "accelerator.prepare(Net(2))", False),
+        ("self.__init__(n)", "Net(2)", True),
+        ("self.layer = nn.Linear(4, n)", "accelerator.prepare(Net(2))", True),
+    ],
+)
+def test_a_prepared_model_that_calls_its_constructor(again: str, net: str, right: bool) -> None:
+    found = named(checked(end=GROWING.format(again=again, net=net)), "same")
+    assert ["new parameters" in one.message for one in found] == ([] if right else [True])

@@ -755,6 +755,28 @@ def test_an_option_that_may_name_the_cpu(choice: str, cpu: str) -> None:
     assert "device = accelerator.device" in text
 
 
+@pytest.mark.parametrize("told", ["name == 'cpu'", "name == 'cpu' or not torch.cuda.is_available()"])
+def test_a_helper_that_gives_the_cpu_where_an_option_says_so(told: str) -> None:
+    helper = f"def pick(name):\n    if {told}:\n        return torch.device('cpu')\n    return torch.device('cuda')\n"
+    setup = (
+        f"args = vars(argparse.ArgumentParser().parse_args())\n{helper}device = pick(args.get('place.name'))"
+    )
+    batch = "x, y = x.to(device), y.to(device)"
+    text = convert(setup=setup, imports="import argparse", batch=batch).new_text
+    assert "Accelerator(cpu=str(pick(args.get('place.name'))) == \"cpu\")\n" in text
+
+
+def test_a_helper_that_asks_for_another_text_leaves_the_choice_to_the_machine() -> None:
+    helper = (
+        "def pick(name):\n    if name == 'x': return torch.device('cpu')\n    return torch.device('cuda')\n"
+    )
+    setup = (
+        f"args = vars(argparse.ArgumentParser().parse_args())\n{helper}device = pick(args.get('place.name'))"
+    )
+    text = convert(setup=setup, imports="import argparse", batch="x, y = x.to(device), y.to(device)").new_text
+    assert "cpu=" not in text
+
+
 def test_a_helper_that_shows_what_it_chooses_is_asked_as_before() -> None:
     told = SELECT.replace("        return", '        print("the best")\n        return')
     setup = f"args = argparse.ArgumentParser().parse_args()\n{told}device = pick(args.device)"

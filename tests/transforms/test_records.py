@@ -251,6 +251,17 @@ def test_a_meter_that_works_its_average_out_in_its_own_way(kept: str, written: s
     check_transformed("ready", meter + before, meter + after, epoch="n = train_epoch()")
 
 
+def test_a_meter_whose_numbers_are_private_is_put_together_by_the_names_that_they_have_outside() -> None:
+    meter = METER.replace("self.total", "self.__total").replace("self.count", "self.__count")
+    assert "self.__total, self.__count, self.mean = 0, 0, 0" in meter
+    lines = "kept._Average__total, kept._Average__count = accelerator.reduce("
+    lines += '(kept._Average__total, kept._Average__count), reduction="sum")\n'
+    lines += "kept.mean = kept._Average__total / max(kept._Average__count, 1)"
+    before, after = script("kept.add(loss.item(), x.size(0))", "kept.mean", lines, "kept = Average()")
+    conversion = check_transformed("ready", meter + before, meter + after, epoch="print(train_epoch())")
+    assert not names_figures(conversion)
+
+
 def test_a_meter_whose_average_takes_more_than_its_numbers_is_left_to_a_person() -> None:
     before, after = script("kept.add(loss.item(), x.size(0))", "kept.mean", fresh="kept = Average()")
     meter = METER.replace("self.total / self.count", "np.round(self.total / self.count, 4)")

@@ -13,7 +13,7 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.device_names import if_chain, names_cpu, option_name
 from accelify.analysis.scopes import handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import is_constant, walk
 
 
 class ChoicesByOptions:
@@ -64,7 +64,10 @@ class ChoicesByOptions:
         return next((named for value in values if (named := self.named(value)) is not None), None)
 
     def is_stated(self, call: ast.Call) -> bool:
-        """Whether a helper of the project takes the device that it gives from one of its arguments."""
+        """Whether a helper of the project takes the device that it gives from one of its arguments.
+
+        It gives the argument itself, or the CPU where the argument is the text for it.
+        """
         return any(
             isinstance(text := self.text_in(arm), ast.Name)
             and text.id in {name for _, name in handed_to(call, callee)}
@@ -72,6 +75,18 @@ class ChoicesByOptions:
             for stmt in callee.of_type(ast.Return)
             if stmt.value is not None
             for arm, _ in arms_of(stmt.value)
+        ) or any(
+            isinstance(test, ast.Compare)
+            and isinstance(test.left, ast.Name)
+            and test.left.id in {name for _, name in handed_to(call, callee)}
+            and isinstance(test.ops[0], ast.Eq)
+            and is_constant(test.comparators[0], "cpu")
+            for callee in self.script.callees(call)
+            for choice in callee.of_type(ast.If)
+            if any(
+                isinstance(s, ast.Return) and s.value is not None and names_cpu(s.value) for s in choice.body
+            )
+            for test in (choice.test.values if isinstance(choice.test, ast.BoolOp) else [choice.test])
         )
 
 

@@ -6,6 +6,7 @@ import ast
 from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
+from accelify.analysis import values as v
 from accelify.analysis.devices.as_text import is_numbered, names_number, texts_of
 from accelify.analysis.devices.option_devices import Way, Ways, handed_to_parameter, self_of
 from accelify.analysis.devices.options import holds_options
@@ -14,6 +15,7 @@ from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_keyword, dotted
+from accelify.analysis.values import Entity, Method
 
 # Methods of a string that a device's kind alone would not do for.
 _WHOLE_TEXT = frozenset(
@@ -244,15 +246,37 @@ def _is_option(script: ScriptModel, node: ast.expr) -> bool:
             isinstance(given, (ast.Name, ast.Attribute, ast.Subscript))
             for given in handed_to_parameter(script, node, node.id)
         )
+    if not isinstance(node, (ast.Attribute, ast.Subscript)):
+        return False
+    base = node.value
     if isinstance(node, ast.Subscript):
-        literal = isinstance(node.slice, ast.Constant) and k.DEVICE_NAME.search(str(node.slice.value))
-        return bool(literal) and isinstance(node.value, ast.Name) and holds_options(script, node.value)
-    if isinstance(node, ast.Attribute) and k.DEVICE_NAME.search(node.attr):
-        base = node.value
-        if isinstance(base, ast.Name) and base.id == script.scope_of(node).self_name():
-            return False
-        return isinstance(base, (ast.Name, ast.Attribute)) and holds_options(script, base)
-    return False
+        name = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        held = isinstance(base, ast.Name)
+    else:
+        name = node.attr
+        by_self = isinstance(base, ast.Name) and base.id == script.scope_of(node).self_name()
+        held = isinstance(base, (ast.Name, ast.Attribute)) and not by_self
+    if not held or not isinstance(name, str):
+        return False
+    return bool(k.DEVICE_NAME.search(name) or _is_moved_to(script, node)) and holds_options(script, base)
+
+
+def _is_moved_to(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether a model or a batch is moved to it, and nothing is known of it: of options that can only be a device."""
+    call = script.tree.parent(node)
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "to"
+        and call.args == [node]
+        and not call.keywords
+        and script.is_a(call.func.value, v.MODEL, v.BATCH)
+        and all(
+            isinstance(one, Method)
+            or (isinstance(one, Entity) and (one.kind, one.qualname) == (v.UNKNOWN, None))
+            for one in script.values(node)
+        )
+    )
 
 
 def _is_defaulted(script: ScriptModel, name: ast.Name) -> bool:

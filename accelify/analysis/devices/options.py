@@ -14,7 +14,7 @@ from accelify.analysis.syntax import dotted
 from accelify.analysis.values import Entity, Imported, Mapping, Value
 
 _PARSING = frozenset(
-    {"parse_args", "parse_known_args", "parse_intermixed_args", "parse_args_into_dataclasses"}
+    {"parse", "parse_args", "parse_known_args", "parse_intermixed_args", "parse_args_into_dataclasses"}
 )
 # Functions of libraries that read settings or make them, by the beginnings of their names.
 _READING = (
@@ -24,12 +24,21 @@ _READING = (
     "tyro.cli jsonargparse. transformers.HfArgumentParser dotenv.dotenv_values wandb.config absl.flags.FLAGS "
     "docopt.docopt"
 ).split()
+# What is called of options: they are gone through, and copied.
+_OF_MAPPINGS = frozenset("get items keys values pop setdefault update copy".split())
+# And what is called of their entries, which are texts, lists and further options.
+_OF_ENTRIES = _OF_MAPPINGS | set(dir(str)) | set(dir(list))
+# What only tensors have.
+OF_TENSORS = frozenset(
+    "shape size dim ndim dtype numel view reshape gather scatter permute transpose unsqueeze squeeze expand repeat "
+    "float long half detach clone contiguous sum mean requires_grad is_cuda new_zeros new_ones new_tensor".split()
+)
 # What turns options into others: a dictionary of them, a copy.
 _TURNING = frozenset({"builtins.vars", "builtins.dict", "copy.copy", "copy.deepcopy", "dataclasses.asdict"})
 
 
 def holds_options(script: ScriptModel, node: ast.expr, depth: int = 4) -> bool:
-    """Whether an expression holds options: what is known of it says so, or of one that nothing makes, its name.
+    """Whether an expression holds options: what is known of it says so, or of one that nothing makes, how it is read.
 
     Args:
         script: its model.
@@ -43,8 +52,7 @@ def holds_options(script: ScriptModel, node: ast.expr, depth: int = 4) -> bool:
         return True
     if any(isinstance(value, Entity) and value.kind not in (v.UNKNOWN, v.INSTANCE) for value in values):
         return False
-    last = (dotted(node) or "").rsplit(".", 1)[-1]
-    return bool(k.OPTIONS_NAME.search(last))
+    return _is_read_as_options(script, node)
 
 
 def _is_options(script: ScriptModel, value: Value) -> bool:
@@ -58,11 +66,37 @@ def _is_options(script: ScriptModel, value: Value) -> bool:
         return value.cls is not None and (not value.cls.external_bases() or is_record(value))
     if value.kind != v.UNKNOWN:
         return False
-    made = isinstance(value.site, ast.Call) and _parses(value.site)
+    made = isinstance(value.site, ast.Call) and parses(value.site)
     return made or is_record(value) or (value.qualname or "").startswith(tuple(_READING))
 
 
-def _parses(call: ast.Call) -> bool:
+def _is_read_as_options(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether what nothing makes is read as options are: by keys, or for fields that only plain values have."""
+    text = dotted(node)
+    fields = set()
+    for name in script.tree.named(text.rpartition(".")[2]) if text else ():
+        above = script.tree.parent(name)
+        if dotted(name) != text or not isinstance(name.ctx, ast.Load):
+            continue
+        if isinstance(above, ast.Subscript) and above.value is name:
+            if isinstance(above.slice, ast.Constant) and isinstance(above.slice.value, str):
+                return True
+        elif isinstance(above, ast.Attribute):
+            deep = above
+            while isinstance(further := script.tree.parent(deep), ast.Attribute):
+                deep = further
+            called = isinstance(further, ast.Call) and further.func is deep
+            if called and deep.attr not in (_OF_MAPPINGS if deep is above else _OF_ENTRIES):
+                return False
+            if not called or deep is not above:
+                fields.add(above.attr)
+        elif isinstance(above, ast.Call) and above.func is name:
+            return False
+    return bool(fields - OF_TENSORS - k.MODULE_API - {"device"})
+
+
+def parses(call: ast.Call) -> bool:
+    """Whether a call parses a command line."""
     return isinstance(call.func, ast.Attribute) and call.func.attr in _PARSING
 
 
@@ -73,7 +107,7 @@ def _is_parsed(script: ScriptModel, node: ast.expr) -> bool:
         and pair.elts[0] is write
         and isinstance(stmt := script.tree.parent(pair), ast.Assign)
         and isinstance(stmt.value, ast.Call)
-        and _parses(stmt.value)
+        and parses(stmt.value)
         for write in _writes(script, node)
     )
 
@@ -96,4 +130,4 @@ def _writes(script: ScriptModel, name: ast.Name) -> Iterator[ast.Name]:
     return (w for w in script.tree.writes(name.id) if script.scope_of(w).resolve(name.id) is owner)
 
 
-__all__ = ["holds_options"]
+__all__ = ["OF_TENSORS", "holds_options", "parses"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis import values as v
-from accelify.analysis.devices.options import holds_options
+from accelify.analysis.devices.options import OF_TENSORS, holds_options
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted
@@ -15,11 +15,6 @@ _TENSORS = frozenset({v.BATCH, v.OUTPUT, v.TENSOR, v.PARAMETERS})
 _FILES = (b"yaml", b"json.load", b"toml", b"OmegaConf", b"hydra", b"ConfigParser")
 _SETTING = (ast.Attribute, ast.keyword, ast.arg, ast.AnnAssign, ast.Constant)
 _PARTS = frozenset({"weight", "bias", "data", "grad"})
-# Attributes and methods that only tensors have.
-_OF_TENSORS = frozenset(
-    "shape size dim ndim dtype numel view reshape gather scatter permute transpose unsqueeze squeeze expand repeat "
-    "float long half detach clone contiguous sum mean requires_grad is_cuda new_zeros new_ones new_tensor".split()
-)
 
 
 def is_read_off(script: ScriptModel, node: ast.Attribute) -> bool:
@@ -50,7 +45,7 @@ def is_read_off(script: ScriptModel, node: ast.Attribute) -> bool:
 def _is_used_as_tensor(script: ScriptModel, scope: Scope, name: str) -> bool:
     """Whether a function uses the value of a name as only a tensor can be used, or passes it to torch."""
     for node in scope.nodes:
-        if isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS and dotted(node.value) == name:
+        if isinstance(node, ast.Attribute) and node.attr in OF_TENSORS and dotted(node.value) == name:
             return True
         if isinstance(node, ast.Call) and name in map(dotted, node.args):
             if (script.qualname(node.func) or "").startswith("torch."):

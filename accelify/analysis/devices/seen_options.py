@@ -59,7 +59,7 @@ def bound_before(script: ScriptModel, anchor: Anchor, devices: list[NamedDevice]
             for n in script.tree.nodes(ast.Name)
             if n.id == stated.name and isinstance(n.ctx, ast.Store) and script.scope_of(n) is scope
         ]
-        late = bool(stores) and min(script.tree.start(n) for n in stores) > anchor.offset
+        late = bool(stores) and min(script.tree.start(n) for n in stores) >= anchor.offset
         if is_read_only(script, stated.option):
             continue
         if "." in stated.name:

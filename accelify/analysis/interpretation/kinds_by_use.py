@@ -72,8 +72,6 @@ class KindsByUse:
                 if isinstance(tag, tuple) and tag[0] == "attribute":
                     parts.setdefault(whole, {})[str(tag[1])] = value
         for whole, named in parts.items():
-            if any(k.OPTIONS_NAME.search(name) for name in whole.names):
-                continue
             if any(part.kind == v.MODEL for part in named.values()):
                 if whole.kind != v.MODEL:
                     self._turn_into(whole, v.MODEL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from dataclasses import dataclass
 
 from accelify.analysis import values as v
@@ -62,11 +63,22 @@ def _meter(cls: Class) -> Meter | None:
                 for node in scope.of_type(ast.Assign)
                 if any(_own(t, receiver) == quotient[2] for t in node.targets)
             ]
+            total, count, average = (_outside(own, attribute) for attribute in quotient)
             if not retained:
-                return Meter(name, quotient[0], quotient[1], None)
+                return Meter(name, total, count, None)
             formula = _formula(retained[0], receiver, quotient)
-            return Meter(name, *quotient, formula) if formula is not None else None
+            if formula is None:
+                return None
+            for inside in quotient:
+                formula = re.sub(rf"\.{inside}\b", f".{_outside(own, inside)}", formula)
+            return Meter(name, total, count, average, formula)
     return None
+
+
+def _outside(cls: Class, attribute: str) -> str:
+    """What an attribute is called outside of its class: `__sum` is `_Average__sum` there."""
+    private = attribute.startswith("__") and not attribute.endswith("__")
+    return f"_{getattr(cls.scope.node, 'name', '').lstrip('_')}{attribute}" if private else attribute
 
 
 def _formula(value: ast.expr, receiver: str, quotient: tuple[str, str, str]) -> str | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices.options import holds_options
 from accelify.analysis.metrics.counts import arguments_for, counts_all
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -126,7 +126,7 @@ def _of_attribute(script: ScriptModel, number: ast.Attribute, depth: int) -> boo
         if n.attr == number.attr and not isinstance(n.ctx, ast.Load)
     ]
     if not stored:
-        option = isinstance(number.value, ast.Name) and k.OPTIONS_NAME.search(number.value.id)
+        option = isinstance(number.value, ast.Name) and holds_options(script, number.value)
         return False if option else None
     given: list[ast.expr] = []
     for node in stored:

@@ -9,14 +9,13 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.choices import binds_device, chooses_device
 from accelify.analysis.devices.device_names import option_name
+from accelify.analysis.devices.options import parses
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.bound import always_binds
 from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.values import Entity
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_CONFIG_NAMES = frozenset(
-    "args opt opts config cfg conf hparams hps flags FLAGS options params parser_args arguments".split()
-)
 # Calls before which the Accelerator need not exist yet.
 _HARMLESS_CALLS = (
     "torch.manual_seed torch.cuda.manual_seed torch.cuda.manual_seed_all random.seed numpy.random.seed "
@@ -67,25 +66,21 @@ def parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
     """Whether a statement makes the options: `args = parser.parse_args()`, `config = load(path)`."""
     if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or not isinstance(stmt.value, ast.Call):
         return False
-    func = dotted(stmt.value.func) or ""
     roles = (v.OPTIMIZER, v.MODEL, v.LOADER, v.SCHEDULER, v.CRITERION, v.TENSOR, v.PARAMETERS)
     if script.is_a(stmt.value, *roles):
         return False  # `opt = SGD(...)` is no namespace of options
     if any(isinstance(n, ast.Name) and script.is_a(n, v.MODEL, v.PARAMETERS) for n in walk(stmt.value)):
         return False
-    if func.endswith(("parse_args", "parse_known_args", "parse_args_into_dataclasses")):
-        return True
-    if isinstance(stmt.value.func, ast.Attribute) and stmt.value.func.attr in (
-        "parse_args",
-        "parse",
-        "parse_known_args",
-    ):
-        return True
-    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-    return (
-        any(isinstance(t, ast.Name) and t.id in _CONFIG_NAMES for t in targets)
-        and "parser" not in func.lower()
+    return parses(stmt.value) or any(
+        isinstance(value, Entity) and _holds_options(value) for value in script.values(stmt.value)
     )
+
+
+def _holds_options(value: Entity) -> bool:
+    """Whether a parser makes it, or a class that only has fields: `class Config: lr = 0.1`."""
+    if value.cls is not None and value.kind == v.INSTANCE:
+        return value.cls.method("__init__") is None and not value.cls.external_bases()
+    return isinstance(value.site, ast.Call) and parses(value.site)
 
 
 def extends_arguments(script: ScriptModel, stmt: ast.stmt, needed: frozenset[str]) -> bool:
