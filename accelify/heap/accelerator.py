@@ -43,7 +43,7 @@ from accelify.heap.values import (
 )
 
 PACKAGES = ("accelify.runtime", "accelerate")
-_STATES = frozenset({"PartialState", "AcceleratorState", "Accelerator"})
+STATES = frozenset({"PartialState", "AcceleratorState", "Accelerator"})
 _MAIN_FLAGS = frozenset({"is_main_process", "is_local_main_process"})
 _RANKS = frozenset({"process_index", "local_process_index"})
 _GATHERS = frozenset({"gather", "gather_for_metrics", "gather_object"})
@@ -62,24 +62,9 @@ def accelerate_call(
     run: Run, word: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
 ) -> Value | None:
     """A call of a name of the runtime's: an Accelerator, a state, or one of its functions."""
-    if word in _STATES:
-        # Hugging Face's leaves the ranks' random numbers as they are.
-        run.begun_alike = not (run.checks and run.at_model)
-        alone = keywords.get("step_scheduler_with_optimizer", NONE).const is False
-        run.meet("accelerator", node, word, detail="schedules alone" if alone else "")
+    if word in STATES:
+        begin(run, word, keywords, node)
         made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
-        if any(word.startswith("gradient_accumulation") for word in keywords):
-            run.meet("accumulates", node, "Accelerator")
-        if run.checks and word == "Accelerator":
-            run.accelerated = True
-            run.accumulated |= _divisors(node)
-        cpu = keywords.get("cpu")
-        placement = keywords.get("device_placement")
-        if (cpu is not None and cpu.const is True) or (placement is not None and placement.const is not True):
-            run.on_cpu = True
-        split = keywords.get("split_batches")
-        if split is not None and split.const is True:
-            run.split = True
         return Value(refs=(made,))
     version = keywords.get("fsdp_version")
     if word == "FullyShardedDataParallelPlugin" and version is not None and version.const == 2:
@@ -103,6 +88,26 @@ def accelerate_call(
     ):
         return accelerator_method(run, None, word, args, keywords, node)
     return None
+
+
+def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> None:
+    """An Accelerator or a state is made, by its class or by one of the project that derives from it."""
+    # Hugging Face's leaves the ranks' random numbers as they are.
+    run.begun_alike = not (run.checks and run.at_model)
+    alone = keywords.get("step_scheduler_with_optimizer", NONE).const is False
+    run.meet("accelerator", node, word, detail="schedules alone" if alone else "")
+    if any(word.startswith("gradient_accumulation") for word in keywords):
+        run.meet("accumulates", node, "Accelerator")
+    if run.checks and word == "Accelerator":
+        run.accelerated = True
+        run.accumulated |= _divisors(node)
+    cpu = keywords.get("cpu")
+    placement = keywords.get("device_placement")
+    if (cpu is not None and cpu.const is True) or (placement is not None and placement.const is not True):
+        run.on_cpu = True
+    split = keywords.get("split_batches")
+    if split is not None and split.const is True:
+        run.split = True
 
 
 def processes(run: Run, node: ast.AST) -> Value:

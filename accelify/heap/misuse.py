@@ -47,7 +47,7 @@ _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.
 # What a condition asks that goes by the wrapper around a model.
 _ON_WRAPPERS = re.compile(r"\b(?:hasattr|isinstance|distributed_type)\b|> 1\b")
 # What a wrapper around a model has, whatever the model.
-_OF_MODULES = frozenset(
+OF_MODULES = frozenset(
     """
     T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda device device_ids double
     dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu
@@ -240,14 +240,14 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
         return
     if name == "no_sync":
         run.meet("accumulate", node, f"model.{name}")
-    elif (run.accelerated or run.at_model) and name not in _OF_MODULES and _is_asked_for(run, node):
+    elif (run.accelerated or run.at_model) and name not in OF_MODULES and _is_asked_for(run, node):
         return
     elif name == "module" and run.accelerated:
         text = (
             "`.module` of a prepared model is there on several processes only; use accelerator.unwrap_model"
         )
         run.meet("misuse", node, text, detail="wrapper")
-    elif run.at_model and name != "module" and name not in _OF_MODULES and not name.startswith("__"):
+    elif run.at_model and name != "module" and name not in OF_MODULES and not name.startswith("__"):
         way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
         text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes; use {way}.{name}"
         run.meet("misuse", node, text, detail="wrapper")

@@ -86,15 +86,7 @@ def distributed_call(
     run = engine.run
     word = name.removeprefix(_GROUP)
     if name in misuse.WRAPPERS:
-        misuse.of_call(run, name, args, keywords, node)
-        run.at_model = run.on_cpu = run.grouped = True
-        run.meet("joins", node, name)
-        model = args[0] if args else keywords.get("module", NONE)
-        run.meet("wrapped", node, name)
-        wrapper = prepared(run, model, node)
-        for ref in wrapper.of(Instance):
-            ref.kind = "module"  # whatever is known of what it wraps
-        return wrapper
+        return wrapped(run, name, args, keywords, node)
     if name in misuse.SAMPLERS and not run.accelerated:
         shuffle = keywords.get("shuffle")
         detail = "in order" if shuffle is not None and shuffle.const is False else ""
@@ -146,6 +138,21 @@ def distributed_call(
     if word in _OVER_ALL:
         return _collective(engine, word, args, keywords, node)
     return None
+
+
+def wrapped(
+    run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> Value:
+    """A model in the wrapper whose gradients the processes average."""
+    misuse.of_call(run, name, args, keywords, node)
+    run.at_model = run.on_cpu = run.grouped = True
+    run.meet("joins", node, name)
+    model = args[0] if args else keywords.get("module", NONE)
+    run.meet("wrapped", node, name)
+    wrapper = prepared(run, model, node)
+    for ref in wrapper.of(Instance):
+        ref.kind = "module"  # whatever is known of what it wraps
+    return wrapper
 
 
 def _copied(run: Run, value: Value, node: ast.AST) -> Value | None:
