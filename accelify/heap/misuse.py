@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind
-from accelify.heap.containers import array_of
+from accelify.heap.containers import array_of, elements
 from accelify.heap.run import Run
-from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value
+from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value, constant
 
 # The names of torch's wrapper for several processes, and of its sampler.
 WRAPPERS = frozenset(
@@ -44,6 +44,17 @@ _KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler",
 SET = "#set "
 _PLACES = ("device", "map_location")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
+# What says which GPU is this process's.
+_CHOOSES_DEVICE = frozenset(
+    {
+        "torch.cuda.set_device",
+        "torch.cuda.device",
+        "torch.xpu.set_device",
+        "torch.accelerator.set_device_index",
+        "torch.accelerator.set_device_idx",
+        "torch.set_default_device",
+    }
+)
 # What a condition asks that goes by the wrapper around a model.
 _ON_WRAPPERS = re.compile(r"\b(?:hasattr|isinstance|distributed_type)\b|> 1\b")
 # What a wrapper around a model has, whatever the model.
@@ -96,13 +107,19 @@ def of_object(run: Run, cls: Class, node: ast.AST) -> None:
 
 def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:
     """A call of a library's function or class, by its canonical name."""
+    if name in _CHOOSES_DEVICE:
+        run.meet("device", node, name, detail="chosen")
+    if name.startswith("torch.") and "device" in keywords:
+        _on_current(run, [keywords["device"]], node)
     if not (run.accelerated or run.grouped):
         return
     if run.accelerated and name in _BESIDE:
         short = name.rpartition(".")[2]
         run.meet("misuse", node, f"`{short}` works beside the Accelerator; {_BESIDE[name]}", detail="beside")
     if name in _DEVICE_CALLS or name.startswith("torch."):
-        _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *_at(keywords)], node, name)
+        listed = keywords.get("device_ids") if name in WRAPPERS else None
+        numbers = elements(run, listed) if listed is not None else None
+        _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *(numbers or ()), *_at(keywords)], node, name)
     passed_on = isinstance(node, ast.Call) and any(word.arg is None for word in node.keywords)
     if name == "torch.load" and len(args) < 2 and "map_location" not in keywords and not passed_on:
         text = "`torch.load` puts what was on a GPU on the same GPU for every process; pass map_location"
@@ -119,10 +136,7 @@ def of_method(
         given = [*args[:1], *_at(keywords)]
         if run.accelerated or run.grouped:
             _fixed(run, given, node, name)
-        elif (name == "cuda" and not given) or any(
-            one.const == "cuda" or one.type == "torch.device" for one in given
-        ):
-            run.meet("early", node, run.segment(node))
+        _on_current(run, given or [constant("cuda")] * (name == "cuda"), node)
 
 
 def without_devices(keywords: Mapping[str, Value]) -> Mapping[str, Value]:
@@ -135,6 +149,15 @@ def without_devices(keywords: Mapping[str, Value]) -> Mapping[str, Value]:
 
 def _at(keywords: Mapping[str, Value]) -> list[Value]:
     return [keywords[word] for word in _PLACES if word in keywords]
+
+
+def _on_current(run: Run, values: Sequence[Value], node: ast.AST) -> None:
+    """What goes to the GPU that is the process's by then: the first one, unless it chose another."""
+    known = any("cuda" in (one.const, one.text) for one in values)
+    early = not (run.accelerated or run.grouped)
+    if known or (early and any(one.type == "torch.device" and one.text in ("", "*") for one in values)):
+        detail = f"{'early' * early} {'known' * known}"
+        run.meet("device", node, run.segment(node), detail=detail)
 
 
 def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:

@@ -18,6 +18,7 @@ from accelify.heap.accelerator import is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.counts import WORLDS, is_of_launcher
+from accelify.heap.paths import pattern
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
 from accelify.heap.values import (
@@ -115,8 +116,10 @@ def distributed_call(
         return _copied(run, args[0], node)
     if name == "torch.device":
         # Where something lies is no part of what it is.
-        alike = all(value.place.is_same for value in args)
-        return None if alike else Value(type="torch.device", text=OWN_DEVICE)
+        if not all(value.place.is_same for value in args):
+            return Value(type="torch.device", text=OWN_DEVICE)
+        device = engine.calls.libraries.call(name, args, keywords, node)
+        return replace(device, text=pattern(args[0])) if len(args) == 1 else device
     if name == "torch.cuda.current_device":
         return Value(own(), run.reason(node, "the rank"), type="builtins.int")
     if not name.startswith(_GROUP):

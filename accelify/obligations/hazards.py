@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
+from accelify.heap.values import ModuleRef
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.sinks import SHOWING, made, places, word_of
 
@@ -31,9 +34,45 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _emptied(event, events)
     elif event.kind in SHOWING and any(loop.whole is not None for other in events for loop in other.loops):
         yield from _copies(event)
-    elif event.kind == "early" and any(other.name == "Accelerator" for other in events):
-        text = f"`{event.name}` comes before the Accelerator gives each process its device: all are on the first GPU"
-        yield made(event, "device", Status.NAMED, text)
+    elif event.kind == "device":
+        yield from _on_first(event, events)
+
+
+def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """What goes to a GPU before the process has one of its own, which an Accelerator gives it, or the script."""
+    if any(other.name == "Accelerator" for other in events):
+        if event.detail.startswith("early"):
+            text = "comes before the Accelerator gives each process its device: all are on the first GPU"
+            yield made(event, "device", Status.NAMED, f"`{event.name}` {text}")
+        return
+    chosen = any(other.detail == "chosen" or _shows_gpus(other.module) for other in events)
+    if chosen or not event.detail.endswith("known") or _is_of_main(event):
+        return
+    number = next((n for n, other in enumerate(events) if other is event), 0)
+    entries = [n for n, other in enumerate(events) if other.kind == "entry"]
+    first, last = (
+        max((n for n in entries if n < number), default=0),
+        min((n for n in entries if n > number), default=None),
+    )
+    joins = next((other for other in events[first:last] if other.name == "init_process_group"), None)
+    if joins is not None:
+        text = (
+            "every process uses the first GPU here, as nothing chooses the one of its rank; call "
+            "torch.cuda.set_device(local_rank) before"
+        )
+        why = Reason("the processes join", joins.module.path, joins.line)
+        yield made(event, "device", Status.NAMED, text, why)
+
+
+@lru_cache(maxsize=64)
+def _shows_gpus(module: ModuleRef) -> bool:
+    """Whether a module says which GPUs its process sees."""
+    return any(
+        isinstance(one, ast.Subscript)
+        and isinstance(one.ctx, ast.Store)
+        and getattr(one.slice, "value", "") == "CUDA_VISIBLE_DEVICES"
+        for one in (ast.walk(module.tree) if module.tree is not None else ())
+    )
 
 
 def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
