@@ -246,13 +246,35 @@ def _is_cut(run: Run, node: ast.AST) -> bool:
 
 def of_backward(run: Run, node: ast.AST) -> None:
     """A backward pass of a loss that is divided by the number of batches that the Accelerator divides it by."""
-    loss = node.args[0] if isinstance(node, ast.Call) and node.args else None
-    if not (isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div)):
-        return
-    divisor = ast.unparse(loss.right)
-    if divisor in run.accumulated or divisor.endswith("gradient_accumulation_steps"):
-        text = f"the loss is divided by `{divisor}`, which accelerator.backward does once more"
-        run.meet("misuse", node, text, detail="divided")
+    loss = node.args[0] if isinstance(node, ast.Call) and node.args and run.accumulated else None
+    made = [loss] if loss is not None and not isinstance(loss, ast.Name) else []
+    if isinstance(loss, ast.Name) and run.module.tree is not None:
+        around = run.calls[-1][0] if run.calls else run.module.tree
+        made = _made_of(around, loss.id, loss.lineno)
+    for one in made:
+        divisor = ast.unparse(one.right) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) else ""
+        if divisor in run.accumulated or divisor.endswith("gradient_accumulation_steps"):
+            text = f"the loss is divided by `{divisor}`, which accelerator.backward does once more"
+            run.meet("misuse", node, text, detail="divided")
+            return
+
+
+def _made_of(around: ast.AST, name: str, line: int) -> list[ast.expr]:
+    """What a name is made of up to a line in a function: from its last value that is not made of itself on."""
+    found: list[ast.expr] = []
+    for stmt in sorted(ast.walk(around), key=lambda one: getattr(one, "lineno", 0)):
+        if getattr(stmt, "lineno", line) >= line:
+            continue
+        if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) and stmt.target.id == name:
+            found.append(ast.BinOp(stmt.target, stmt.op, stmt.value))
+        elif isinstance(stmt, ast.Assign) and any(
+            isinstance(part, ast.Name) and part.id == name
+            for target in stmt.targets
+            for part in ast.walk(target)
+        ):
+            again = any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(stmt.value))
+            found = [*(found if again else []), stmt.value]
+    return found
 
 
 def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
