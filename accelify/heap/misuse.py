@@ -132,11 +132,18 @@ def of_method(
     """A call of a method of a library's object."""
     if name == "set_epoch":
         run.meet("epoch", node, name)
+    if name == "load_state_dict" and any(_is_trained(run, ref) for ref in receiver.of(Instance)):
+        run.meet("loaded", node, run.segment(node), [receiver])
     if name in ("to", "cuda"):
         given = [*args[:1], *_at(keywords)]
         if run.accelerated or run.grouped:
             _fixed(run, given, node, name)
         _on_current(run, given or [constant("cuda")] * (name == "cuda"), node)
+
+
+def _is_trained(run: Run, ref: Instance) -> bool:
+    """Whether the processes train on with an object: what is prepared, and what makes the steps."""
+    return ref.kind in ("optimizer", "scheduler") or ref.prepared or run.read(ref, "#prepared") is not None
 
 
 def without_devices(keywords: Mapping[str, Value]) -> Mapping[str, Value]:

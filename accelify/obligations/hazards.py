@@ -34,8 +34,31 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _emptied(event, events)
     elif event.kind in SHOWING and any(loop.whole is not None for other in events for loop in other.loops):
         yield from _copies(event)
+    elif event.kind == "loaded":
+        yield from _loaded_by_some(event, events)
     elif event.kind == "device":
         yield from _on_first(event, events)
+
+
+def _loaded_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """What all processes train on with, loaded by some of them: but for weights that are put back where they were, and
+    what the others get afterwards."""
+    guard = next((one for one in event.guards if one.kind in ("main", "others", "one")), None)
+    if guard is None or not goes_into_training(event, events):
+        return
+    later = events[next(n for n, other in enumerate(events) if other is event) + 1 :]
+    sent = any(other.kind == "collective" and "broadcast" in other.name for other in later)
+    again = any(
+        other is not event
+        and other.kind == "loaded"
+        and other.shown[0].refs == event.shown[0].refs
+        and any(_place(one.why) == _place(guard.why) for one in other.guards)
+        for other in events
+    )
+    if not (sent or again or any(other.kind == "wrapped" for other in later)):
+        who = "the main process" if guard.kind == "main" else "some processes"
+        text = f"`{event.name}` is done by {who} alone, and the others train on with what they have"
+        yield made(event, "same", Status.NAMED, f"{text}; let every process load", guard.why)
 
 
 def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
