@@ -49,6 +49,8 @@ _RANKS = frozenset({"process_index", "local_process_index"})
 _GATHERS = frozenset({"gather", "gather_for_metrics", "gather_object"})
 _WAITS = frozenset({"wait_for_everyone", "end_training", "free_memory", "clear", "save_state", "load_state"})
 _ONCE_DECORATORS = frozenset({"on_main_process", "on_local_main_process", "on_process", "on_last_process"})
+# What a reason ends with that is one for N times a figure.
+AGAIN = " puts together once more what is of all processes already"
 _FIRST = frozenset({"main_process_first", "local_main_process_first"})
 
 
@@ -322,6 +324,15 @@ def _alike(run: Run, value: Value, node: ast.AST) -> Reason | None:
     return run.reason(node, text, cause=True)
 
 
+def again(run: Run, value: Value, node: ast.AST) -> Reason | None:
+    """That a call puts together what is put together already, and the same on all ranks; None where it does not."""
+    if not run.checks or not array_of(value).is_same or value.why is None:
+        return None
+    if not any(step.text == "gathered" or step.text.startswith("reduced by") for step in value.why.steps()):
+        return None
+    return run.reason(node, f"`{run.segment(node)}`{AGAIN}", cause=True)
+
+
 def _over_tensors(
     run: Run,
     value: Value,
@@ -336,12 +347,12 @@ def _over_tensors(
     if not containers:
         place = change(array_of(value))
         if place.is_same:
-            return Value(place, type=value.type)
+            return Value(place, run.reason(node, text, value) if run.checks else None, type=value.type)
         if text == "gathered" and array_of(value).turned:
             name = run.segment(node)
             text = f"`{name}` puts together along the first axis what has its rows along another"
             return run.cause(node, UNRELATED, text, value.type)
-        why = alike or run.reason(node, text, value, by_data=in_list)
+        why = alike or again(run, value, node) or run.reason(node, text, value, by_data=in_list)
         return Value(place, why, value.refs, value.type)
     known = elements(run, value)
     if known is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import MAIN, Placement, own
 from accelify.heap import misuse
-from accelify.heap.accelerator import is_accelerate, prepared, processes
+from accelify.heap.accelerator import again, is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.counts import WORLDS, is_of_launcher
@@ -280,7 +280,7 @@ def _collective(
     inner = element(run, value, node) if value.of(Container) else value
     place = _made(word, array_of(inner), args, keywords)
     text = "gathered" if "gather" in word else f"reduced by {word}" if "reduce" in word else word
-    made = Value(place, None if place.is_same else run.reason(node, text, inner), type=inner.type)
+    made = Value(place, again(run, inner, node) or run.reason(node, text, inner), type=inner.type)
     containers = args[into].of(Container)
     for ref in containers:
         # What was there is overwritten.

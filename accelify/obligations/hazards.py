@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
+from accelify.heap.accelerator import AGAIN
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import ModuleRef
@@ -32,8 +34,8 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _called_by_some(event, events)
     elif event.kind == "file.read" and event.detail.startswith(_EMPTYING):
         yield from _emptied(event, events)
-    elif event.kind in SHOWING and any(loop.whole is not None for other in events for loop in other.loops):
-        yield from _copies(event)
+    elif event.kind in SHOWING:
+        yield from _copies(event, any(loop.whole is not None for other in events for loop in other.loops))
     elif event.kind == "loaded":
         yield from _loaded_by_some(event, events)
     elif event.kind == "device":
@@ -117,11 +119,18 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     return wrapped and any(other.kind in ("backward", "step") for other in events[number:])
 
 
-def _copies(event: Event) -> Iterator[Obligation]:
-    """A sum over the processes of what all of them have alike, as each goes through all samples of a loader."""
+def _copies(event: Event, whole: bool) -> Iterator[Obligation]:
+    """A sum over the processes of what all of them have alike: as each goes through all samples of a loader, where the
+    script has a `whole` one, or as it is put together already."""
     for place, why in [pair for value in event.shown for pair in places(value)]:
-        alike = place.kind is Kind.SAME and place.degree == -1 and why is not None
-        if alike and why is not None and why.origin().text.startswith("reduced by"):
+        if why is None or place.kind is not Kind.SAME or place.degree != -1:
+            continue
+        twice = next((step for step in why.steps() if step.text.endswith(AGAIN)), None)
+        if twice is not None:
+            text = "this is N times as much, as it is put together over the processes twice"
+            one = made(event, "gathered", Status.NAMED, text, twice)
+            yield replace(one, line=twice.line, column=1) if twice.path == one.path else one
+        elif whole and why.origin().text.startswith("reduced by"):
             text = f"{word_of(event)}: N times as much, as all processes go through the same samples and are summed up"
             yield made(event, "gathered", Status.NAMED, text, why)
 
