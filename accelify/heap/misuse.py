@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind
 from accelify.heap.containers import array_of, elements
+from accelify.heap.locations import text_of
 from accelify.heap.run import Run
 from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value, constant
 
@@ -302,6 +303,17 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
     elif run.at_model and name != "module" and name not in OF_MODULES and not name.startswith("__"):
         way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
         text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes; use {way}.{name}"
+        run.meet("misuse", node, text, detail="wrapper")
+
+
+def of_attribute_set(run: Run, model: Ref, name: str, node: ast.AST) -> None:
+    """An attribute that is set on the wrapper around a model, and asked of the model by its methods."""
+    if not isinstance(model, Instance) or model.kind != "module" or not run.at_model or run.in_place:
+        return
+    classes = [one for one in model.cls.line_up() if isinstance(one, Class)] if model.cls is not None else []
+    if name not in OF_MODULES and any(re.search(rf"\bself\.{name}\b", text_of(one)) for one in classes):
+        way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
+        text = f"`.{name}` is set on the wrapper around a model, which never sees it; use {way}.{name}"
         run.meet("misuse", node, text, detail="wrapper")
 
 

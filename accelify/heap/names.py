@@ -14,7 +14,7 @@ from accelify.heap.containers import array_of
 from accelify.heap.counts import shape
 from accelify.heap.derived import is_wrapper
 from accelify.heap.fields import OTHERS, as_dictionary, shows_fields
-from accelify.heap.misuse import OF_MODULES, SET, of_attribute
+from accelify.heap.misuse import OF_MODULES, SET, of_attribute, of_attribute_set
 from accelify.heap.models import mark
 from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.state import state_written
@@ -306,6 +306,7 @@ class Attributes:
                     target = ref.wrapped.of(Instance)[0]
                     if self.run.checks:
                         self.run.store.set(ref, f"{SET}{name}", constant(True))
+                        of_attribute_set(self.run, target, name, node)
                 if isinstance(target, Instance) and target.kind == "module":
                     mark(self.run, value)
                 setter = self.method(target, f"{name}.setter") if isinstance(target, Instance) else None

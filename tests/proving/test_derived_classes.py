@@ -107,3 +107,16 @@ def test_a_wrapper_of_a_class_of_the_script_is_one(body, names, tmp_path):
 def test_a_wrapper_that_passes_nothing_on_has_no_attribute_of_the_model(tmp_path):
     text = WRAPPER.format(body="pass") + LOOP + "print(len(model.names), dist.get_rank())"
     assert [code for code, _ in named(text, tmp_path)] == ["ACC715"]
+
+
+@pytest.mark.parametrize(
+    ("stmt", "codes"),
+    [
+        ("model.names = []", ["ACC715"]),
+        ("model.module.names = []", []),
+        ("model.seen = 3\nprint(model.seen, dist.get_rank())", []),
+    ],
+)
+def test_what_is_set_on_a_wrapper_is_not_seen_by_the_model(stmt, codes, tmp_path):
+    text = WRAPPER.format(body="pass").replace("Shared(Net())", "DDP(Net())") + LOOP + stmt + "\n"
+    assert [code for code, _ in named(text, tmp_path)] == codes
