@@ -13,7 +13,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.random_draws import FOR_OTHER_ROWS
 from accelify.heap.run import Event
-from accelify.heap.values import Guard
+from accelify.heap.values import Guard, Value
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
@@ -80,7 +80,8 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
 def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     """An obligation of a converted script, as one of a script without an original."""
     if one.demand in ("once", "content", "path") and _is_of_own_file(event):
-        return
+        if one.demand != "once" or not _is_named_by_figure(event):
+            return
     if one.demand == "path" and (event.path is None or _is_of_one(event) or is_handle(event)):
         return  # another process's is of no account; an open file was named where it was opened
     if one.sink == "state.write" and one.demand == "same":
@@ -131,6 +132,18 @@ def _is_of_own_file(event: Event) -> bool:
     """Whether each process writes a file of its own, by its rank or by what it has alone."""
     place = array_of(event.path) if event.path is not None else None
     return place is not None and not place.is_uniform and place.kind is not Kind.CLOCK
+
+
+def _is_named_by_figure(event: Event) -> bool:
+    """Whether what all processes have alike is written under a name by a figure of one share: `f"{loss}.pt"`."""
+    place, why = (array_of(event.path), event.path.why) if event.path is not None else (None, None)
+    figure = place is not None and place.kind in (Kind.ROUND, Kind.LINEAR, Kind.EXTREME) and not place.rows
+    of_rank = why is not None and any(step.text == _RANK for step in why.chain())
+    return figure and not of_rank and bool(event.shown) and all(map(_is_same, event.shown))
+
+
+def _is_same(value: Value) -> bool:
+    return all(place.is_same for place, _ in places(value))
 
 
 def _further_causes(event: Event) -> Iterator[Obligation]:
