@@ -65,22 +65,19 @@ def _loaded_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligatio
 
 def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """What goes to a GPU before the process has one of its own, which an Accelerator gives it, or the script."""
+    number = next((n for n, other in enumerate(events) if other is event), 0)
+    entries = [n for n, other in enumerate(events) if other.kind == "entry"]
+    first = max((n for n in entries if n < number), default=0)
+    # What another function does that nobody calls is no part of its run.
+    around = events[first : min((n for n in entries if n > number), default=None)]
     if any(other.name == "Accelerator" for other in events):
-        if event.detail.startswith("early"):
+        if event.detail.startswith("early") and any(other.name == "Accelerator" for other in around):
             text = "comes before the Accelerator gives each process its device: all are on the first GPU"
             yield made(event, "device", Status.NAMED, f"`{event.name}` {text}")
         return
     chosen = any(other.detail == "chosen" or _shows_gpus(other.module) for other in events)
-    if chosen or not event.detail.endswith("known") or _is_of_main(event):
-        return
-    number = next((n for n, other in enumerate(events) if other is event), 0)
-    entries = [n for n, other in enumerate(events) if other.kind == "entry"]
-    first, last = (
-        max((n for n in entries if n < number), default=0),
-        min((n for n in entries if n > number), default=None),
-    )
-    joins = next((other for other in events[first:last] if other.name == "init_process_group"), None)
-    if joins is not None:
+    joins = next((other for other in around if other.name == "init_process_group"), None)
+    if joins is not None and event.detail.endswith("known") and not (chosen or _is_of_main(event)):
         text = (
             "every process uses the first GPU here, as nothing chooses the one of its rank; call "
             "torch.cuda.set_device(local_rank) before"
