@@ -24,6 +24,8 @@ _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one devic
 _RANK, _FLAG = "the rank", "only on the main process"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
+# What one says of what makes them differ.
+_DRAWS = " draws "
 # How one says that a batch is of one process.
 _BATCH = "this rank's batch of"
 _TOGETHER = frozenset({"gathered", "broadcast"})
@@ -351,7 +353,8 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
     if one.status is Status.NAMED and (apart is not None or alike is not None):
         # It stands where the data part, or where they are drawn alike.
         if apart is not None:
-            cause = next((step for step in steps[apart + 1 :] if step.says_why), steps[-1])
+            later = [step for step in steps[apart + 1 :] if step.says_why]
+            cause = next((step for step in later if _DRAWS in step.text), (*later, steps[-1])[0])
             one = replace(one, found="the processes train on data that differ between them", reason=cause)
         else:
             cause = alike or steps[-1]

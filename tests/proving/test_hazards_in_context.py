@@ -170,6 +170,19 @@ WRONG = cases(
         "random.shuffle(data)",
     ),
     (
+        "rows in another order, of which a function makes more",
+        BOTH,
+        """\
+        from torchvision import transforms
+        data = list(range(60))
+        random.shuffle(data)
+        change = transforms.Compose([transforms.ToTensor()])
+        data = [change(one) for one in data]
+        """,
+        TRAIN,
+        "random.shuffle(data)",
+    ),
+    (
         "a metric of one share",
         HF,
         "import evaluate\n",
