@@ -30,6 +30,7 @@ _DRAWS = " draws "
 _BATCH = "this rank's batch of"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
+_DRAW_ALIKE = "let all processes draw the same data first, with one seed"
 _MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
 _COUNTS = ("counts samples", "the number of processes")
@@ -291,9 +292,17 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
             if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
-            text = f"{_what(place)} is {word_of(event)}; {_PUT_TOGETHER}"
-            return made(event, "content", Status.NAMED, text, why and _of_share(why))
+            drawn = why is not None and _is_of_draws(why)
+            text = f"{_what(place)} is {word_of(event)}; {_DRAW_ALIKE if drawn else _PUT_TOGETHER}"
+            return made(event, "content", Status.NAMED, text, why if drawn else why and _of_share(why))
     return made(event, "content", Status.PROVED)
+
+
+def _is_of_draws(why: Reason) -> bool:
+    """Whether a loader that is not divided gives each process other rows, as each draws what lies in it."""
+    texts = [step.text for step in why.steps()]
+    first = next((number for number, text in enumerate(texts) if text.startswith(_BATCH)), len(texts))
+    return any(_DRAWS in text for text in texts[first:])
 
 
 def _of_share(why: Reason) -> Reason:
