@@ -30,6 +30,10 @@ _DRAWS = " draws "
 _BATCH = "this rank's batch of"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
+_OVER_OTHERS = (
+    "every process writes its share to this file, over those of the others; put the rank into its name, or gather the "
+    "shares first"
+)
 _DRAW_ALIKE = "let all processes draw the same data first, with one seed"
 _MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
@@ -91,14 +95,15 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         if not goes_into_training(event, events) or _is_taken_back(event, one):
             return
     if one.demand == "content":
-        yield _content(event, events)
+        if _is_of_one(event) or not _writes_shares(event):
+            yield _content(event, events)
     elif one.demand == "loss":
         yield from _loss(event, one, events)
     elif one.demand == "once":
         known = _is_shared_out(event) or _shows_rank(event, events) or _is_of_own_batch(event)
         known = known or _is_of_error(event) or _is_of_others(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
-            yield one
+            yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and _is_on_both_ways(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
     elif one.sink == "collective" and one.demand == "all ranks":
@@ -135,6 +140,12 @@ def _is_of_own_file(event: Event) -> bool:
     """Whether each process writes a file of its own, by its rank or by what it has alone."""
     place = array_of(event.path) if event.path is not None else None
     return place is not None and not place.is_uniform and place.kind is not Kind.CLOCK
+
+
+def _writes_shares(event: Event) -> bool:
+    """Whether each process writes its share of what they have shared out among them."""
+    found = [place.kind for value in event.shown for place, _ in places(value)]
+    return event.kind == "file.write" and Kind.SHARD in found
 
 
 def _is_named_by_figure(event: Event) -> bool:
