@@ -176,6 +176,10 @@ class Attributes:
         if isinstance(ref, Container) and name in FILLING:
             # What is in it does not matter to the method.
             return Value(refs=(Bound(base, name),))
+        for one in ref.receiver.of(Instance) if isinstance(ref, Super) else ():
+            value = accelerator_attribute(self.run, one, name, node) if one.kind == "accelerator" else None
+            if value is not None:
+                return value
         if isinstance(ref, Container | Bound | Function | Super):
             return Value(array_of(base), base.why, refs=(Bound(base, name),))
         return None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.linting import lint
+from accelify.project import Imports
+from accelify.source import Source
 from tests.proving.several_programs import LOOP, named
 
 ACCELERATED = """
@@ -120,3 +123,32 @@ def test_a_wrapper_that_passes_nothing_on_has_no_attribute_of_the_model(tmp_path
 def test_what_is_set_on_a_wrapper_is_not_seen_by_the_model(stmt, codes, tmp_path):
     text = WRAPPER.format(body="pass").replace("Shared(Net())", "DDP(Net())") + LOOP + stmt + "\n"
     assert [code for code, _ in named(text, tmp_path)] == codes
+
+
+def test_a_property_that_asks_the_accelerator_for_its_own(tmp_path):
+    body = """
+    @property
+    def is_main_process(self):
+        return super().is_main_process
+"""
+    text = script(body, after="if accelerator.is_main_process:\n    accelerator.wait_for_everyone()")
+    assert named(text, tmp_path, "accelerate") == [("ACC704", "accelerator.wait_for_everyone()")]
+
+
+def test_an_accelerator_within_a_class_of_another_module(tmp_path):
+    """The script has no word of it."""
+    (tmp_path / "engine.py").write_text(
+        "from accelerate import Accelerator\n"
+        "class Engine:\n"
+        "    def __init__(self):\n        self.inner = Accelerator()\n"
+        "    def __getattr__(self, name):\n        return getattr(self.inner, name)\n"
+    )
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import torch\nfrom engine import Engine\n"
+        "engine = Engine()\n"
+        "model = engine.prepare(torch.nn.Linear(4, 1))\n"
+        "if engine.is_main_process:\n    engine.save_state('out')\n"
+    )
+    found = lint(Source.read(path), Imports()).findings
+    assert [(one.code, one.line) for one in found] == [("ACC704", 6)]
