@@ -25,7 +25,7 @@ _RANK, _FLAG = "the rank", "only on the main process"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
 # What one says of what makes them differ.
-_DRAWS = " draws "
+_DRAWS = " draws random numbers"
 # How one says that a batch is of one process.
 _BATCH = "this rank's batch of"
 _TOGETHER = frozenset({"gathered", "broadcast"})
@@ -313,7 +313,7 @@ def _is_of_draws(why: Reason) -> bool:
     """Whether a loader that is not divided gives each process other rows, as each draws what lies in it."""
     texts = [step.text for step in why.steps()]
     first = next((number for number, text in enumerate(texts) if text.startswith(_BATCH)), len(texts))
-    return any(_DRAWS in text for text in texts[first:])
+    return any(text.endswith(_DRAWS) for text in texts[first:])
 
 
 def _of_share(why: Reason) -> Reason:
@@ -374,7 +374,8 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         # It stands where the data part, or where they are drawn alike.
         if apart is not None:
             later = [step for step in steps[apart + 1 :] if step.says_why]
-            cause = next((step for step in later if _DRAWS in step.text), (*later, steps[-1])[0])
+            drawn = [step for step in later if step.text.endswith(_DRAWS)]
+            cause = (*reversed(drawn), *later, steps[-1])[0]
             one = replace(one, found="the processes train on data that differ between them", reason=cause)
         else:
             cause = alike or steps[-1]

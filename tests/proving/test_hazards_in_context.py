@@ -176,6 +176,7 @@ WRONG = cases(
         from torchvision import transforms
         data = list(range(60))
         random.shuffle(data)
+        data = [data[number] for number in torch.randperm(60, generator=torch.Generator().manual_seed(0))]
         change = transforms.Compose([transforms.ToTensor()])
         data = [change(one) for one in data]
         """,
