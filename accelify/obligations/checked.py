@@ -26,6 +26,8 @@ _RANK, _FLAG = "the rank", "only on the main process"
 _APART = "the ranks share out"
 # What one says of what makes them differ.
 _DRAWS = " draws random numbers"
+# How one ends that says that it is taken by the rank.
+_SHARE = "is this rank's share"
 # How one says that a batch is of one process.
 _BATCH = "this rank's batch of"
 _TOGETHER = frozenset({"gathered", "broadcast"})
@@ -42,6 +44,10 @@ _MOST_STEPS = 100
 _MESSAGES = frozenset({"terminal.write", "log.write"})
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
 _SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
+_OVERLAP = (
+    "the processes share out rows that each has put in another order: some are trained with several times, others "
+    "never; draw it with one seed"
+)
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
 # What starts the processes themselves.
 _LAUNCHERS = ("torch.multiprocessing.", "torch.distributed.", "multiprocessing.")
@@ -381,11 +387,23 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
             cause = alike or steps[-1]
             one = replace(one, found=_SAME_NOISE, reason=cause)
         yield replace(one, line=cause.line, column=1) if cause.path == one.path else one
+    if (draw := _drawn_before_shared(event)) is not None:
+        shared = made(event, "loss", Status.NAMED, _OVERLAP, draw)
+        yield replace(shared, line=draw.line, column=1) if draw.path == shared.path else shared
+        return
     if event.detail == "plain" and _has_accelerator(events) and not _is_stand_in(event):
         text = "`backward` works beside the Accelerator; accelerator.backward(loss) scales and accumulates"
         yield made(event, "beside", Status.NAMED, text)
         return
     yield made(event, "loss", Status.PROVED)
+
+
+def _drawn_before_shared(event: Event) -> Reason | None:
+    """What puts the rows in another order on each process that they then share out by their ranks."""
+    why = event.shown[0].why if event.shown else None
+    shares = [step for step in (why.steps() if why is not None else ()) if step.text.endswith(_SHARE)]
+    draws = (step for share in shares for one in share.parents for step in one.steps())
+    return next((step for step in draws if step.text.endswith(_DRAWS)), None)
 
 
 def _is_stand_in(event: Event) -> bool:
