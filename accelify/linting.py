@@ -13,7 +13,7 @@ from accelify.marks import marked_places
 from accelify.project import Imports
 from accelify.proving import checked, entries_of, prove
 from accelify.rule_codes import published_all
-from accelify.screen import may_be_distributed
+from accelify.screen import DISTRIBUTED, may_be_distributed
 from accelify.selection import selection_for, shown, unused_ignores
 from accelify.source import Source, SourceError
 
@@ -48,7 +48,7 @@ def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: S
         from accelify.convert import convert_project
 
         conversions = convert_project(source, ConvertOptions(), imports)
-        if conversions[0].status in (UNCHANGED, REFUSED) and may_be_distributed(source.text):
+        if conversions[0].status in (UNCHANGED, REFUSED) and _may_be_distributed(source, imports):
             findings = checked(conversions[0])
     for entry in entries_of(conversions, [source.path] if source.path is not None else []):
         prove(conversions, entry)
@@ -60,6 +60,13 @@ def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: S
     unused = unused_ignores(findings, source, selection)
     left = [*shown(findings, source, selection), *unused]
     return Linted(source, published_all(left), conversions)
+
+
+def _may_be_distributed(source: Source, imports: Imports) -> bool:
+    """Whether a script, or a module that it imports from its project, can be written for several processes."""
+    return may_be_distributed(source.text) or (
+        source.path is not None and imports.leads_to_words(Path(source.path), DISTRIBUTED)
+    )
 
 
 def _imports_accelerator(tree: ast.Module) -> bool:

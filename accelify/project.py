@@ -128,6 +128,11 @@ class Imports:
             self._trains[path] = known
         return known
 
+    def leads_to_words(self, path: Path, words: Iterable[str]) -> bool:
+        """Whether one of the files that a file imports, itself or through others, has one of some words."""
+        found = [word.encode() for word in words]
+        return any(word in self._read(one) for one in self.reached(path)[:_MOST_BESIDE] for word in found)
+
     def _reaches_loop(self, path: Path, reached: dict[Path, None]) -> bool:
         """Whether one of the files that a file reaches has a loop; it notes those that it has seen."""
         queue = self.of(path)[:]

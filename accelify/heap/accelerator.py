@@ -44,12 +44,14 @@ from accelify.heap.values import (
 )
 
 PACKAGES = ("accelify.runtime", "accelerate")
-_STATES = frozenset({"PartialState", "AcceleratorState", "Accelerator"})
+STATES = frozenset({"PartialState", "AcceleratorState", "Accelerator"})
 _MAIN_FLAGS = frozenset({"is_main_process", "is_local_main_process"})
 _RANKS = frozenset({"process_index", "local_process_index"})
 _GATHERS = frozenset({"gather", "gather_for_metrics", "gather_object"})
 _WAITS = frozenset({"wait_for_everyone", "end_training", "free_memory", "clear", "save_state", "load_state"})
 _ONCE_DECORATORS = frozenset({"on_main_process", "on_local_main_process", "on_process", "on_last_process"})
+# What a reason ends with that is one for N times a figure.
+AGAIN = " puts together once more what is of all processes already"
 _FIRST = frozenset({"main_process_first", "local_main_process_first"})
 
 
@@ -63,24 +65,9 @@ def accelerate_call(
     run: Run, word: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
 ) -> Value | None:
     """A call of a name of the runtime's: an Accelerator, a state, or one of its functions."""
-    if word in _STATES:
-        # Hugging Face's leaves the ranks' random numbers as they are.
-        run.begun_alike = not (run.checks and run.at_model)
-        alone = keywords.get("step_scheduler_with_optimizer", NONE).const is False
-        run.meet("accelerator", node, word, detail="schedules alone" if alone else "")
+    if word in STATES:
+        begin(run, word, keywords, node)
         made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
-        if any(word.startswith("gradient_accumulation") for word in keywords):
-            run.meet("accumulates", node, "Accelerator")
-        if run.checks and word == "Accelerator":
-            run.accelerated = True
-            run.accumulated |= _divisors(node)
-        cpu = keywords.get("cpu")
-        placement = keywords.get("device_placement")
-        if (cpu is not None and cpu.const is True) or (placement is not None and placement.const is not True):
-            run.on_cpu = True
-        split = keywords.get("split_batches")
-        if split is not None and split.const is True:
-            run.split = True
         return Value(refs=(made,))
     version = keywords.get("fsdp_version")
     if word == "FullyShardedDataParallelPlugin" and version is not None and version.const == 2:
@@ -104,6 +91,26 @@ def accelerate_call(
     ):
         return accelerator_method(run, None, word, args, keywords, node)
     return None
+
+
+def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> None:
+    """An Accelerator or a state is made, by its class or by one of the project that derives from it."""
+    # Hugging Face's leaves the ranks' random numbers as they are.
+    run.begun_alike = not (run.checks and run.at_model)
+    alone = keywords.get("step_scheduler_with_optimizer", NONE).const is False
+    run.meet("accelerator", node, word, detail="schedules alone" if alone else "")
+    if any(word.startswith("gradient_accumulation") for word in keywords):
+        run.meet("accumulates", node, "Accelerator")
+    if run.checks and word == "Accelerator":
+        run.accelerated = True
+        run.accumulated |= _divisors(node)
+    cpu = keywords.get("cpu")
+    placement = keywords.get("device_placement")
+    if (cpu is not None and cpu.const is True) or (placement is not None and placement.const is not True):
+        run.on_cpu = True
+    split = keywords.get("split_batches")
+    if split is not None and split.const is True:
+        run.split = True
 
 
 def processes(run: Run, node: ast.AST) -> Value:
@@ -321,6 +328,15 @@ def _alike(run: Run, value: Value, node: ast.AST) -> Reason | None:
     return run.reason(node, text, cause=True)
 
 
+def again(run: Run, value: Value, node: ast.AST) -> Reason | None:
+    """That a call puts together what is put together already, and the same on all ranks; None where it does not."""
+    if not run.checks or not array_of(value).is_same or value.why is None:
+        return None
+    if not any(step.text == "gathered" or step.text.startswith("reduced by") for step in value.why.steps()):
+        return None
+    return run.reason(node, f"`{run.segment(node)}`{AGAIN}", cause=True)
+
+
 def _over_tensors(
     run: Run,
     value: Value,
@@ -335,12 +351,12 @@ def _over_tensors(
     if not containers:
         place = change(array_of(value))
         if place.is_same:
-            return Value(place, type=value.type)
+            return Value(place, run.reason(node, text, value) if run.checks else None, type=value.type)
         if text == "gathered" and array_of(value).turned:
             name = run.segment(node)
             text = f"`{name}` puts together along the first axis what has its rows along another"
             return run.cause(node, UNRELATED, text, value.type)
-        why = alike or run.reason(node, text, value, by_data=in_list)
+        why = alike or again(run, value, node) or run.reason(node, text, value, by_data=in_list)
         return Value(place, why, value.refs, value.type)
     known = elements(run, value)
     if known is not None:

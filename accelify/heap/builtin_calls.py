@@ -26,6 +26,7 @@ from accelify.heap.containers import (
 from accelify.heap.counts import is_number, names_of, share_of
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.misuse import splits
+from accelify.heap.parameters import SPREAD
 from accelify.heap.paths import joined_path, pattern
 from accelify.heap.run import Run
 from accelify.heap.values import (
@@ -440,7 +441,7 @@ def container_method(
             else:
                 put(run, ref, element(run, value, node), filling="samples")
         for key, value in keywords.items():
-            put(run, ref, value, key)
+            put(run, ref, value, UNSET if key == SPREAD else key)
         return NONE
     if name in _TAKING:
         default = args[1] if len(args) > 1 else None

@@ -13,6 +13,7 @@ from accelify.heap.accelerator import accelerate_call, accelerator_method, is_ac
 from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
 from accelify.heap.containers import array_of, element, empty
+from accelify.heap.derived import begun, library_base, of_library
 from accelify.heap.fields import is_unknown
 from accelify.heap.frames import Frame
 from accelify.heap.joining import join
@@ -54,7 +55,6 @@ _MOST_OBJECTS = 10
 _MOST_CONTEXTS = 48
 # What part of the budget one function may use that is gone through more often than that.
 _PARTS = 6
-MODULE = "torch.nn.Module"
 
 
 class Calls:
@@ -245,7 +245,10 @@ class Calls:
                     value = self.run.read(base, name)
                     if value is not None and value.of(Function):
                         return self.call_function(value.of(Function)[0], [receiver, *args], keywords, node)
-        return NONE if name == "__init__" else self.libraries.method(receiver, name, args, keywords, node)
+        made = of_library(self.run, receiver, name, args, keywords, node)
+        if made is None and name != "__init__":
+            made = self.libraries.method(receiver, name, args, keywords, node)
+        return made or NONE
 
     def special(
         self,
@@ -278,7 +281,7 @@ class Calls:
     def _instance(
         self, cls: Class, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
-        base, kind = self._library_base(cls)
+        base, kind = library_base(self.run, cls)
         if kind == "module" and self._are_many(cls, node):
             # One object stands for all others of the class, and one call for all that make one.
             node = cls.node
@@ -288,6 +291,7 @@ class Calls:
         if not self.run.checks:
             misuse.of_object(self.run, cls, node)
         made = Value(refs=(ref,))
+        begun(self.run, ref, keywords, node)
         for one in cls.line_up():
             if isinstance(one, Class):
                 init = self.run.read(one, "__init__")
@@ -295,6 +299,7 @@ class Calls:
                     self.call_function(init.of(Function)[0], [made, *args], keywords, node)
                     break
         else:
+            begun(self.run, ref, keywords, node, args)
             self.run.calls.append((cls.node, node))
             self._without_init(ref, cls, args, keywords)
             self.run.calls.pop()
@@ -330,16 +335,6 @@ class Calls:
                 self.run.store.set(ref, name, join(self.run.read(cls, name), spread))
         for name, value in [*zip(names, args, strict=False), *keywords.items()]:
             self.run.store.set(ref, name, value)
-
-    def _library_base(self, cls: Class) -> tuple[str, str]:
-        for one in cls.line_up():
-            if isinstance(one, Library):
-                name = self.run.knowledge.canonical(one.name)
-                row = self.run.knowledge.row(name)
-                if name == MODULE or MODULE in self.run.knowledge.bases(name):
-                    return name, "module"
-                return name, row.kind if row is not None and row.kind else "object"
-        return "", "object"
 
     # Functions of the project
 

@@ -319,7 +319,7 @@ def share_of(run: Run, node: ast.AST, base: Value, bounds: Sequence[Value]) -> V
     if not run.checks or not base.place.is_same or not any(map(_is_by_rank, bounds)):
         return None
     return Value(
-        SHARD, run.reason(node, f"`{run.segment(node)}` is this rank's share", *bounds), type=base.type
+        SHARD, run.reason(node, f"`{run.segment(node)}` is this rank's share", *bounds, base), type=base.type
     )
 
 

@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind
-from accelify.heap.containers import array_of
+from accelify.heap.containers import array_of, elements
+from accelify.heap.locations import text_of
 from accelify.heap.run import Run
-from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value
+from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value, constant
 
 # The names of torch's wrapper for several processes, and of its sampler.
 WRAPPERS = frozenset(
@@ -44,10 +45,21 @@ _KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler",
 SET = "#set "
 _PLACES = ("device", "map_location")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
+# What says which GPU is this process's.
+_CHOOSES_DEVICE = frozenset(
+    {
+        "torch.cuda.set_device",
+        "torch.cuda.device",
+        "torch.xpu.set_device",
+        "torch.accelerator.set_device_index",
+        "torch.accelerator.set_device_idx",
+        "torch.set_default_device",
+    }
+)
 # What a condition asks that goes by the wrapper around a model.
 _ON_WRAPPERS = re.compile(r"\b(?:hasattr|isinstance|distributed_type)\b|> 1\b")
 # What a wrapper around a model has, whatever the model.
-_OF_MODULES = frozenset(
+OF_MODULES = frozenset(
     """
     T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda device device_ids double
     dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu
@@ -96,13 +108,19 @@ def of_object(run: Run, cls: Class, node: ast.AST) -> None:
 
 def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:
     """A call of a library's function or class, by its canonical name."""
+    if name in _CHOOSES_DEVICE:
+        run.meet("device", node, name, detail="chosen")
+    if name.startswith("torch.") and "device" in keywords:
+        _on_current(run, [keywords["device"]], node)
     if not (run.accelerated or run.grouped):
         return
     if run.accelerated and name in _BESIDE:
         short = name.rpartition(".")[2]
         run.meet("misuse", node, f"`{short}` works beside the Accelerator; {_BESIDE[name]}", detail="beside")
     if name in _DEVICE_CALLS or name.startswith("torch."):
-        _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *_at(keywords)], node, name)
+        listed = keywords.get("device_ids") if name in WRAPPERS else None
+        numbers = elements(run, listed) if listed is not None else None
+        _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *(numbers or ()), *_at(keywords)], node, name)
     passed_on = isinstance(node, ast.Call) and any(word.arg is None for word in node.keywords)
     if name == "torch.load" and len(args) < 2 and "map_location" not in keywords and not passed_on:
         text = "`torch.load` puts what was on a GPU on the same GPU for every process; pass map_location"
@@ -115,14 +133,18 @@ def of_method(
     """A call of a method of a library's object."""
     if name == "set_epoch":
         run.meet("epoch", node, name)
+    if name == "load_state_dict" and any(_is_trained(run, ref) for ref in receiver.of(Instance)):
+        run.meet("loaded", node, run.segment(node), [receiver])
     if name in ("to", "cuda"):
         given = [*args[:1], *_at(keywords)]
         if run.accelerated or run.grouped:
             _fixed(run, given, node, name)
-        elif (name == "cuda" and not given) or any(
-            one.const == "cuda" or one.type == "torch.device" for one in given
-        ):
-            run.meet("early", node, run.segment(node))
+        _on_current(run, given or [constant("cuda")] * (name == "cuda"), node)
+
+
+def _is_trained(run: Run, ref: Instance) -> bool:
+    """Whether the processes train on with an object: what is prepared, and what makes the steps."""
+    return ref.kind in ("optimizer", "scheduler") or ref.prepared or run.read(ref, "#prepared") is not None
 
 
 def without_devices(keywords: Mapping[str, Value]) -> Mapping[str, Value]:
@@ -135,6 +157,15 @@ def without_devices(keywords: Mapping[str, Value]) -> Mapping[str, Value]:
 
 def _at(keywords: Mapping[str, Value]) -> list[Value]:
     return [keywords[word] for word in _PLACES if word in keywords]
+
+
+def _on_current(run: Run, values: Sequence[Value], node: ast.AST) -> None:
+    """What goes to the GPU that is the process's by then: the first one, unless it chose another."""
+    known = any("cuda" in (one.const, one.text) for one in values)
+    early = not (run.accelerated or run.grouped)
+    if known or (early and any(one.type == "torch.device" and one.text in ("", "*") for one in values)):
+        detail = f"{'early' * early} {'known' * known}"
+        run.meet("device", node, run.segment(node), detail=detail)
 
 
 def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
@@ -223,13 +254,35 @@ def _is_cut(run: Run, node: ast.AST) -> bool:
 
 def of_backward(run: Run, node: ast.AST) -> None:
     """A backward pass of a loss that is divided by the number of batches that the Accelerator divides it by."""
-    loss = node.args[0] if isinstance(node, ast.Call) and node.args else None
-    if not (isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div)):
-        return
-    divisor = ast.unparse(loss.right)
-    if divisor in run.accumulated or divisor.endswith("gradient_accumulation_steps"):
-        text = f"the loss is divided by `{divisor}`, which accelerator.backward does once more"
-        run.meet("misuse", node, text, detail="divided")
+    loss = node.args[0] if isinstance(node, ast.Call) and node.args and run.accumulated else None
+    made = [loss] if loss is not None and not isinstance(loss, ast.Name) else []
+    if isinstance(loss, ast.Name) and run.module.tree is not None:
+        around = run.calls[-1][0] if run.calls else run.module.tree
+        made = _made_of(around, loss.id, loss.lineno)
+    for one in made:
+        divisor = ast.unparse(one.right) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) else ""
+        if divisor in run.accumulated or divisor.endswith("gradient_accumulation_steps"):
+            text = f"the loss is divided by `{divisor}`, which accelerator.backward does once more"
+            run.meet("misuse", node, text, detail="divided")
+            return
+
+
+def _made_of(around: ast.AST, name: str, line: int) -> list[ast.expr]:
+    """What a name is made of up to a line in a function: from its last value that is not made of itself on."""
+    found: list[ast.expr] = []
+    for stmt in sorted(ast.walk(around), key=lambda one: getattr(one, "lineno", 0)):
+        if getattr(stmt, "lineno", line) >= line:
+            continue
+        if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) and stmt.target.id == name:
+            found.append(ast.BinOp(stmt.target, stmt.op, stmt.value))
+        elif isinstance(stmt, ast.Assign) and any(
+            isinstance(part, ast.Name) and part.id == name
+            for target in stmt.targets
+            for part in ast.walk(target)
+        ):
+            again = any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(stmt.value))
+            found = [*(found if again else []), stmt.value]
+    return found
 
 
 def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
@@ -240,16 +293,27 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
         return
     if name == "no_sync":
         run.meet("accumulate", node, f"model.{name}")
-    elif (run.accelerated or run.at_model) and name not in _OF_MODULES and _is_asked_for(run, node):
+    elif (run.accelerated or run.at_model) and name not in OF_MODULES and _is_asked_for(run, node):
         return
     elif name == "module" and run.accelerated:
         text = (
             "`.module` of a prepared model is there on several processes only; use accelerator.unwrap_model"
         )
         run.meet("misuse", node, text, detail="wrapper")
-    elif run.at_model and name != "module" and name not in _OF_MODULES and not name.startswith("__"):
+    elif run.at_model and name != "module" and name not in OF_MODULES and not name.startswith("__"):
         way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
         text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes; use {way}.{name}"
+        run.meet("misuse", node, text, detail="wrapper")
+
+
+def of_attribute_set(run: Run, model: Ref, name: str, node: ast.AST) -> None:
+    """An attribute that is set on the wrapper around a model, and asked of the model by its methods."""
+    if not isinstance(model, Instance) or model.kind != "module" or not run.at_model or run.in_place:
+        return
+    classes = [one for one in model.cls.line_up() if isinstance(one, Class)] if model.cls is not None else []
+    if name not in OF_MODULES and any(re.search(rf"\bself\.{name}\b", text_of(one)) for one in classes):
+        way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
+        text = f"`.{name}` is set on the wrapper around a model, which never sees it; use {way}.{name}"
         run.meet("misuse", node, text, detail="wrapper")
 
 

@@ -12,8 +12,9 @@ from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
 from accelify.heap.counts import shape
+from accelify.heap.derived import is_wrapper
 from accelify.heap.fields import OTHERS, as_dictionary, shows_fields
-from accelify.heap.misuse import SET, of_attribute
+from accelify.heap.misuse import OF_MODULES, SET, of_attribute, of_attribute_set
 from accelify.heap.models import mark
 from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.state import state_written
@@ -184,6 +185,10 @@ class Attributes:
         if isinstance(ref, Container) and name in FILLING:
             # What is in it does not matter to the method.
             return Value(refs=(Bound(base, name),))
+        for one in ref.receiver.of(Instance) if isinstance(ref, Super) else ():
+            value = accelerator_attribute(self.run, one, name, node) if one.kind == "accelerator" else None
+            if value is not None:
+                return value
         if isinstance(ref, Container | Bound | Function | Super):
             return Value(array_of(base), base.why, refs=(Bound(base, name),))
         return None
@@ -195,13 +200,13 @@ class Attributes:
         if name == "__class__" and ref.cls is not None:
             return Value(refs=(ref.cls,))
         if self.run.checks:
-            if all(one.prepared for one in base.of(Instance)):
+            if all(one.prepared and not self._has_itself(one, name) for one in base.of(Instance)):
                 of_attribute(self.run, ref, name, node)
             if name == "module" and ref.prepared and ref.wrapped is not None:
                 return ref.wrapped
             if name == "forward" and ref.prepared and ref.kind == "module":
                 return Value(refs=(Bound(Value(refs=(ref,)), name),))  # the wrapper's
-        if ref.kind == "accelerator":
+        if ref.kind == "accelerator" and (ref.cls is None or self._in_class(ref.cls, name) is None):
             value = accelerator_attribute(self.run, ref, name, node)
             if value is not None:
                 return value
@@ -211,7 +216,7 @@ class Attributes:
             if data is not None and all(one.cls is not None for one in data.of(Instance)) and data.refs:
                 return data
         receiver = Value(refs=(ref,))
-        if ref.prepared and ref.wrapped is not None and ref.kind != "loader":
+        if ref.prepared and ref.wrapped is not None and ref.kind != "loader" and not is_wrapper(ref):
             inner = ref.wrapped.of(Instance)
             if inner and (found := self._of_wrapped(inner[0], name, node)) is not None:
                 return found
@@ -223,7 +228,8 @@ class Attributes:
         others = self.run.read(ref, OTHERS)
         if others is not None and not launched:
             return others.plain()
-        asked = self.method(ref, "__getattr__") if not name.startswith("__") else None
+        known = name.startswith("__") or (ref.kind == "module" and name in OF_MODULES)
+        asked = self.method(ref, "__getattr__") if not known else None
         if asked is not None:
             return self.engine.calls.call_function(asked, [receiver, constant(name)], {}, node)
         if launched:
@@ -234,6 +240,11 @@ class Attributes:
         # An object that was made of what differs between ranks shows it in its methods.
         receiver = receiver if base.place.is_same else Value(base.place, base.why, (ref,), base.type)
         return Value(refs=(Bound(receiver, name),))
+
+    def _has_itself(self, ref: Instance, name: str) -> bool:
+        """Whether a wrapper of the project's class has an attribute, or asks the model for what it has not."""
+        known = ("__getattr__", name)
+        return is_wrapper(ref) and any(self._in_class(ref.cls, one) for one in known if ref.cls is not None)
 
     def _of_wrapped(self, ref: Instance, name: str, node: ast.AST) -> Value | None:
         """An attribute that a prepared object has from the script's own one, None for one of a library's class."""
@@ -302,12 +313,14 @@ class Attributes:
                 if (
                     isinstance(ref, Instance)
                     and ref.prepared
+                    and not is_wrapper(ref)
                     and ref.wrapped is not None
                     and ref.wrapped.of(Instance)
                 ):
                     target = ref.wrapped.of(Instance)[0]
                     if self.run.checks:
                         self.run.store.set(ref, f"{SET}{name}", constant(True))
+                        of_attribute_set(self.run, target, name, node)
                 if isinstance(target, Instance) and target.kind == "module":
                     mark(self.run, value)
                 setter = self.method(target, f"{name}.setter") if isinstance(target, Instance) else None

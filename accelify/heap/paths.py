@@ -11,6 +11,8 @@ from accelify.heap.values import Value
 
 _ANY = "*"
 _AGAIN = re.compile(r"\*+")
+# Kinds of devices between which a script chooses: where there is a GPU, it is that.
+_DEVICES = ({"cuda", "cpu"}, {"cuda", "mps"})
 _SLASHES = re.compile(r"/+")
 
 
@@ -37,6 +39,8 @@ def joined_path(value: Value, parts: Iterable[Value]) -> Value:
 def joined_text(left: Value, right: Value) -> str:
     """What is known of the text of one of two values: how both begin, as far as that says something of a file."""
     texts = [value.text or (value.const if isinstance(value.const, str) else "") for value in (left, right)]
+    if set(texts) in _DEVICES:
+        return "cuda"
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
     begin = "".join(letter for letter, _ in alike).partition(_ANY)[0]
     return f"{begin}{_ANY}" if re.search(r"\w", begin.rpartition("/")[2]) else ""

@@ -14,10 +14,11 @@ from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import MAIN, Placement, own
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
-from accelify.heap.accelerator import is_accelerate, prepared, processes
+from accelify.heap.accelerator import again, is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.counts import WORLDS, is_of_launcher
+from accelify.heap.paths import pattern
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
 from accelify.heap.values import (
@@ -86,15 +87,7 @@ def distributed_call(
     run = engine.run
     word = name.removeprefix(_GROUP)
     if name in misuse.WRAPPERS:
-        misuse.of_call(run, name, args, keywords, node)
-        run.at_model = run.on_cpu = run.grouped = True
-        run.meet("joins", node, name)
-        model = args[0] if args else keywords.get("module", NONE)
-        run.meet("wrapped", node, name)
-        wrapper = prepared(run, model, node)
-        for ref in wrapper.of(Instance):
-            ref.kind = "module"  # whatever is known of what it wraps
-        return wrapper
+        return wrapped(run, name, args, keywords, node)
     if name in misuse.SAMPLERS and not run.accelerated:
         shuffle = keywords.get("shuffle")
         detail = "in order" if shuffle is not None and shuffle.const is False else ""
@@ -123,8 +116,10 @@ def distributed_call(
         return _copied(run, args[0], node)
     if name == "torch.device":
         # Where something lies is no part of what it is.
-        alike = all(value.place.is_same for value in args)
-        return None if alike else Value(type="torch.device", text=OWN_DEVICE)
+        if not all(value.place.is_same for value in args):
+            return Value(type="torch.device", text=OWN_DEVICE)
+        device = engine.calls.libraries.call(name, args, keywords, node)
+        return replace(device, text=pattern(args[0])) if len(args) == 1 else device
     if name == "torch.cuda.current_device":
         return Value(own(), run.reason(node, "the rank"), type="builtins.int")
     if not name.startswith(_GROUP):
@@ -146,6 +141,21 @@ def distributed_call(
     if word in _OVER_ALL:
         return _collective(engine, word, args, keywords, node)
     return None
+
+
+def wrapped(
+    run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> Value:
+    """A model in the wrapper whose gradients the processes average."""
+    misuse.of_call(run, name, args, keywords, node)
+    run.at_model = run.on_cpu = run.grouped = True
+    run.meet("joins", node, name)
+    model = args[0] if args else keywords.get("module", NONE)
+    run.meet("wrapped", node, name)
+    wrapper = prepared(run, model, node)
+    for ref in wrapper.of(Instance):
+        ref.kind = "module"  # whatever is known of what it wraps
+    return wrapper
 
 
 def _copied(run: Run, value: Value, node: ast.AST) -> Value | None:
@@ -270,7 +280,7 @@ def _collective(
     inner = element(run, value, node) if value.of(Container) else value
     place = _made(word, array_of(inner), args, keywords)
     text = "gathered" if "gather" in word else f"reduced by {word}" if "reduce" in word else word
-    made = Value(place, None if place.is_same else run.reason(node, text, inner), type=inner.type)
+    made = Value(place, again(run, inner, node) or run.reason(node, text, inner), type=inner.type)
     containers = args[into].of(Container)
     for ref in containers:
         # What was there is overwritten.

@@ -109,7 +109,8 @@ class RandomDraws:
             node, f"`{self.run.segment(node)}` seeds each process with another number", *differing
         )
         if not receiver:
-            self.run.seeded = why
+            if self.run.seeded is None or ".cuda." not in row.name:
+                self.run.seeded = why  # data are drawn on the host
             return result
         for ref in args[0].of(Instance):
             self.run.store.set(ref, "#seeded", Value(own("one seed"), why))

@@ -397,7 +397,8 @@ class Value:
             None,
             None,
             self.optional,
-            where=self.where,
+            self.text,
+            self.where,
         )
 
     def of(self, cls: builtins.type[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.random_draws import FOR_OTHER_ROWS
 from accelify.heap.run import Event
-from accelify.heap.values import Guard
+from accelify.heap.values import Guard, Value
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
@@ -24,10 +24,19 @@ _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one devic
 _RANK, _FLAG = "the rank", "only on the main process"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
+# What one says of what makes them differ.
+_DRAWS = " draws random numbers"
+# How one ends that says that it is taken by the rank.
+_SHARE = "is this rank's share"
 # How one says that a batch is of one process.
 _BATCH = "this rank's batch of"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
+_OVER_OTHERS = (
+    "every process writes its share to this file, over those of the others; put the rank into its name, or gather the "
+    "shares first"
+)
+_DRAW_ALIKE = "let all processes draw the same data first, with one seed"
 _MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
 _COUNTS = ("counts samples", "the number of processes")
@@ -35,6 +44,10 @@ _MOST_STEPS = 100
 _MESSAGES = frozenset({"terminal.write", "log.write"})
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
 _SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
+_OVERLAP = (
+    "the processes share out rows that each has put in another order: some are trained with several times, others "
+    "never; draw it with one seed"
+)
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
 # What starts the processes themselves.
 _LAUNCHERS = ("torch.multiprocessing.", "torch.distributed.", "multiprocessing.")
@@ -80,21 +93,23 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
 def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     """An obligation of a converted script, as one of a script without an original."""
     if one.demand in ("once", "content", "path") and _is_of_own_file(event):
-        return
+        if one.demand != "once" or not _is_named_by_figure(event):
+            return
     if one.demand == "path" and (event.path is None or _is_of_one(event) or is_handle(event)):
         return  # another process's is of no account; an open file was named where it was opened
     if one.sink == "state.write" and one.demand == "same":
         if not goes_into_training(event, events) or _is_taken_back(event, one):
             return
     if one.demand == "content":
-        yield _content(event, events)
+        if _is_of_one(event) or not _writes_shares(event):
+            yield _content(event, events)
     elif one.demand == "loss":
         yield from _loss(event, one, events)
     elif one.demand == "once":
         known = _is_shared_out(event) or _shows_rank(event, events) or _is_of_own_batch(event)
         known = known or _is_of_error(event) or _is_of_others(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
-            yield one
+            yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and _is_on_both_ways(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
     elif one.sink == "collective" and one.demand == "all ranks":
@@ -131,6 +146,24 @@ def _is_of_own_file(event: Event) -> bool:
     """Whether each process writes a file of its own, by its rank or by what it has alone."""
     place = array_of(event.path) if event.path is not None else None
     return place is not None and not place.is_uniform and place.kind is not Kind.CLOCK
+
+
+def _writes_shares(event: Event) -> bool:
+    """Whether each process writes its share of what they have shared out among them."""
+    found = [place.kind for value in event.shown for place, _ in places(value)]
+    return event.kind == "file.write" and Kind.SHARD in found
+
+
+def _is_named_by_figure(event: Event) -> bool:
+    """Whether what all processes have alike is written under a name by a figure of one share: `f"{loss}.pt"`."""
+    place, why = (array_of(event.path), event.path.why) if event.path is not None else (None, None)
+    figure = place is not None and place.kind in (Kind.ROUND, Kind.LINEAR, Kind.EXTREME) and not place.rows
+    of_rank = why is not None and any(step.text == _RANK for step in why.chain())
+    return figure and not of_rank and bool(event.shown) and all(map(_is_same, event.shown))
+
+
+def _is_same(value: Value) -> bool:
+    return all(place.is_same for place, _ in places(value))
 
 
 def _further_causes(event: Event) -> Iterator[Obligation]:
@@ -276,9 +309,17 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
             if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
-            text = f"{_what(place)} is {word_of(event)}; {_PUT_TOGETHER}"
-            return made(event, "content", Status.NAMED, text, why and _of_share(why))
+            drawn = why is not None and _is_of_draws(why)
+            text = f"{_what(place)} is {word_of(event)}; {_DRAW_ALIKE if drawn else _PUT_TOGETHER}"
+            return made(event, "content", Status.NAMED, text, why if drawn else why and _of_share(why))
     return made(event, "content", Status.PROVED)
+
+
+def _is_of_draws(why: Reason) -> bool:
+    """Whether a loader that is not divided gives each process other rows, as each draws what lies in it."""
+    texts = [step.text for step in why.steps()]
+    first = next((number for number, text in enumerate(texts) if text.startswith(_BATCH)), len(texts))
+    return any(text.endswith(_DRAWS) for text in texts[first:])
 
 
 def _of_share(why: Reason) -> Reason:
@@ -338,17 +379,31 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
     if one.status is Status.NAMED and (apart is not None or alike is not None):
         # It stands where the data part, or where they are drawn alike.
         if apart is not None:
-            cause = next((step for step in steps[apart + 1 :] if step.says_why), steps[-1])
+            later = [step for step in steps[apart + 1 :] if step.says_why]
+            drawn = [step for step in later if step.text.endswith(_DRAWS)]
+            cause = (*reversed(drawn), *later, steps[-1])[0]
             one = replace(one, found="the processes train on data that differ between them", reason=cause)
         else:
             cause = alike or steps[-1]
             one = replace(one, found=_SAME_NOISE, reason=cause)
         yield replace(one, line=cause.line, column=1) if cause.path == one.path else one
+    if (draw := _drawn_before_shared(event)) is not None:
+        shared = made(event, "loss", Status.NAMED, _OVERLAP, draw)
+        yield replace(shared, line=draw.line, column=1) if draw.path == shared.path else shared
+        return
     if event.detail == "plain" and _has_accelerator(events) and not _is_stand_in(event):
         text = "`backward` works beside the Accelerator; accelerator.backward(loss) scales and accumulates"
         yield made(event, "beside", Status.NAMED, text)
         return
     yield made(event, "loss", Status.PROVED)
+
+
+def _drawn_before_shared(event: Event) -> Reason | None:
+    """What puts the rows in another order on each process that they then share out by their ranks."""
+    why = event.shown[0].why if event.shown else None
+    shares = [step for step in (why.steps() if why is not None else ()) if step.text.endswith(_SHARE)]
+    draws = (step for share in shares for one in share.parents for step in one.steps())
+    return next((step for step in draws if step.text.endswith(_DRAWS)), None)
 
 
 def _is_stand_in(event: Event) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 
 from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
+from accelify.heap.accelerator import AGAIN
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
+from accelify.heap.values import ModuleRef
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.sinks import SHOWING, made, places, word_of
 
@@ -29,11 +34,67 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _called_by_some(event, events)
     elif event.kind == "file.read" and event.detail.startswith(_EMPTYING):
         yield from _emptied(event, events)
-    elif event.kind in SHOWING and any(loop.whole is not None for other in events for loop in other.loops):
-        yield from _copies(event)
-    elif event.kind == "early" and any(other.name == "Accelerator" for other in events):
-        text = f"`{event.name}` comes before the Accelerator gives each process its device: all are on the first GPU"
-        yield made(event, "device", Status.NAMED, text)
+    elif event.kind in SHOWING:
+        yield from _copies(event, any(loop.whole is not None for other in events for loop in other.loops))
+    elif event.kind == "loaded":
+        yield from _loaded_by_some(event, events)
+    elif event.kind == "device":
+        yield from _on_first(event, events)
+
+
+def _loaded_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """What all processes train on with, loaded by some of them: but for weights that are put back where they were, and
+    what the others get afterwards."""
+    guard = next((one for one in event.guards if one.kind in ("main", "others", "one")), None)
+    if guard is None or not goes_into_training(event, events):
+        return
+    later = events[next(n for n, other in enumerate(events) if other is event) + 1 :]
+    sent = any(other.kind == "collective" and "broadcast" in other.name for other in later)
+    again = any(
+        other is not event
+        and other.kind == "loaded"
+        and other.shown[0].refs == event.shown[0].refs
+        and any(_place(one.why) == _place(guard.why) for one in other.guards)
+        for other in events
+    )
+    if not (sent or again or any(other.kind == "wrapped" for other in later)):
+        who = "the main process" if guard.kind == "main" else "some processes"
+        text = f"`{event.name}` is done by {who} alone, and the others train on with what they have"
+        yield made(event, "same", Status.NAMED, f"{text}; let every process load", guard.why)
+
+
+def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """What goes to a GPU before the process has one of its own, which an Accelerator gives it, or the script."""
+    number = next((n for n, other in enumerate(events) if other is event), 0)
+    entries = [n for n, other in enumerate(events) if other.kind == "entry"]
+    first = max((n for n in entries if n < number), default=0)
+    # What another function does that nobody calls is no part of its run.
+    around = events[first : min((n for n in entries if n > number), default=None)]
+    if any(other.name == "Accelerator" for other in events):
+        if event.detail.startswith("early") and any(other.name == "Accelerator" for other in around):
+            text = "comes before the Accelerator gives each process its device: all are on the first GPU"
+            yield made(event, "device", Status.NAMED, f"`{event.name}` {text}")
+        return
+    chosen = any(other.detail == "chosen" or _shows_gpus(other.module) for other in events)
+    joins = next((other for other in around if other.name == "init_process_group"), None)
+    if joins is not None and event.detail.endswith("known") and not (chosen or _is_of_main(event)):
+        text = (
+            "every process uses the first GPU here, as nothing chooses the one of its rank; call "
+            "torch.cuda.set_device(local_rank) before"
+        )
+        why = Reason("the processes join", joins.module.path, joins.line)
+        yield made(event, "device", Status.NAMED, text, why)
+
+
+@lru_cache(maxsize=64)
+def _shows_gpus(module: ModuleRef) -> bool:
+    """Whether a module says which GPUs its process sees."""
+    return any(
+        isinstance(one, ast.Subscript)
+        and isinstance(one.ctx, ast.Store)
+        and getattr(one.slice, "value", "") == "CUDA_VISIBLE_DEVICES"
+        for one in (ast.walk(module.tree) if module.tree is not None else ())
+    )
 
 
 def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
@@ -55,11 +116,18 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     return wrapped and any(other.kind in ("backward", "step") for other in events[number:])
 
 
-def _copies(event: Event) -> Iterator[Obligation]:
-    """A sum over the processes of what all of them have alike, as each goes through all samples of a loader."""
+def _copies(event: Event, whole: bool) -> Iterator[Obligation]:
+    """A sum over the processes of what all of them have alike: as each goes through all samples of a loader, where the
+    script has a `whole` one, or as it is put together already."""
     for place, why in [pair for value in event.shown for pair in places(value)]:
-        alike = place.kind is Kind.SAME and place.degree == -1 and why is not None
-        if alike and why is not None and why.origin().text.startswith("reduced by"):
+        if why is None or place.kind is not Kind.SAME or place.degree != -1:
+            continue
+        twice = next((step for step in why.steps() if step.text.endswith(AGAIN)), None)
+        if twice is not None:
+            text = "this is N times as much, as it is put together over the processes twice"
+            one = made(event, "gathered", Status.NAMED, text, twice)
+            yield replace(one, line=twice.line, column=1) if twice.path == one.path else one
+        elif whole and why.origin().text.startswith("reduced by"):
             text = f"{word_of(event)}: N times as much, as all processes go through the same samples and are summed up"
             yield made(event, "gathered", Status.NAMED, text, why)
 

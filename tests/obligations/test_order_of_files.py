@@ -142,3 +142,16 @@ def test_a_file_in_a_folder_that_the_main_process_makes() -> None:
     assert named(make + write) == [3]
     assert named(make + "accelerator.wait_for_everyone()\n" + write) == []
     assert named("os.makedirs(args.out + '/logs', exist_ok=True)\n" + write) == []
+
+
+@pytest.mark.parametrize(("wait", "is_named"), [("", True), (WAIT, False)])
+def test_a_read_after_a_loop_that_writes(wait: str, is_named: bool) -> None:
+    """What a path is does not change by the loop that it is passed on in."""
+    body = (
+        "def save(path): torch.save(1, path)\n"
+        "path = os.path.join(args.out, 'a.pt')\n"
+        "for epoch in range(3):\n"
+        "    if accelerator.is_main_process:\n        save(path)\n"
+    )
+    found = named(f"{body}{wait}torch.load(path)\n")
+    assert bool(found) == is_named

@@ -170,6 +170,20 @@ WRONG = cases(
         "random.shuffle(data)",
     ),
     (
+        "rows in another order, of which a function makes more",
+        BOTH,
+        """\
+        from torchvision import transforms
+        data = list(range(60))
+        random.shuffle(data)
+        data = [data[number] for number in torch.randperm(60, generator=torch.Generator().manual_seed(0))]
+        change = transforms.Compose([transforms.ToTensor()])
+        data = [change(one) for one in data]
+        """,
+        TRAIN,
+        "random.shuffle(data)",
+    ),
+    (
         "a metric of one share",
         HF,
         "import evaluate\n",

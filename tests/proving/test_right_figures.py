@@ -106,3 +106,21 @@ def test_the_chain_of_a_figure_ends_where_its_rows_are_shared_out(tmp_path):
     message = next(one.message for one in found if one.code == "ACC701")
     assert "whose data differ between them (line" in message
     assert "the rank (line" not in message
+
+
+def test_a_figure_of_rows_that_each_process_draws_for_itself(tmp_path):
+    """They are no shares of one set of rows, which could be put together."""
+    text = """
+    from torch.utils.data import random_split
+    torch.manual_seed(dist.get_rank())
+    used, left = random_split(data, [48, 12])
+    total = 0
+    for x, y in DataLoader(left, batch_size=4):
+        total += F.mse_loss(model(x), y).item()
+    if dist.get_rank() == 0:
+        print(total)
+    """
+    found = [one for one in findings(GROUP + NET + dedent(text), tmp_path) if one.code == "ACC701"]
+    assert len(found) == 1
+    assert "let all processes draw the same data first" in found[0].message
+    assert "put it together" not in found[0].message

@@ -54,6 +54,7 @@ def test_forward_of_a_wrapper(tmp_path):
 def test_the_first_device_on_the_main_process(device, is_right, tmp_path):
     text = f"""
     dist.init_process_group("nccl")
+    torch.cuda.set_device(dist.get_rank())
     model = DDP(torch.nn.Linear(4, 1).cuda())
 
 

@@ -215,6 +215,7 @@ def test_a_text_that_names_the_device_of_its_process_is_for_each(shown, tmp_path
 def test_a_text_that_names_a_device_of_all_is_shown_by_each(tmp_path):
     text = """\
     dist.init_process_group("nccl")
+    torch.cuda.set_device(dist.get_rank())
     net = DDP(torch.nn.Linear(4, 1).cuda())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     print(f"device {device}")

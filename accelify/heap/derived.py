@@ -1,0 +1,64 @@
+"""Classes of the project that derive from a library's: from an Accelerator, from the wrapper around a model."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from accelify.heap.accelerator import STATES, accelerator_method, begin, is_accelerate
+from accelify.heap.misuse import WRAPPERS
+from accelify.heap.process_groups import wrapped
+from accelify.heap.run import Run
+from accelify.heap.values import Class, Instance, Library, Value
+
+MODULE = "torch.nn.Module"
+
+
+def library_base(run: Run, cls: Class) -> tuple[str, str]:
+    """The first class of a library that a class derives from, and the kind of its objects."""
+    for one in cls.line_up():
+        if isinstance(one, Library):
+            word = is_accelerate(one.name)
+            if word in STATES:
+                run.at_model = run.at_model or one.name.startswith("accelerate.")
+                return f"accelify.runtime.{word}", "accelerator"
+            name = run.knowledge.canonical(one.name)
+            row = run.knowledge.row(name)
+            if name == MODULE or MODULE in run.knowledge.bases(name):
+                return name, "module"
+            return name, row.kind if row is not None and row.kind else "object"
+    return "", "object"
+
+
+def is_wrapper(ref: Instance) -> bool:
+    """Whether an object is a wrapper around a model, of a class of the project's."""
+    return ref.cls is not None and ref.type in WRAPPERS
+
+
+def begun(
+    run: Run, ref: Instance, keywords: Mapping[str, Value], node: ast.AST, args: Sequence[Value] | None = None
+) -> None:
+    """What the library's class does as an object begins; with `args` where it is known what it gets."""
+    if ref.kind == "accelerator":
+        begin(run, ref.type.rpartition(".")[2], keywords, node)
+    elif is_wrapper(ref) and args is not None and run.checks:
+        made = wrapped(run, ref.type, args, keywords, node)
+        ref.wrapped = next((one.wrapped for one in made.of(Instance)), ref.wrapped)
+        ref.kind, ref.prepared = "module", ref.wrapped is not None
+
+
+def of_library(
+    run: Run,
+    receiver: Value,
+    name: str,
+    args: Sequence[Value],
+    keywords: Mapping[str, Value],
+    node: ast.AST,
+) -> Value | None:
+    """A call of a method that such a library's class has, by `super()`; None for any other."""
+    for ref in receiver.of(Instance):
+        if name == "__init__":
+            begun(run, ref, keywords, node, args)
+        elif ref.kind == "accelerator":
+            return accelerator_method(run, ref, name, args, keywords, node)
+    return None
