@@ -19,7 +19,7 @@ from accelify.heap.joining import join
 from accelify.heap.library_calls import LibraryCalls
 from accelify.heap.library_state import REPLACED
 from accelify.heap.locations import moved_within
-from accelify.heap.models import method_of_parts
+from accelify.heap.models import may_be_model, method_of_parts
 from accelify.heap.object_calls import ObjectCalls
 from accelify.heap.parameters import SPREAD, bind_parameters
 from accelify.heap.process_groups import distributed_call, divided, rank_of_environment
@@ -328,6 +328,8 @@ class Calls:
                 name = self.run.knowledge.canonical(one.name)
                 row = self.run.knowledge.row(name)
                 if name == MODULE or MODULE in self.run.knowledge.bases(name):
+                    return name, "module"
+                if row is None and may_be_model(self.run, cls, name):
                     return name, "module"
                 return name, row.kind if row is not None and row.kind else "object"
         return "", "object"
