@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
@@ -31,9 +32,18 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _emptied(event, events)
     elif event.kind in SHOWING and any(loop.whole is not None for other in events for loop in other.loops):
         yield from _copies(event)
-    elif event.kind == "early" and any(other.name == "Accelerator" for other in events):
+    elif event.kind == "early":
+        yield from _too_early(event, events)
+
+
+def _too_early(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """What goes to the device of the process before the Accelerator selects it, in the same run."""
+    number = next((n for n, other in enumerate(events) if other is event), 0)
+    later = takewhile(lambda other: other.kind != "entry", events[number:])
+    if selects := next((other for other in later if other.name == "Accelerator"), None):
         text = f"`{event.name}` comes before the Accelerator gives each process its device: all are on the first GPU"
-        yield made(event, "device", Status.NAMED, text)
+        why = Reason("the Accelerator is made", selects.module.path, selects.line)
+        yield made(event, "device", Status.NAMED, text, why)
 
 
 def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
