@@ -243,7 +243,7 @@ class Named:
 
     def _message(self, group: Sequence[Obligation]) -> str:
         first = group[0]
-        what, way_out = what_of(first, self.found.accelerated or not self.checks)
+        what, way_out = what_of(first)
         call = self._call(first)
         steps = distinct(first.reason.steps()) if first.reason is not None else []
         if self.checks and first.demand == "content":

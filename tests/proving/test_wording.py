@@ -182,3 +182,30 @@ def test_a_second_condition_is_found_where_it_stands(tmp_path: Path) -> None:
     assert [line for line, _ in said] == [15, 17]
     assert said[0][1].startswith("`torch.isnan(loss)` can be true on one rank only (line 15)")
     assert said[1][1].startswith("`range(start, 9)` has other rounds on other ranks (line 12)")
+
+
+STATE = "put it under `if PartialState().is_main_process:`"
+
+
+def test_where_no_accelerator_is_in_reach_the_state_is_asked(tmp_path: Path) -> None:
+    text = f"from helper import shown\nprint(0)\n{HEAD}shown()\n"
+    said = messages(tmp_path, text, helper="def shown():\n    print(3)\n")
+    assert [one.partition("; ")[2] for one in said] == [STATE, STATE]
+
+
+def test_a_script_with_a_state_alone_has_no_process_group(tmp_path: Path) -> None:
+    text = "from accelerate import PartialState\nstate = PartialState()\nprint(1)\n"
+    assert messages(tmp_path, text) == [f"every process prints this: `print`; {STATE}"]
+
+
+def test_before_the_process_group_none_is_asked(tmp_path: Path) -> None:
+    text = """\
+import torch
+import torch.distributed as dist
+print(1)
+dist.init_process_group("gloo")
+print(2)
+"""
+    guard = "put it under `if dist.get_rank() == 0:`"
+    said = [one.partition("; ")[2] for one in messages(tmp_path, text)]
+    assert said == [f"{guard} once the process group is there (after init_process_group)", guard]
