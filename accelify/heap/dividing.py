@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from accelify.domains.placement import own
+from accelify.domains.placement import Kind, own
+from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
+from accelify.heap.random_draws import SEEDED, UNSEEDED
 from accelify.heap.run import Run, why_of
-from accelify.heap.values import Class, Instance, Value
+from accelify.heap.values import Class, Function, Instance, Value
 
 _RANK = "the rank"
 _ASKS = frozenset({"get_rank", "process_index"})
@@ -30,6 +32,46 @@ def by_rank(run: Run, ref: Instance) -> Value | None:
     if ref.cls is not None and used & _ASKS:
         return Value(own(), run.reason(ref.cls.node, _RANK))
     return None
+
+
+def drawn_at(item: Value, why: Reason | None) -> tuple[str, int] | None:
+    """The file and line in which each process draws for itself what an item is made of, None where none does.
+
+    Args:
+        item: what a generator gives.
+        why: the reason for its placement.
+    """
+    place, last = array_of(item), why.steps()[-1] if why is not None else None
+    unseeded = last is not None and place.kind is Kind.OWN and last.text.endswith(UNSEEDED)
+    drawn = place.needs == SEEDED or unseeded
+    return (last.path, last.line) if drawn and last is not None else None
+
+
+def goes_through(go: Function, path: str, line: int) -> bool:
+    """Whether a generator gives its items in a loop over its data, and not before it is drawn which or in which order.
+
+    Args:
+        go: the generator.
+        path: the file in which what an item is made of is drawn.
+        line: its line there.
+    """
+    loops, waiting = list[ast.For](), list[ast.AST](getattr(go.node, "body", ()))
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ast.For):
+            loops.append(one)
+        elif not isinstance(one, ast.While):  # one without end draws anew each time
+            waiting += ast.iter_child_nodes(one)
+    return any(
+        any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(loop))
+        and _names(loop.target) & {name for stmt in loop.body for name in _names(stmt)}
+        and not (path == go.module.path and go.node.lineno <= line < loop.body[0].lineno)
+        for loop in loops
+    )
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def _used(ref: Instance) -> set[str]:

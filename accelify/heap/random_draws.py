@@ -27,6 +27,8 @@ FOR_OTHER_ROWS = "the same on every process, each time for other rows"
 _STARTERS = ("accelify", "spawn", "Process(", "Launch", "launch")
 # What draws of other seeds need to be the same.
 SEEDED = "drawn with one seed"
+# How a reason ends that says so of what nothing seeds.
+UNSEEDED = "draws others on each process, as nothing seeds them"
 STREAMS = frozenset({"torch", "numpy", "random"})
 # Arguments that seed one draw.
 _SEEDS = frozenset({"seed", "random_state", "rng", "generator"})
@@ -164,7 +166,7 @@ class RandomDraws:
         if isinstance(node, ast.Call) and any(word.arg in _SEEDS for word in node.keywords):
             return None
         run.seeded_apart = True
-        return run.reason(node, f"`{run.segment(node)}` draws others on each process, as nothing seeds them")
+        return run.reason(node, f"`{run.segment(node)}` {UNSEEDED}")
 
 
 def _generators(args: Args, keywords: Keywords) -> list[Instance]:

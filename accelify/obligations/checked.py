@@ -329,7 +329,7 @@ def _what(place: Placement) -> str:
 
 
 def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
-    if "same batches" in one.found:
+    if "same samples" in one.found:
         yield one
         return
     steps = one.reason.steps() if one.reason is not None else []

@@ -471,7 +471,7 @@ def _loss(event: Event) -> Obligation:
         return made(event, "loss", Status.NAMED, text, value.why)
     whole = next((loop for loop in event.loops if loop.whole is not None), None)
     if whole is not None and (place.is_same or whole.shared):
-        return made(event, "loss", Status.NAMED, "all processes train with the same batches", whole.whole)
+        return made(event, "loss", Status.NAMED, "all processes train on the same samples", whole.whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
     if place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
