@@ -28,6 +28,7 @@ _APART = "the ranks share out"
 _BATCH = "this rank's batch of"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
+_DECIDED = "decided by all ranks together"
 _MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
 _COUNTS = ("counts samples", "the number of processes")
@@ -276,7 +277,8 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
             if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
-            text = f"{_what(place)} is {word_of(event)}; {_PUT_TOGETHER}"
+            way = f", unless it is {_DECIDED}" if place.needs == _DECIDED else f"; {_PUT_TOGETHER}"
+            text = f"{_what(place)} is {word_of(event)}{way}"
             return made(event, "content", Status.NAMED, text, why and _of_share(why))
     return made(event, "content", Status.PROVED)
 
@@ -325,6 +327,8 @@ def _what(place: Placement) -> str:
         return "a sum or mean of one process's share of the data"
     if place.kind is Kind.EXTREME:
         return "the largest or smallest of one process's share of the data"
+    if place.needs == _DECIDED:
+        return "what can differ between the processes"
     return "what one process has of its share of the data"
 
 

@@ -88,6 +88,9 @@ _NAMED = {
 }
 _NAME = re.compile("`[^`]*`( as the round before left it)?")
 _ADDS = "adds up over"
+# How a reason begins that says that a batch is of one process, and how one ends that says that its rows are mixed.
+_SHARES = ("this rank's batch of", "the ranks share out")
+_MIXED = "mixes rows of the batch"
 _NOUNS = ("this ", "the rank", "the rows ", "the time", "the number ", "a ", "an ", "what ")
 
 
@@ -144,6 +147,22 @@ def deciding(steps: Sequence[Reason]) -> list[Reason]:
     if why is None and (not first.says_why or _ADDS in first.text):
         why = next((step for step in between if _ADDS not in step.text), None)
     return [first, *([why] if why is not None else []), cause]
+
+
+def of_share(steps: Sequence[Reason]) -> list[Reason]:
+    """The steps of a figure of one share: what it was made by on its way from the batch is of no account, but for
+    where it adds up."""
+    *way, cause = steps
+    if not way or not cause.text.startswith(_SHARES):
+        return list(steps)
+    return [way[0], *(step for step in way[1:] if _ADDS in step.text or not step.says_why), cause]
+
+
+def unmixed(steps: Sequence[Reason]) -> list[Reason]:
+    """The steps of a chain that comes from no batch, without those that speak of its rows."""
+    mixing = (step.text.endswith(_MIXED) and step is not steps[-1] for step in steps)
+    of_batch = any(step.text.startswith(_SHARES) for step in steps)
+    return [step for step, mixes in zip(steps, mixing, strict=True) if of_batch or not mixes]
 
 
 def link(step: Reason, place: str) -> str:

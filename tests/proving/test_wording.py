@@ -209,3 +209,29 @@ print(2)
     guard = "put it under `if dist.get_rank() == 0:`"
     said = [one.partition("; ")[2] for one in messages(tmp_path, text)]
     assert said == [f"{guard} once the process group is there (after init_process_group)", guard]
+
+
+def test_a_figure_of_a_share_names_no_layer_on_its_way(tmp_path: Path) -> None:
+    model = "torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.BatchNorm1d(1))"
+    text = HEAD.replace("torch.nn.Linear(4, 1)", model) + LOOP.replace(
+        "    if torch.isnan(loss):\n        continue\n", "    values.append(loss.item())\n"
+    ).replace("for x", "values = []\nfor x")
+    (said,) = messages(tmp_path, f"import numpy as np\n{text}accelerator.print(np.mean(values))\n")
+    assert "mixes rows" not in said
+    assert "`np.mean(values)` (line 18)" in said
+    assert "from this rank's batch of `loader` (line 13)" in said
+
+
+def test_what_is_decided_by_one_share_is_no_share(tmp_path: Path) -> None:
+    text = f"""\
+{HEAD}start = -1
+for x, y in loader:
+    accelerator.backward(model(x).mean())
+    optimizer.step()
+if model(x).mean() > 3:
+    start = 7
+accelerator.print(start)
+"""
+    (said,) = messages(tmp_path, text)
+    assert said.startswith("what can differ between the processes is printed: ")
+    assert said.endswith("; let all ranks decide together")
