@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from accelify.domains.placement import function
+from accelify.domains.placement import function, unturned
 from accelify.heap.appending import is_first
 from accelify.heap.chosen_elements import added_to_one
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill
@@ -25,6 +25,7 @@ from accelify.heap.values import (
     BATCH,
     ENDED,
     SHAPES,
+    TENSOR,
     TURN,
     UNSET,
     Class,
@@ -226,6 +227,9 @@ class Statements:
                     self.bind(target, value, scope)
                 return
         value = self.engine.evaluate(stmt.value, scope)
+        if value.place.turned and value.type == TENSOR and isinstance(first, ast.Tuple | ast.List):
+            if not isinstance(stmt.value, ast.Call):  # which may give several, each as it is
+                value = replace(value, place=unturned(value.place))
         for target in stmt.targets:
             self.bind(target, value, scope)
 
