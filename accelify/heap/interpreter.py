@@ -114,7 +114,7 @@ class Interpreter:
             for value in list(entry.fields.values()):
                 for ref in value.refs:
                     if isinstance(ref, Function) and ref.module is entry and ref.node not in self.run.reached:
-                        self.run.meet("entry", ref.node, ref.name)
+                        self.run.meet("entry", ref.node, ref.name, detail="function")
                         self.calls.call(Value(refs=(ref,)), [], self._passed(ref), ref.node)
                     elif isinstance(ref, Class) and ref.module is entry:
                         self._methods(ref)

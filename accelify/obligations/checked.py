@@ -17,6 +17,7 @@ from accelify.heap.values import Guard
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
+from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
@@ -348,7 +349,7 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
             cause = alike or steps[-1]
             one = replace(one, found=_SAME_NOISE, reason=cause)
         yield replace(one, line=cause.line, column=1) if cause.path == one.path else one
-    if event.detail == "plain" and _has_accelerator(events) and not _is_stand_in(event):
+    if event.detail == "plain" and _has_accelerator(event, events) and not _is_stand_in(event):
         text = "`backward` works beside the Accelerator; accelerator.backward(loss) scales and accumulates"
         yield made(event, "beside", Status.NAMED, text)
         return
@@ -367,12 +368,13 @@ def _is_stand_in(event: Event) -> bool:
     return False
 
 
-def _has_accelerator(events: Sequence[Event]) -> bool:
-    return any(other.name == "Accelerator" for other in events)
+def _has_accelerator(event: Event, events: Sequence[Event]) -> bool:
+    made = any(other.name == "Accelerator" for other in events)
+    return made and any(other.name == "Accelerator" for other in of_its_run(event, events))
 
 
 def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    if event.name == "optimizer.step" and event.detail == "plain" and _has_accelerator(events):
+    if event.name == "optimizer.step" and event.detail == "plain" and _has_accelerator(event, events):
         text = (
             "the optimizer is not prepared: it steps in every batch that accumulates gradients, and with gradients "
             "that are multiplied by the loss scale of fp16; prepare it"
@@ -397,7 +399,7 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "at its end after 1/N of the training"
         )
         yield made(event, "rounds", Status.NAMED, text)
-    elif event.detail == "plain" and event.shared and _has_accelerator(events):
+    elif event.detail == "plain" and event.shared and _has_accelerator(event, events):
         text = "the scheduler counts the batches of one process, and goes on N times too slowly; prepare it"
         yield made(event, "rounds", Status.NAMED, text)
 
@@ -408,7 +410,7 @@ def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         return
     if _is_trained_in(event, events):
         return
-    past = "a model that is not prepared" if _has_accelerator(events) else "the model past its wrapper"
+    past = "a model that is not prepared" if _has_accelerator(event, events) else "the model past its wrapper"
     text = f"`{event.name}` calls {past}: its gradients are not averaged over the processes"
     one = made(event, "prepared", Status.NAMED, text)
     # In a method of the model itself it is the call of the method that goes past the wrapper.

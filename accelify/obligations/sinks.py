@@ -12,6 +12,7 @@ from accelify.heap.library_calls import WRAPPED_WEIGHTS
 from accelify.heap.run import Event, why_of
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.runs import of_its_run
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO"})
@@ -184,7 +185,7 @@ def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligat
     """An Accelerator that is to accumulate gradients, and never does."""
     if event.kind != "accumulates" or any(other.kind == "accumulate" for other in events):
         return
-    steps = [other for other in events if other.kind == "step"]
+    steps = [other for other in of_its_run(event, events) if other.kind == "step"]
     if any(not _is_each_so_many(step) for step in steps):
         text = "gradients are to be accumulated, and no batch stands under `accumulate`: each one steps"
         yield made(event, "accumulated", Status.NAMED, text)
