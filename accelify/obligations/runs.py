@@ -1,4 +1,4 @@
-"""Which events of a module can be of one run: of its functions that nothing calls, another script may call one alone."""
+"""Which events of a module can be of one run: what nothing calls of it, another script may call alone."""
 
 from __future__ import annotations
 
