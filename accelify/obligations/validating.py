@@ -25,7 +25,7 @@ from accelify.obligations.sinks import (
 )
 
 _ORDER = list(Status)
-_TOGETHER = frozenset({"accelerator", "collective"})
+_TOGETHER = frozenset({"accelerator", "collective", "wrapped"})
 # What goes by how many rounds there are, unless a loop ends by their number.
 _BY_ROUNDS = frozenset({"plain", "setting", "in each round"})
 _PUTTING_TOGETHER = frozenset({"gather", "gather_for_metrics", "gather_object", "reduce"})
