@@ -221,6 +221,15 @@ def _is_cut(run: Run, node: ast.AST) -> bool:
     )
 
 
+def of_folder(run: Run, name: str, folder: Value, node: ast.AST) -> None:
+    """The folder of a state that all processes save together, or load: one for all."""
+    place = array_of(folder)
+    if not (place.is_uniform or place.kind is Kind.MAIN):
+        clock = "by the clock of each" if place.kind is Kind.CLOCK else "of each"
+        text = f"`accelerator.{name}` gets a folder {clock} process: the parts of one state may lie apart"
+        run.meet("misuse", node, text, [folder], detail="path")
+
+
 def of_backward(run: Run, node: ast.AST) -> None:
     """A backward pass of a loss that is divided by the number of batches that the Accelerator divides it by."""
     loss = node.args[0] if isinstance(node, ast.Call) and node.args else None

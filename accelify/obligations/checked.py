@@ -411,6 +411,10 @@ def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     if _is_trained_in(event, events):
         return
     past = "a model that is not prepared" if _has_accelerator(event, events) else "the model past its wrapper"
+    if not any(other.kind == "wrapped" for other in events):
+        if any(other.detail == "bare" and other.loops[-1:] == event.loops[-1:] for other in events):
+            return  # it is said of the step
+        past = "a model that has no wrapper"
     text = f"`{event.name}` calls {past}: its gradients are not averaged over the processes"
     one = made(event, "prepared", Status.NAMED, text)
     # In a method of the model itself it is the call of the method that goes past the wrapper.

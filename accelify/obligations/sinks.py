@@ -120,7 +120,8 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
     elif event.kind == "state.write":
         yield _state(event)
     elif event.kind == "misuse":
-        yield made(event, event.detail, Status.NAMED, event.name)
+        why = event.shown[0].why if event.shown else None
+        yield made(event, event.detail, Status.NAMED, event.name, why)
     elif event.kind == "divide":
         text = "divides by a whole part of the rounds of each process, which is 0 where a process has few of them"
         yield made(event, "rounds", Status.NAMED, text, event.shown[0].why)

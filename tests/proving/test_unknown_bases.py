@@ -65,3 +65,16 @@ def test_one_that_is_not_prepared_is_named_once(tmp_path):
     text = MODEL + prepared + LOOP.format(call="net(x)")
     line = "accelerator.backward(F.mse_loss(net(x), y))"
     assert named(text, tmp_path, "accelerate").count(("ACC705", line)) == 1
+
+
+def test_a_model_without_a_wrapper_is_said_once(tmp_path):
+    made = """
+dist.init_process_group("gloo")
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False)):
+    F.mse_loss(net(x), y).backward()
+    opt.step()
+    opt.zero_grad()
+"""
+    assert named(made, tmp_path) == [("ACC705", "opt.step()")]
