@@ -230,6 +230,17 @@ def of_folder(run: Run, name: str, folder: Value, node: ast.AST) -> None:
         run.meet("misuse", node, text, [folder], detail="path")
 
 
+def of_result(run: Run, name: str, keywords: Mapping[str, Value], node: ast.AST) -> None:
+    """The result of a collective of torch.distributed, which is None: it writes to what it gets."""
+    tree = run.module.tree
+    if "async_op" in keywords or tree is None:
+        return
+    plain = (ast.Expr, ast.Return, ast.Lambda, ast.Await)
+    if not any(isinstance(one, plain) and node in ast.iter_child_nodes(one) for one in ast.walk(tree)):
+        text = f"`{name}` gives None: it writes to what it gets, which has to be kept and used"
+        run.meet("misuse", node, text, detail="content")
+
+
 def of_backward(run: Run, node: ast.AST) -> None:
     """A backward pass of a loss that is divided by the number of batches that the Accelerator divides it by."""
     loss = node.args[0] if isinstance(node, ast.Call) and node.args else None

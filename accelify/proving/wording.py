@@ -152,8 +152,8 @@ def deciding(steps: Sequence[Reason]) -> list[Reason]:
 def of_share(steps: Sequence[Reason]) -> list[Reason]:
     """The steps of a figure of one share: what it was made by on its way from the batch is of no account, but for
     where it adds up."""
-    *way, cause = steps
-    if not way or not cause.text.startswith(_SHARES):
+    way, cause = list(steps[:-1]), steps[-1] if steps else None
+    if not way or cause is None or not cause.text.startswith(_SHARES):
         return list(steps)
     return [way[0], *(step for step in way[1:] if _ADDS in step.text or not step.says_why), cause]
 
