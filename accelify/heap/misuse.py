@@ -235,8 +235,10 @@ def of_result(run: Run, name: str, keywords: Mapping[str, Value], node: ast.AST)
     tree = run.module.tree
     if "async_op" in keywords or tree is None:
         return
-    plain = (ast.Expr, ast.Return, ast.Lambda, ast.Await)
-    if not any(isinstance(one, plain) and node in ast.iter_child_nodes(one) for one in ast.walk(tree)):
+    left = (one.value for one in ast.walk(tree) if isinstance(one, ast.Expr | ast.Return | ast.Await))
+    plain = {getattr(one, "elt", one) for one in left}
+    plain |= {one.body for one in ast.walk(tree) if isinstance(one, ast.Lambda)}
+    if node not in plain:
         text = f"`{name}` gives None: it writes to what it gets, which has to be kept and used"
         run.meet("misuse", node, text, detail="content")
 

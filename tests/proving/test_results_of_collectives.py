@@ -29,6 +29,7 @@ def test_a_result_that_is_used_is_named(line, tmp_path):
     [
         "dist.all_reduce(parts[0])",
         "work = dist.all_reduce(parts[0], async_op=True); work.wait()",
+        "[dist.all_reduce(part) for part in parts]",
         "reduce = lambda part: dist.all_reduce(part); reduce(parts[0])",
         "[dist.all_reduce(part, async_op=True).wait() for part in parts]",
     ],
