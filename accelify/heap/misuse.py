@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind
 from accelify.heap.containers import array_of
+from accelify.heap.dividing import divides
 from accelify.heap.run import Run
 from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value
 
@@ -163,6 +164,10 @@ def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
                 text = f"a {_KINDS[ref.kind]} is prepared twice, and so wrapped or divided twice"
                 run.meet("misuse", node, text, detail="twice")
                 return
+            if ref.kind == "loader" and not ref.prepared and (why := divides(run, ref)) is not None:
+                text = "`prepare` divides once more a loader whose data are each process's share already"
+                text = f"{text}; leave it out, or give it all data"
+                run.meet("misuse", node, text, [Value(why=why)], detail="divided")
     found = _taken(run, node)
     if found is None or not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
         return
