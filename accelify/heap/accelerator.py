@@ -231,6 +231,8 @@ def accelerator_method(
     if name == "unscale_gradients":
         run.meet("unscaled", node, name)
     if name in _WAITS:
+        if run.checks and name in ("save_state", "load_state"):
+            misuse.of_folder(run, name, first, node)
         run.meet("collective", node, f"accelerator.{name}")
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
     if name in _FIRST:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from accelify.heap.accelerator import STATES, accelerator_method, begin, is_accelerate
 from accelify.heap.misuse import WRAPPERS
+from accelify.heap.models import may_be_model
 from accelify.heap.process_groups import wrapped
 from accelify.heap.run import Run
 from accelify.heap.values import Class, Instance, Library, Value
@@ -25,6 +26,8 @@ def library_base(run: Run, cls: Class) -> tuple[str, str]:
             name = run.knowledge.canonical(one.name)
             row = run.knowledge.row(name)
             if name == MODULE or MODULE in run.knowledge.bases(name):
+                return name, "module"
+            if row is None and may_be_model(run, cls, name):
                 return name, "module"
             return name, row.kind if row is not None and row.kind else "object"
     return "", "object"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 
-from accelify.domains.placement import own
+from accelify.domains.placement import Kind, own
+from accelify.domains.reasons import Reason
+from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of
+from accelify.heap.random_draws import SEEDED, UNSEEDED
 from accelify.heap.run import Run, why_of
-from accelify.heap.values import Class, Instance, Value
+from accelify.heap.values import Class, Function, Instance, Ref, Value
 
 _RANK = "the rank"
 _ASKS = frozenset({"get_rank", "process_index"})
+_SIZE, _SIZES = "the number of processes", frozenset({"get_world_size", "num_processes"})
+_MOST_STEPS = 100
 
 
 def by_rank(run: Run, ref: Instance) -> Value | None:
@@ -30,6 +35,76 @@ def by_rank(run: Run, ref: Instance) -> Value | None:
     if ref.cls is not None and used & _ASKS:
         return Value(own(), run.reason(ref.cls.node, _RANK))
     return None
+
+
+def divides(run: Run, loader: Ref) -> Reason | None:
+    """Why a loader's data are each process's share already, by its rank and the number of processes; None where they
+    are not known to be."""
+    for name in (*SAMPLERS, "dataset"):
+        data = run.read(loader, f"#{name}")
+        if data is None:
+            continue
+        why = data.why or why_of(data)
+        if not array_of(data).is_uniform and why is not None and _is_of(why, _RANK) and _is_of(why, _SIZE):
+            return why
+        for one in data.of(Instance):
+            share = by_rank(run, one)
+            values = [run.read(one, field) or Value() for field in _used(one) & one.fields.keys()]
+            whys = [why for value in values if (why := value.why or why_of(value)) is not None]
+            if share is not None and (any(_is_of(one, _SIZE) for one in whys) or _used(one) & _SIZES):
+                return share.why
+    return None
+
+
+def _is_of(why: Reason, text: str) -> bool:
+    waiting, seen = [why], set[int]()
+    while waiting and len(seen) < _MOST_STEPS:
+        step = waiting.pop()
+        if step.text == text:
+            return True
+        waiting += [one for one in step.parents if id(one) not in seen]
+        seen |= {id(one) for one in step.parents}
+    return False
+
+
+def drawn_at(item: Value, why: Reason | None) -> tuple[str, int] | None:
+    """The file and line in which each process draws for itself what an item is made of, None where none does.
+
+    Args:
+        item: what a generator gives.
+        why: the reason for its placement.
+    """
+    place, last = array_of(item), why.steps()[-1] if why is not None else None
+    unseeded = last is not None and place.kind is Kind.OWN and last.text.endswith(UNSEEDED)
+    drawn = place.needs == SEEDED or unseeded
+    return (last.path, last.line) if drawn and last is not None else None
+
+
+def goes_through(go: Function, path: str, line: int) -> bool:
+    """Whether a generator gives its items in a loop over its data, and not before it is drawn which or in which order.
+
+    Args:
+        go: the generator.
+        path: the file in which what an item is made of is drawn.
+        line: its line there.
+    """
+    loops, waiting = list[ast.For](), list[ast.AST](getattr(go.node, "body", ()))
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ast.For):
+            loops.append(one)
+        elif not isinstance(one, ast.While):  # one without end draws anew each time
+            waiting += ast.iter_child_nodes(one)
+    return any(
+        any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(loop))
+        and _names(loop.target) & {name for stmt in loop.body for name in _names(stmt)}
+        and not (path == go.module.path and go.node.lineno <= line < loop.body[0].lineno)
+        for loop in loops
+    )
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def _used(ref: Instance) -> set[str]:

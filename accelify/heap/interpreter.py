@@ -43,6 +43,8 @@ from accelify.heap.values import (
 )
 from accelify.knowledge import Knowledge
 
+# What a script does that runs in several processes.
+_MEETING = frozenset({"accelerator", "joins", "collective"})
 # By this name a converted function gets the Accelerator.
 _ACCELERATOR = "accelerator"
 _RANKS, _WORLD = frozenset({"rank", LAUNCHED_WITH}), "world_size"
@@ -80,7 +82,12 @@ class Interpreter:
     def start(self, text: str) -> Run:
         """Go through the script as `python script.py` does; what was met stands in the run."""
         entry = self.modules.start(text)
-        if not any(event.kind == "backward" for event in self.run.events):
+        for call in self.calls.libraries.unknown_calls.later:
+            call()
+        met = {event.kind for event in self.run.events}
+        # A script that meets others and does something by itself is no module: what it never calls, nobody does.
+        runs = self.run.checks and met & _MEETING and any("." in kind for kind in met)
+        if not ("backward" in met or runs):
             self._others(entry)
         self._not_reached(entry)
         self.run.events[:0] = self.run.imported
@@ -107,7 +114,7 @@ class Interpreter:
             for value in list(entry.fields.values()):
                 for ref in value.refs:
                     if isinstance(ref, Function) and ref.module is entry and ref.node not in self.run.reached:
-                        self.run.meet("entry", ref.node, ref.name)
+                        self.run.meet("entry", ref.node, ref.name, detail="function")
                         self.calls.call(Value(refs=(ref,)), [], self._passed(ref), ref.node)
                     elif isinstance(ref, Class) and ref.module is entry:
                         self._methods(ref)

@@ -27,7 +27,7 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, container, element, elements, fill_of, keys_in, put
-from accelify.heap.dividing import by_rank
+from accelify.heap.dividing import by_rank, drawn_at, goes_through
 from accelify.heap.joining import join
 from accelify.heap.locations import at
 from accelify.heap.random_draws import SEEDED
@@ -235,11 +235,17 @@ class Iteration:
         return None
 
     def _drawn_apart(self, ref: Instance, go: Function) -> Value | None:
-        """What an object's items are made of that each process draws for itself."""
+        """What an object's items are made of that each process draws for itself; None where it goes through all of its
+        data, and changes them at random."""
         with self.run.quiet():
             made = self.engine.calls.call_function(go, [Value(refs=(ref,))], {}, go.node)
-        items = [one.item for one in made.of(Iterable)]
-        return next((one for one in items if array_of(one).needs == SEEDED), None)
+        of_rows = self.engine.calls.libraries.transfers.random.of_rows
+        items: list[Value] = [one.item for one in made.of(Iterable)]
+        for item in items:
+            drawn = drawn_at(item, why_of(item))
+            if drawn is not None and not (drawn in of_rows and goes_through(go, *drawn)):
+                return item
+        return None
 
     def _drops(self, ref: Ref) -> bool:
         drops = self.run.read(ref, "#drops")

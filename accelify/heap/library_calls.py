@@ -186,7 +186,8 @@ class LibraryCalls:
             and instance.kind == "object"
         )
         mutating = row is not None and any(one.receiver for one in (*row.mutates, *row.overwrites))
-        takes = (
+        taken = common and instance is not None and self.run.read(instance, "#bag") is not None
+        takes = taken or (
             common and mutating and not all(array_of(value).is_same for value in [*args, *keywords.values()])
         )
         if row is None or row.transfer == "unknown" or takes:

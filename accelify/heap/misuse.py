@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind
 from accelify.heap.containers import array_of, elements
+from accelify.heap.dividing import divides
 from accelify.heap.locations import text_of
 from accelify.heap.run import Run
 from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value, constant
@@ -194,6 +195,10 @@ def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
                 text = f"a {_KINDS[ref.kind]} is prepared twice, and so wrapped or divided twice"
                 run.meet("misuse", node, text, detail="twice")
                 return
+            if ref.kind == "loader" and not ref.prepared and (why := divides(run, ref)) is not None:
+                text = "`prepare` divides once more a loader whose data are each process's share already"
+                text = f"{text}; leave it out, or give it all data"
+                run.meet("misuse", node, text, [Value(why=why)], detail="divided")
     found = _taken(run, node)
     if found is None or not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
         return
@@ -250,6 +255,28 @@ def _is_cut(run: Run, node: ast.AST) -> bool:
         and ast.unparse(one.value) in taken
         for one in ast.walk(run.module.tree)
     )
+
+
+def of_folder(run: Run, name: str, folder: Value, node: ast.AST) -> None:
+    """The folder of a state that all processes save together, or load: one for all."""
+    place = array_of(folder)
+    if not (place.is_uniform or place.kind is Kind.MAIN):
+        clock = "by the clock of each" if place.kind is Kind.CLOCK else "of each"
+        text = f"`accelerator.{name}` gets a folder {clock} process: the parts of one state may lie apart"
+        run.meet("misuse", node, text, [folder], detail="path")
+
+
+def of_result(run: Run, name: str, keywords: Mapping[str, Value], node: ast.AST) -> None:
+    """The result of a collective of torch.distributed, which is None: it writes to what it gets."""
+    tree = run.module.tree
+    if "async_op" in keywords or tree is None:
+        return
+    left = (one.value for one in ast.walk(tree) if isinstance(one, ast.Expr | ast.Return | ast.Await))
+    plain = {getattr(one, "elt", one) for one in left}
+    plain |= {one.body for one in ast.walk(tree) if isinstance(one, ast.Lambda)}
+    if node not in plain:
+        text = f"`{name}` gives None: it writes to what it gets, which has to be kept and used"
+        run.meet("misuse", node, text, detail="content")
 
 
 def of_backward(run: Run, node: ast.AST) -> None:

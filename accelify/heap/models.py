@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import container, element, elements, put
 from accelify.heap.run import Run
-from accelify.heap.values import UNSET, Bound, Class, Container, Instance, Library, Value, constant
+from accelify.heap.values import UNSET, Bound, Class, Container, Function, Instance, Library, Value, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -78,11 +78,20 @@ def mark(run: Run, value: Value, *, trained: bool = False) -> None:
                 run.store.set(ref, MODEL, constant(trained))
 
 
+def may_be_model(run: Run, cls: Class, base: str) -> bool:
+    """Whether a class has what models have, and its base is of a package of which nothing is known."""
+    methods = (run.read(one, "forward") for one in cls.line_up() if isinstance(one, Class))
+    unknown = base.partition(".")[0] in run.unknown_modules
+    return unknown and any(value is not None and value.of(Function) for value in methods)
+
+
 def has_parameters(run: Run, model: Instance, depth: int = 0) -> bool:
-    """Whether a model may have parameters: false where it and all of its parts are known to have none."""
+    """Whether a model may have parameters: false where it and all of its parts are known to have none, whatever a base
+    class has of which nothing is known."""
     line = model.cls.line_up() if model.cls is not None else []
     bases = [run.knowledge.canonical(ref.name) for ref in line if isinstance(ref, Library)]
-    if not all(name == _BASE or _WITHOUT.fullmatch(name) for name in bases or [model.type]) or depth > 2:
+    known = [name for name in bases or [model.type] if name.partition(".")[0] not in run.unknown_modules]
+    if not all(name == _BASE or _WITHOUT.fullmatch(name) for name in known) or depth > 2:
         return True
     called = {
         call.func.attr

@@ -32,7 +32,10 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
     if base.place.kind is Kind.ROUND and base.place.rows and not turned:
         if (wider := _with_axis(base.place, parts)) is not None:
             return run.made(node, wider, base, type_=TENSOR if base.type == BATCH else base.type)
-    whole = takes_all(parts[int(turned) :])
+    ahead = (
+        isinstance(parts[0], ast.Constant) and parts[0].value is ...
+    )  # whatever comes before the last axes
+    whole = takes_all(parts[int(turned and not ahead) :])
     first = key if not isinstance(at, ast.Tuple) else element(run, key, node, 0)
     linearly = not base.place.rows and array_of(key).is_same  # a part of figures
     keys = [] if isinstance(at, ast.Tuple) else [key.place]
@@ -57,11 +60,11 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
             even=False,
             samples=None if chosen or (base.place.rows and not rows) else base.place.samples,
             mixed=base.place.mixed or chosen,
-            sure=base.place.sure and whole,
+            sure=base.place.sure and whole and not (turned and ahead),
             form=base.place.form if all(takes_all([one]) for one in parts) else "",
             padded=base.place.padded and all(isinstance(one, ast.Slice) for one in parts),
         )
-    if turned and not isinstance(parts[0], ast.Slice):
+    if turned and not (ahead or isinstance(parts[0], ast.Slice)):
         place = unturned(place)  # the axis before that of the rows is gone
     type_ = TENSOR if base.type == BATCH else base.type
     if place.kind is Kind.ROUND and place.mixed and not base.place.mixed:

@@ -30,6 +30,8 @@ _STARTERS = frozenset(
 )
 # What draws of other seeds need to be the same.
 SEEDED = "drawn with one seed"
+# How a reason ends that says so of what nothing seeds.
+UNSEEDED = "draws others on each process, as nothing seeds them"
 STREAMS = frozenset({"torch", "numpy", "random"})
 # Arguments that seed one draw.
 _SEEDS = frozenset({"seed", "random_state", "rng", "generator"})
@@ -167,7 +169,7 @@ class RandomDraws:
         if isinstance(node, ast.Call) and any(word.arg in _SEEDS for word in node.keywords):
             return None
         run.seeded_apart = True
-        return run.reason(node, f"`{run.segment(node)}` draws others on each process, as nothing seeds them")
+        return run.reason(node, f"`{run.segment(node)}` {UNSEEDED}")
 
 
 def _generators(args: Args, keywords: Keywords) -> list[Instance]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import WIDE_ROWS, Kind, Placement, function, own
@@ -40,6 +40,8 @@ class UnknownCalls:
         self.engine = engine
         self.run = engine.run
         self._calling: list[ast.AST] = []
+        # What is to be called when all else is done.
+        self.later: list[Callable[[], None]] = []
 
     def callbacks(self, args: Args, keywords: Keywords, node: ast.AST) -> None:
         """Go through the functions of the project that a library is given: it may call them, with whatever it has.
@@ -48,17 +50,35 @@ class UnknownCalls:
         """
         given = keywords.get("args")
         known = elements(self.run, given) if given is not None else None
-        for value in [*args, *keywords.values()]:
+        for number, value in enumerate([*args, *keywords.values()]):
+            if known is None and not number and getattr(getattr(node, "func", node), "attr", "") == "submit":
+                known = list(args[1:])
             for ref in value.refs:
                 method = ref.method if isinstance(ref, Bound) else ref
                 if self.run.checks and isinstance(ref, Instance) and ref.kind == "object":
                     method = self.engine.attributes.method(ref, "__call__") or ref
                 if isinstance(method, Function) and method.node in self._calling:
                     self.run.leave_pieces(0)
+                elif isinstance(method, Function) and self.run.checks and _waits_for_items(method.node):
+                    self.later.append(self._once_all_is_done(Value(refs=(ref,)), known or [], node))
+                    self.run.leave_pieces(0)
                 elif isinstance(method, Function):
                     self._calling.append(method.node)
                     self.engine.calls.call(Value(refs=(ref,)), known or [], {}, node)
                     self._calling.pop()
+
+    def _once_all_is_done(self, called: Value, args: Args, node: ast.AST) -> Callable[[], None]:
+        """A call of what a thread does with items that others put into a queue, later."""
+        run = self.run
+        guards, modules, calls = [*run.guards], [*run.modules], [*run.calls]
+
+        def call() -> None:
+            before = run.guards, run.modules, run.calls
+            run.guards, run.modules, run.calls = guards, modules, calls
+            self.engine.calls.call(called, args, {}, node)
+            run.guards, run.modules, run.calls = before
+
+        return call
 
     def function(self, called: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of something of which nothing is known: a function of all that it gets."""
@@ -174,3 +194,16 @@ class UnknownCalls:
             if isinstance(ref, Bound) and isinstance(ref.method, str) and ref.method != "__call__":
                 return ref.method
         return self.run.segment(getattr(node, "func", node))
+
+
+def _waits_for_items(node: ast.AST) -> bool:
+    """Whether a function takes from a queue in a loop: `item = queue.get()`."""
+    return any(
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("get", "get_nowait")
+        and not call.args
+        for loop in ast.walk(node)
+        if isinstance(loop, ast.While)
+        for call in ast.walk(loop)
+    )

@@ -24,8 +24,8 @@ def by_cause(obligations: Sequence[Obligation], *, apart: bool = False) -> list[
         line = steps[-1].line if steps and one.sink != "draw" else 0
         cause: tuple[object, ...] = (steps[-1].path, line, steps[-1].text) if steps else ()
         place = (one.line, one.column) if apart and not cause else ()
-        # Who does not come to a backward does not come to the step after it.
-        found = "" if cause and one.demand == "all ranks" else one.found
+        # Who does not come to a backward does not come to the step after it; what is on the first GPU is for one cause.
+        found = "" if cause and one.demand in ("all ranks", "device") else one.found
         groups.setdefault((one.demand, one.path, found, *cause, *place), []).append(one)
     return list(groups.values())
 

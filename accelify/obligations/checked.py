@@ -17,6 +17,7 @@ from accelify.heap.values import Guard, Value
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
+from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
@@ -37,6 +38,7 @@ _OVER_OTHERS = (
     "shares first"
 )
 _DRAW_ALIKE = "let all processes draw the same data first, with one seed"
+_DECIDED = "decided by all ranks together"
 _MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
 _COUNTS = ("counts samples", "the number of processes")
@@ -310,7 +312,8 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
             drawn = why is not None and _is_of_draws(why)
-            text = f"{_what(place)} is {word_of(event)}; {_DRAW_ALIKE if drawn else _PUT_TOGETHER}"
+            way = f", unless it is {_DECIDED}" if place.needs == _DECIDED else f"; {_PUT_TOGETHER}"
+            text = f"{_what(place)} is {word_of(event)}{f'; {_DRAW_ALIKE}' if drawn else way}"
             return made(event, "content", Status.NAMED, text, why if drawn else why and _of_share(why))
     return made(event, "content", Status.PROVED)
 
@@ -366,11 +369,13 @@ def _what(place: Placement) -> str:
         return "a sum or mean of one process's share of the data"
     if place.kind is Kind.EXTREME:
         return "the largest or smallest of one process's share of the data"
+    if place.needs == _DECIDED:
+        return "what can differ between the processes"
     return "what one process has of its share of the data"
 
 
 def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
-    if "same batches" in one.found:
+    if "same samples" in one.found:
         yield one
         return
     steps = one.reason.steps() if one.reason is not None else []
@@ -391,7 +396,7 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         shared = made(event, "loss", Status.NAMED, _OVERLAP, draw)
         yield replace(shared, line=draw.line, column=1) if draw.path == shared.path else shared
         return
-    if event.detail == "plain" and _has_accelerator(events) and not _is_stand_in(event):
+    if event.detail == "plain" and _has_accelerator(event, events) and not _is_stand_in(event):
         text = "`backward` works beside the Accelerator; accelerator.backward(loss) scales and accumulates"
         yield made(event, "beside", Status.NAMED, text)
         return
@@ -418,12 +423,13 @@ def _is_stand_in(event: Event) -> bool:
     return False
 
 
-def _has_accelerator(events: Sequence[Event]) -> bool:
-    return any(other.name == "Accelerator" for other in events)
+def _has_accelerator(event: Event, events: Sequence[Event]) -> bool:
+    made = any(other.name == "Accelerator" for other in events)
+    return made and any(other.name == "Accelerator" for other in of_its_run(event, events))
 
 
 def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    if event.name == "optimizer.step" and event.detail == "plain" and _has_accelerator(events):
+    if event.name == "optimizer.step" and event.detail == "plain" and _has_accelerator(event, events):
         text = (
             "the optimizer is not prepared: it steps in every batch that accumulates gradients, and with gradients "
             "that are multiplied by the loss scale of fp16; prepare it"
@@ -448,7 +454,7 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "at its end after 1/N of the training"
         )
         yield made(event, "rounds", Status.NAMED, text)
-    elif event.detail == "plain" and event.shared and _has_accelerator(events):
+    elif event.detail == "plain" and event.shared and _has_accelerator(event, events):
         text = "the scheduler counts the batches of one process, and goes on N times too slowly; prepare it"
         yield made(event, "rounds", Status.NAMED, text)
 
@@ -459,7 +465,11 @@ def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         return
     if _is_trained_in(event, events):
         return
-    past = "a model that is not prepared" if _has_accelerator(events) else "the model past its wrapper"
+    past = "a model that is not prepared" if _has_accelerator(event, events) else "the model past its wrapper"
+    if not any(other.kind == "wrapped" for other in events):
+        if any(other.detail == "bare" and other.loops[-1:] == event.loops[-1:] for other in events):
+            return  # it is said of the step
+        past = "a model that has no wrapper"
     text = f"`{event.name}` calls {past}: its gradients are not averaged over the processes"
     one = made(event, "prepared", Status.NAMED, text)
     # In a method of the model itself it is the call of the method that goes past the wrapper.

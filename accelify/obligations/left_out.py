@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from accelify.heap.run import Event
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import made
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -42,7 +43,7 @@ def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligat
     """An Accelerator that is to accumulate gradients, and never does."""
     if event.kind != "accumulates" or any(other.kind == "accumulate" for other in events):
         return
-    steps = [other for other in events if other.kind == "step"]
+    steps = [other for other in of_its_run(event, events) if other.kind == "step"]
     if any(not _is_each_so_many(step) for step in steps):
         text = "gradients are to be accumulated, and no batch stands under `accumulate`: each one steps"
         yield made(event, "accumulated", Status.NAMED, text)

@@ -31,6 +31,8 @@ class Obligation:
         found: a few words on what was found.
         reason: where it comes from, None where it is proved.
         via: the calls that led there, by file and line, the last one first.
+        asks: by what the script can ask there which process it is: its accelerator, a state, its process group, or
+            nothing yet (early).
     """
 
     sink: str
@@ -42,6 +44,7 @@ class Obligation:
     found: str = ""
     reason: Reason | None = None
     via: tuple[tuple[str, int], ...] = ()
+    asks: str = "accelerator"
 
     @property
     def site(self) -> tuple[str, int, int, str, str]:

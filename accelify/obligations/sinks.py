@@ -119,7 +119,8 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
     elif event.kind == "state.write":
         yield _state(event)
     elif event.kind == "misuse":
-        yield made(event, event.detail, Status.NAMED, event.name)
+        why = event.shown[0].why if event.shown else None
+        yield made(event, event.detail, Status.NAMED, event.name, why)
     elif event.kind == "divide":
         text = "divides by a whole part of the rounds of each process, which is 0 where a process has few of them"
         yield made(event, "rounds", Status.NAMED, text, event.shown[0].why)
@@ -453,7 +454,7 @@ def _loss(event: Event) -> Obligation:
         return made(event, "loss", Status.NAMED, text, value.why)
     whole = next((loop for loop in event.loops if loop.whole is not None), None)
     if whole is not None and (place.is_same or whole.shared):
-        return made(event, "loss", Status.NAMED, "all processes train with the same batches", whole.whole)
+        return made(event, "loss", Status.NAMED, "all processes train on the same samples", whole.whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
     if place.kind is Kind.ROUND and place.mixed:

@@ -24,7 +24,7 @@ from accelify.obligations.sinks import (
 )
 
 _ORDER = list(Status)
-_TOGETHER = frozenset({"accelerator", "collective"})
+_TOGETHER = frozenset({"accelerator", "collective", "wrapped"})
 # What goes by how many rounds there are, unless a loop ends by their number.
 _BY_ROUNDS = frozenset({"plain", "setting", "in each round"})
 _PUTTING_TOGETHER = frozenset({"gather", "gather_for_metrics", "gather_object", "reduce"})
@@ -51,8 +51,6 @@ class Validation:
     left_out: list[tuple[str, int, int]] = field(default_factory=list)
     # The files and lines of conditions that are the same on all ranks.
     agreed: set[tuple[str, int]] = field(default_factory=set)
-    # Whether an Accelerator is made.
-    accelerated: bool = False
 
     @property
     def stopped(self) -> bool:
@@ -107,7 +105,8 @@ def validate(
         run.events = _come_to(run.events)
     found: dict[tuple[str, int, int, str, str], Obligation] = {}
     parted = any(is_parted(event) for event in run.events)
-    for event in run.events:
+    asking = _asking(run.events)
+    for event, asks in zip(run.events, asking, strict=True):
         if event.kind == "step" and event.detail == "bare" and not parted:
             event = replace(event, detail="plain")
         if event.detail in _BY_ROUNDS and is_made_whole(event, run.events):
@@ -119,8 +118,8 @@ def validate(
         ]:
             known = found.get(one.site)
             if known is None or _ORDER.index(one.status) > _ORDER.index(known.status):
-                found[one.site] = one
-    found.update((one.site, one) for one in races(run.events))
+                found[one.site] = replace(one, asks=asks) if checks else one
+    found.update((one.site, replace(one, asks=asking[-1]) if checks else one) for one in races(run.events))
     ordered = sorted(found.values(), key=lambda one: (one.path, one.line, one.column, one.sink, one.demand))
     return Validation(
         ordered,
@@ -138,7 +137,6 @@ def validate(
             if stmt not in run.entered
         ],
         {(path, getattr(test, "lineno", 0)) for test, path in run.agreed.items() if path},
-        run.accelerated,
     )
 
 
@@ -147,6 +145,24 @@ def _come_to(events: list[Event]) -> list[Event]:
     main process calls in one branch and the others in another asks within which of them it is in."""
     met = {event.node for event in events if not is_of_nobody(event)}
     return [event for event in events if not (is_of_nobody(event) and event.node in met)]
+
+
+def _asking(events: list[Event]) -> list[str]:
+    """By what the script can ask at each event which process it is: its Accelerator, where it is made in the same
+    module and before; a state, which any module may ask for; its process group, if that is not still to be joined."""
+    first = {
+        name: next((number for number, one in enumerate(events) if one.name == name), len(events))
+        for name in ("Accelerator", "init_process_group")
+    }
+    places = {event.module.path for event in events if event.name == "Accelerator"}
+    if places:
+        known = (event.module.path in places and n > first["Accelerator"] for n, event in enumerate(events))
+        return ["accelerator" if one else "state" for one in known]
+    if any(event.kind == "accelerator" for event in events):
+        return ["state"] * len(events)
+    begins = first["init_process_group"]
+    called = next((number for number, one in enumerate(events) if one.kind == "entry"), len(events))
+    return ["early" if n < begins < called else "group" for n in range(len(events))]
 
 
 def _is_spawned(event: Event) -> bool:

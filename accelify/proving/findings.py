@@ -17,7 +17,7 @@ from accelify.obligations.causes import by_cause, called
 from accelify.obligations.sinks import SHARES, UNKNOWN_LOSS, WARNS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
-from accelify.proving.wording import because, deciding, distinct, link, what_of
+from accelify.proving.wording import because, deciding, distinct, link, of_share, unmixed, what_of
 from accelify.source import SourceError, parse
 
 _MOST_LINES = 12
@@ -243,12 +243,14 @@ class Named:
 
     def _message(self, group: Sequence[Obligation]) -> str:
         first = group[0]
-        what, way_out = what_of(first, self.found.accelerated or not self.checks)
+        what, way_out = what_of(first)
         call = self._call(first)
         steps = distinct(first.reason.steps()) if first.reason is not None else []
         if self.checks and first.demand == "content":
             # That it is of a share is wrong already, whatever is done to it.
-            steps = [step for step in steps if not step.cause] or steps
+            steps = of_share([step for step in steps if not step.cause] or steps)
+        elif self.checks:
+            steps = unmixed(steps)
         why = because(self._links(first, deciding(steps))) if steps else ""
         text = ": ".join(part for part in (f"{what}{call}", why) if part)
         text = f"{text}; {way_out}" if way_out else text

@@ -29,28 +29,37 @@ _DONE = {
     "wait.input": "waits for input",
     "process.run": "runs this command",
 }
-# What to do about it: with an Accelerator, and without.
-_GUARD = ("put it under `if accelerator.is_main_process:`", "put it under `if dist.get_rank() == 0:`")
+# What to do about it: with an Accelerator, where only a state is in reach, and with a process group.
+_GUARD = (
+    "put it under `if accelerator.is_main_process:`",
+    "put it under `if PartialState().is_main_process:`",
+    "put it under `if dist.get_rank() == 0:`",
+)
 _INSTEAD = {
-    "network.get": ("let the main process do it first",) * 2,
-    "wait.input": ("ask on the main process alone, and send the others its answer",) * 2,
+    "network.get": ("let the main process do it first",) * 3,
+    "wait.input": ("ask on the main process alone, and send the others its answer",) * 3,
     "bar.show": (
         "pass `disable=not accelerator.is_local_main_process`",
+        "pass `disable=not PartialState().is_local_main_process`",
         "pass `disable=dist.get_rank() != 0`",
     ),
 }
 # The same for other demands.
 _WAYS = {
-    "all ranks": ("let all come there, or agree on the condition first",) * 2,
-    "path": ("send the others the main process's",) * 2,
-    "unwrapped": ("take it off: accelerator.unwrap_model(model)", "take it off: model.module"),
+    "all ranks": ("let all come there, or agree on the condition first",) * 3,
+    "path": ("send the others the main process's",) * 3,
+    "unwrapped": (*("take it off: accelerator.unwrap_model(model)",) * 2, "take it off: model.module"),
     "order": (
         "let all wait in between: accelerator.wait_for_everyone()",
+        "let all wait in between: PartialState().wait_for_everyone()",
         "let all wait in between: dist.barrier()",
     ),
-    "let go": ("call accelerator.free_memory() at the end of each round",) * 2,
-    "accumulated": ("put each batch under `with accelerator.accumulate(model):`",) * 2,
+    "let go": ("call accelerator.free_memory() at the end of each round",) * 3,
+    "accumulated": ("put each batch under `with accelerator.accumulate(model):`",) * 3,
 }
+# By which of these a script asks; one that is still to join its group can do so afterwards alone.
+_ASKING = {"accelerator": 0, "state": 1, "group": 2, "early": 2}
+_EARLY = " once the process group is there (after init_process_group)"
 # The same for what would have been right further up.
 _NEEDED = {
     "put together first": "put it together over the processes first (reduce or gather)",
@@ -79,28 +88,28 @@ _NAMED = {
 }
 _NAME = re.compile("`[^`]*`( as the round before left it)?")
 _ADDS = "adds up over"
+# How a reason begins that says that a batch is of one process, and how one ends that says that its rows are mixed.
+_SHARES = ("this rank's batch of", "the ranks share out")
+_MIXED = "mixes rows of the batch"
 _NOUNS = ("this ", "the rank", "the rows ", "the time", "the number ", "a ", "an ", "what ")
 
 
-def what_of(one: Obligation, accelerated: bool) -> tuple[str, str]:
-    """What happens, and what to do about it; empty where that goes without saying.
-
-    Args:
-        one: a demand that is not met.
-        accelerated: the script has an Accelerator.
-    """
+def what_of(one: Obligation) -> tuple[str, str]:
+    """What happens, and what to do about it, for a demand that is not met; empty where that goes without saying."""
+    asks = _ASKING[one.asks]
     found, _, way_out = one.found.partition("; ")
     found, _, needed = found.partition(_UNLESS)
     way_out = way_out or _NEEDED.get(needed, f"have it {needed}" if needed else "")
     if one.demand == "once" and found.endswith(_BY_ALL) and one.sink in _DONE:
         found = f"every process {_DONE[one.sink]}: {found.removesuffix(_BY_ALL)}"
-        return found, _INSTEAD.get(one.sink, _GUARD)[not accelerated]
+        way = _INSTEAD.get(one.sink, _GUARD)[asks]
+        return found, way + _EARLY * (one.asks == "early" and "dist." in way)
     if (shown := _SHOWN.fullmatch(found)) is not None:
         what = re.sub("^of ", "covers ", shown["what"])
         verb = "" if what.startswith(("counts ", "covers ")) else "is "
         found = f"what is {shown['done']}{shown['rest']} {verb}{what}"
     ways = _WAYS.get(one.demand)
-    return found, way_out or (ways[not accelerated] if ways else "")
+    return found, way_out or (ways[asks] if ways else "")
 
 
 def effect_of(message: str) -> str:
@@ -138,6 +147,22 @@ def deciding(steps: Sequence[Reason]) -> list[Reason]:
     if why is None and (not first.says_why or _ADDS in first.text):
         why = next((step for step in between if _ADDS not in step.text), None)
     return [first, *([why] if why is not None else []), cause]
+
+
+def of_share(steps: Sequence[Reason]) -> list[Reason]:
+    """The steps of a figure of one share: what it was made by on its way from the batch is of no account, but for
+    where it adds up."""
+    way, cause = list(steps[:-1]), steps[-1] if steps else None
+    if not way or cause is None or not cause.text.startswith(_SHARES):
+        return list(steps)
+    return [way[0], *(step for step in way[1:] if _ADDS in step.text or not step.says_why), cause]
+
+
+def unmixed(steps: Sequence[Reason]) -> list[Reason]:
+    """The steps of a chain that comes from no batch, without those that speak of its rows."""
+    mixing = (step.text.endswith(_MIXED) and step is not steps[-1] for step in steps)
+    of_batch = any(step.text.startswith(_SHARES) for step in steps)
+    return [step for step, mixes in zip(steps, mixing, strict=True) if of_batch or not mixes]
 
 
 def link(step: Reason, place: str) -> str:

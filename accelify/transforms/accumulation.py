@@ -55,7 +55,7 @@ def transform(context: Context) -> Iterator[Change]:
     yield context.change(
         ACCUMULATE,
         window.test,
-        "the Accelerator counts the micro-batches and reduces once a window",
+        "micro-batches are counted by hand: their gradients would be averaged in each",
         edits,
         core=True,
     )

@@ -72,7 +72,11 @@ def transform(context: Context) -> Iterator[Change]:
                 statement = context.tree.statement(call)
                 edit = InsertBefore(statement, (f"{accelerator}.unscale_gradients()",))
             yield context.change(
-                CLIP, call, f"`{name}` must see the reduced, unscaled gradients", [edit], core=True
+                CLIP,
+                call,
+                f"`{name}` clips gradients that are not averaged over processes",
+                [edit],
+                core=True,
             )
 
 

@@ -29,7 +29,7 @@ MOVE = Rule(
 )
 _MOVES = ("to", "cuda", "cpu")
 # What is wrong with a move that goes.
-_BY_HAND = "moves by hand what `prepare` puts on the device of each process"
+_BY_HAND = "moved to a device by hand"
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -72,6 +72,7 @@ class _Moves:
             )
         yield from self._comprehensions(handled)
         yield from self._left_over(handled)
+        selects = any(self.script.calls_to(["torch.cuda.set_device"]))
         for call, fate in self.fate.items():
             if call in handled or self._is_claimed(call):
                 continue
@@ -82,7 +83,7 @@ class _Moves:
             if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES:
                 # The device is dropped with the move: it is used for nothing else.
                 self.context.claim(*call.args, *[kw.value for kw in call.keywords])
-            what = _BY_HAND if fate == REMOVE else "every process would move it to the same GPU"
+            what = _BY_HAND if fate == REMOVE or selects else "every process would move it to the same GPU"
             yield self.context.change(
                 MOVE, call, f"`{short(self.tree.segment(call))}`: {what}", edits, core=True
             )

@@ -57,9 +57,7 @@ def transform(context: Context) -> Iterator[Change]:
             accelerator = context.accelerator(call)
             if accelerator is not None:
                 edit = verbs.replace(call, f"{accelerator}.autocast()")
-                yield context.change(
-                    AUTOCAST, call, "mixed precision is the Accelerator's", [edit], core=True
-                )
+                yield context.change(AUTOCAST, call, "mixed precision is set by hand", [edit], core=True)
     yield from _scalers(context)
 
 
@@ -74,7 +72,7 @@ def _opened(
         for use, accelerator in zip(uses, accelerators, strict=True)
     ]
     context.claim(statement)
-    change = context.change(AUTOCAST, call, "mixed precision is the Accelerator's", edits, core=True)
+    change = context.change(AUTOCAST, call, "mixed precision is set by hand", edits, core=True)
     problem = "" if all(accelerators) else "the Accelerator cannot be had where mixed precision is used"
     yield Change(change.finding, change.edits, True, problem)
 
@@ -123,7 +121,7 @@ def _scalers(context: Context) -> Iterator[Change]:
             retained = True
             continue
         context.claim(call)
-        yield context.change(SCALER, call, f"`{func.attr}` is done by the Accelerator", edits, core=True)
+        yield context.change(SCALER, call, f"`{func.attr}` scales gradients by hand", edits, core=True)
     if stepped:
         yield from _schedules_that_wait(context)
     for call in script.calls_to(k.SCALER_CLASSES):
@@ -140,7 +138,7 @@ def _scalers(context: Context) -> Iterator[Change]:
         else:
             edit = Delete(stmt)
         context.claim(stmt)
-        yield context.change(SCALER, call, "the Accelerator has a GradScaler of its own", [edit], core=True)
+        yield context.change(SCALER, call, "a GradScaler scales the loss by hand", [edit], core=True)
 
 
 def _schedules_that_wait(context: Context) -> Iterator[Change]:

@@ -36,7 +36,7 @@ def selections(context: Context) -> Iterator[Change]:
             yield context.change(
                 SELECT,
                 call,
-                "the Accelerator selects the GPU of each process",
+                "the GPU is selected by hand",
                 [Delete(stmt)],
                 core=True,
             )

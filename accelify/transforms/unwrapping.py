@@ -47,7 +47,7 @@ _LOOKS_INSIDE = frozenset(
 )
 # Around a model, what counts its parts, takes them or tests its class.
 _TAKING_PARTS = frozenset({ast.Subscript, ast.For, ast.comprehension, ast.Starred, ast.Call})
-_LOWER = "`{}` lies one level down once the model is wrapped"
+_LOWER = "`{}` is another one in the wrapper that models have on several processes"
 UNWRAP = Rule(
     "ACC208",
     "unwrap-model",

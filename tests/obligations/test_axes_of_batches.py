@@ -108,3 +108,23 @@ def test_a_squeeze_that_may_take_the_rows_axis_assumes_that_there_are_several() 
         "`x.squeeze()` gets more than one row on every process"
     ]
     assert found("x.squeeze(1)").assumptions == []
+
+
+TURNED = "rays = x.permute(1, 0, 2)[:2]"
+PARTS = "first, second = rays"
+
+
+@pytest.mark.parametrize(
+    ("made", "shown", "named"),
+    [
+        (f"{TURNED}; {PARTS}", "first / torch.norm(first, dim=-1, keepdim=True)", False),
+        (f"{TURNED}; {PARTS}", "first / torch.norm(first, dim=0, keepdim=True)", True),
+        (TURNED, "rays[..., 0].mean(0)", False),
+        (f"{TURNED}; last = rays[..., 0]", "last / torch.norm(last, dim=1, keepdim=True)", True),
+        ("out, (h, c) = lstm(x.permute(1, 0, 2))", "out / torch.norm(out, dim=2, keepdim=True)", False),
+        ("out, (h, c) = lstm(x.permute(1, 0, 2))", "out / torch.norm(out, dim=1, keepdim=True)", True),
+    ],
+)
+def test_parts_of_a_batch_whose_rows_lie_along_another_axis(made: str, shown: str, named: bool) -> None:
+    loop = f"for x, y in loader:\n    {made}\n    accelerator.backward(F.mse_loss({shown}, y))\n"
+    assert bool(validate(HEAD + loop, None, KNOWLEDGE).of(Status.NAMED)) == named

@@ -47,7 +47,7 @@ def named(generator: str, drawn: str, which: str = "at") -> list[str]:
 )
 def test_copies_of_a_generator(generator: str, drawn: str) -> None:
     (message,) = named(generator, drawn)
-    assert "all processes train with the same batches: `__getitem__` draws its items by no index" in message
+    assert "all processes train on the same samples: `__getitem__` draws its items by no index" in message
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,4 @@ def test_copies_of_a_generator(generator: str, drawn: str) -> None:
     ],
 )
 def test_items_that_are_others_on_each_process(generator: str, drawn: str, which: str) -> None:
-    assert not any("the same batches" in message for message in named(generator, drawn, which))
+    assert not any("the same samples" in message for message in named(generator, drawn, which))

@@ -582,3 +582,22 @@ def test_wrong_ones_are_named_in_their_line(form, ahead, body, marked, tmp_path)
 @pytest.mark.parametrize(("form", "ahead", "body", "marked"), RIGHT)
 def test_right_neighbours_are_quiet(form, ahead, body, marked, tmp_path):
     assert findings(script(form, ahead, body), tmp_path) == []
+
+
+def test_a_script_that_makes_no_group_itself_and_wraps_its_model_is_one_of_several(tmp_path):
+    text = (
+        HEAD["torch"]
+        .replace('dist.init_process_group("gloo")\n', "")
+        .replace("rank = dist.get_rank()", "rank = dist.get_rank() if dist.is_initialized() else 0")
+    )
+    text += """\
+net = DDP(torch.nn.Linear(4, 1)) if dist.is_initialized() else torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False)):
+    optimizer.zero_grad()
+    F.mse_loss(net(x), y).backward()
+    optimizer.step()
+print("ready")
+"""
+    found = findings(text, tmp_path) or []
+    assert [text.splitlines()[one.line - 1] for one in found] == ['print("ready")']

@@ -165,7 +165,7 @@ for epoch in range(2):
 """
     said = [one.message for one in found(tmp_path, text) if one.code == "ACC701"]
     assert said == [
-        'what is printed is not the original\'s: `math.sqrt(figures["a"])` (line 17), from '
+        'what is printed is not that of a single process: `math.sqrt(figures["a"])` (line 17), from '
         '`figures.get("a", 0) + torch.log10(loss).item()` (line 16), from this rank\'s batch of `loader` (line 11); '
         "put it together over the processes first (reduce or gather)"
     ]
@@ -182,3 +182,56 @@ def test_a_second_condition_is_found_where_it_stands(tmp_path: Path) -> None:
     assert [line for line, _ in said] == [15, 17]
     assert said[0][1].startswith("`torch.isnan(loss)` can be true on one rank only (line 15)")
     assert said[1][1].startswith("`range(start, 9)` has other rounds on other ranks (line 12)")
+
+
+STATE = "put it under `if PartialState().is_main_process:`"
+
+
+def test_where_no_accelerator_is_in_reach_the_state_is_asked(tmp_path: Path) -> None:
+    text = f"from helper import shown\nprint(0)\n{HEAD}shown()\n"
+    said = messages(tmp_path, text, helper="def shown():\n    print(3)\n")
+    assert [one.partition("; ")[2] for one in said] == [STATE, STATE]
+
+
+def test_a_script_with_a_state_alone_has_no_process_group(tmp_path: Path) -> None:
+    text = "from accelerate import PartialState\nstate = PartialState()\nprint(1)\n"
+    assert messages(tmp_path, text) == [f"every process prints this: `print`; {STATE}"]
+
+
+def test_before_the_process_group_none_is_asked(tmp_path: Path) -> None:
+    text = """\
+import torch
+import torch.distributed as dist
+print(1)
+dist.init_process_group("gloo")
+print(2)
+"""
+    guard = "put it under `if dist.get_rank() == 0:`"
+    said = [one.partition("; ")[2] for one in messages(tmp_path, text)]
+    assert said == [f"{guard} once the process group is there (after init_process_group)", guard]
+
+
+def test_a_figure_of_a_share_names_no_layer_on_its_way(tmp_path: Path) -> None:
+    model = "torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.BatchNorm1d(1))"
+    text = HEAD.replace("torch.nn.Linear(4, 1)", model) + LOOP.replace(
+        "    if torch.isnan(loss):\n        continue\n", "    values.append(loss.item())\n"
+    ).replace("for x", "values = []\nfor x")
+    (said,) = messages(tmp_path, f"import numpy as np\n{text}accelerator.print(np.mean(values))\n")
+    assert "mixes rows" not in said
+    assert "`np.mean(values)` (line 18)" in said
+    assert "from this rank's batch of `loader` (line 13)" in said
+
+
+def test_what_is_decided_by_one_share_is_no_share(tmp_path: Path) -> None:
+    text = f"""\
+{HEAD}start = -1
+for x, y in loader:
+    accelerator.backward(model(x).mean())
+    optimizer.step()
+if model(x).mean() > 3:
+    start = 7
+accelerator.print(start)
+"""
+    (said,) = messages(tmp_path, text)
+    assert said.startswith("what can differ between the processes is printed: ")
+    assert said.endswith("; let all ranks decide together")

@@ -1,0 +1,80 @@
+"""Models whose base class is of a package that is not there, in scripts that are written for several processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proving.several_programs import named
+
+MODEL = """
+from torch import nn
+from framework.models import Base
+class Encoder(Base):
+    def make(self):
+        return nn.Linear(4, 4)
+class Net(Encoder):
+    def __init__(self):
+        super().__init__()
+        self.first = self.make()
+        self.last = nn.Linear(4, 1)
+    def forward(self, x):
+        return self.last(self.first(x))
+class Noise(Base):
+    def forward(self, x):
+        return x * 2
+"""
+LOOP = """
+for x, y in loader:
+    accelerator.backward(F.mse_loss({call}, y))
+    opt.step()
+    opt.zero_grad()
+"""
+PREPARED = """
+accelerator = Accelerator()
+noise = Noise()
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4, shuffle=True)
+{prepared}
+"""
+ALL = "net, opt, loader = accelerator.prepare(net, opt, loader)"
+
+
+@pytest.mark.parametrize("call", ["net(x)", "net(noise(x))", "net.forward(x)"])
+def test_parts_of_a_prepared_model_of_an_unknown_base_are_prepared(call, tmp_path):
+    text = MODEL + PREPARED.format(prepared=ALL) + LOOP.format(call=call)
+    assert named(text, tmp_path, "accelerate") == []
+
+
+def test_parts_of_a_wrapped_model_of_an_unknown_base_are_wrapped(tmp_path):
+    made = """
+dist.init_process_group("gloo")
+net = DDP(Net())
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))
+for x, y in loader:
+    F.mse_loss(net(x), y).backward()
+    opt.step()
+    opt.zero_grad()
+"""
+    assert named(MODEL + made, tmp_path) == []
+
+
+def test_one_that_is_not_prepared_is_named_once(tmp_path):
+    prepared = PREPARED.format(prepared="opt, loader = accelerator.prepare(opt, loader)")
+    text = MODEL + prepared + LOOP.format(call="net(x)")
+    line = "accelerator.backward(F.mse_loss(net(x), y))"
+    assert named(text, tmp_path, "accelerate").count(("ACC705", line)) == 1
+
+
+def test_a_model_without_a_wrapper_is_said_once(tmp_path):
+    made = """
+dist.init_process_group("gloo")
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False)):
+    F.mse_loss(net(x), y).backward()
+    opt.step()
+    opt.zero_grad()
+"""
+    assert named(made, tmp_path) == [("ACC705", "opt.step()")]
