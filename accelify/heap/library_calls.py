@@ -109,7 +109,8 @@ class LibraryCalls:
         keywords = misuse.without_devices(keywords)
         if row is None or row.transfer == "unknown":
             return self.unknown_calls.function(Value(refs=(Library(name),)), args, keywords, node)
-        return self._by_row(row, name, args, keywords, node)
+        unbound = bool(args) and any(one.receiver for one in row.path)  # `Path.exists(path)`
+        return self._by_row(row, name, args, keywords, node, receiver=unbound)
 
     def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a method of something that is not of the project."""

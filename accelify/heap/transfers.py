@@ -469,7 +469,13 @@ class Transfers:
         if row.kind == "generator":
             self.random.made(row, made, args, keywords, node)
             return Value(refs=(made,), type=type_)
-        bag = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
+        # A text with the time in it is what something is called, and no part of what it is.
+        bag = [
+            value
+            for value in [*args, *keywords.values()]
+            if not array_of(value).is_same
+            and not (value.place.kind is Kind.CLOCK and value.type == "builtins.str")
+        ]
         if bag and row.kind not in ("module", "loss", "optimizer", "scheduler", "loader"):
             furthest = worst(bag)
             why = self.run.reason(node, f"`{self.run.segment(node)}`", furthest)

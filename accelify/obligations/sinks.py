@@ -439,9 +439,11 @@ def _losses(event: Event) -> Iterator[Obligation]:
     one, value = _loss(event), event.shown[0] if event.shown else Value()
     place = array_of(value)
     if one.demand == "loss" and place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
-        text = _OF_OTHER_ROUNDS[place.needs]
-        yield made(event, "rounds", Status.NAMED, text, None if place.mixed else value.why)
-        if not place.mixed and place.samples in (0, None):
+        # A state of the round before makes rows of more than this batch's, which is the same cause.
+        apart = place.needs == COUNTED and (place.mixed or place.samples not in (0, None))
+        why = None if place.mixed and apart else value.why
+        yield made(event, "rounds", Status.NAMED, _OF_OTHER_ROUNDS[place.needs], why)
+        if not apart:
             return
     yield one
 

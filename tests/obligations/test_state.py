@@ -358,3 +358,19 @@ net.again(3)
 def test_a_prepared_model_that_calls_its_constructor(again: str, net: str, right: bool) -> None:
     found = named(checked(end=GROWING.format(again=again, net=net)), "same")
     assert ["new parameters" in one.message for one in found] == ([] if right else [True])
+
+
+@pytest.mark.parametrize("name", ['"run" + str(time.time())', 'f"run{time.time()}"', '"run"'])
+def test_the_time_in_the_name_of_a_metric_is_no_part_of_its_figures(name: str) -> None:
+    build = (
+        f"import time\nimport evaluate\nmetric = evaluate.load('accuracy', experiment_id={name})\nbest = 0"
+    )
+    epoch = """\
+        acc = 0
+        for x, y in DataLoader(data, batch_size=8):
+            metric.add_batch(predictions=model(x).argmax(1), references=y)
+        acc += metric.compute()["accuracy"]
+        if acc > best:
+            break
+        """
+    assert named(checked(build=build, epoch=epoch), "all ranks", "content") == []

@@ -11,6 +11,7 @@ KNOWLEDGE = Knowledge()
 HEAD = """\
 import os, time, torch
 from multiprocessing import Process
+from pathlib import Path
 from torch.utils.data import DataLoader
 from accelify.runtime import Accelerator
 accelerator = Accelerator()
@@ -31,6 +32,8 @@ def named(body: str) -> list[str]:
     ("test", "once"),
     [
         ("not os.path.exists('a')", True),
+        ("not Path.exists(Path('a'))", True),
+        ("not Path('a').exists()", True),
         ("not os.path.exists('a') and data", True),
         ("not os.path.exists('a') or data", False),
         ("os.path.exists('a')", False),

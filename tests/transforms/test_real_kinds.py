@@ -155,19 +155,23 @@ def test_a_device_among_the_options_becomes_the_accelerators(device: str, before
     assert f"device={device})" in text
 
 
-def test_a_device_that_an_options_class_chooses() -> None:
-    before = """\
+@pytest.mark.parametrize("name", ["options", "chosen"])
+def test_a_device_that_an_options_class_chooses(name: str) -> None:
+    before = f"""\
 class Options:
     def __init__(self):
         self.device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
 
-options = Options()
+{name} = Options()
 """
     text = converted(
-        script(before, MADE, "noise = torch.randn(3, device=WHERE)\n", LOOP, device="options.device")
+        script(before, MADE, "noise = torch.randn(3, device=WHERE)\n", LOOP, device=f"{name}.device")
     )
-    assert "accelerator = Accelerator()\noptions.device = accelerator.device\n" in text
+    assert text.index("accelerator = Accelerator()\n") < text.index(
+        "        self.device = accelerator.device\n"
+    )
+    assert f"torch.randn(3, device={name}.device)" in text
 
 
 def test_a_device_as_a_parameter_with_a_default() -> None:
