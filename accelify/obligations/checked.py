@@ -29,6 +29,8 @@ _APART = "the ranks share out"
 _DRAWS = " draws random numbers"
 # How one ends that says that it is taken by the rank.
 _SHARE = "is this rank's share"
+# What one says of what split_between_processes gives.
+_OWN_ITEMS = "this rank's share"
 # How one says that a batch is of one process.
 _BATCH = "this rank's batch of"
 _TOGETHER = frozenset({"gathered", "broadcast"})
@@ -152,8 +154,11 @@ def _is_of_own_file(event: Event) -> bool:
 
 def _writes_shares(event: Event) -> bool:
     """Whether each process writes its share of what they have shared out among them."""
-    found = [place.kind for value in event.shown for place, _ in places(value)]
-    return event.kind == "file.write" and Kind.SHARD in found
+    found = [pair for value in event.shown for pair in places(value)] if event.kind == "file.write" else []
+    return any(
+        place.kind is Kind.SHARD or (why is not None and why.steps()[-1].text == _OWN_ITEMS)
+        for place, why in found
+    )
 
 
 def _is_named_by_figure(event: Event) -> bool:
