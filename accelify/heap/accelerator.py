@@ -68,7 +68,7 @@ def accelerate_call(
         alone = keywords.get("step_scheduler_with_optimizer", NONE).const is False
         run.meet("accelerator", node, word, detail="schedules alone" if alone else "")
         made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
-        if any(word.startswith("gradient_accumulation") for word in keywords):
+        if any(word.startswith("gradient_accumulation") and v.const != 1 for word, v in keywords.items()):
             run.meet("accumulates", node, "Accelerator")
         if run.checks and word == "Accelerator":
             run.accelerated = True
