@@ -29,7 +29,6 @@ _APART = "the ranks share out"
 _BATCH = "this rank's batch of"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
-_ADDS = "adds up over"
 _DECIDED = "decided by all ranks together"
 _MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
@@ -279,10 +278,8 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
             if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
-            decided = place.needs == _DECIDED and why is not None and why.says_why and _ADDS not in why.text
-            what = "what can differ between the processes" if decided else _what(place)
-            way = f", unless it is {_DECIDED}" if decided else f"; {_PUT_TOGETHER}"
-            text = f"{what} is {word_of(event)}{way}"
+            way = f", unless it is {_DECIDED}" if place.needs == _DECIDED else f"; {_PUT_TOGETHER}"
+            text = f"{_what(place)} is {word_of(event)}{way}"
             return made(event, "content", Status.NAMED, text, why and _of_share(why))
     return made(event, "content", Status.PROVED)
 
@@ -331,6 +328,8 @@ def _what(place: Placement) -> str:
         return "a sum or mean of one process's share of the data"
     if place.kind is Kind.EXTREME:
         return "the largest or smallest of one process's share of the data"
+    if place.needs == _DECIDED:
+        return "what can differ between the processes"
     return "what one process has of its share of the data"
 
 
