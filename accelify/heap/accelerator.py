@@ -99,7 +99,7 @@ def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> 
     run.begun_alike = not (run.checks and run.at_model)
     alone = keywords.get("step_scheduler_with_optimizer", NONE).const is False
     run.meet("accelerator", node, word, detail="schedules alone" if alone else "")
-    if any(word.startswith("gradient_accumulation") for word in keywords):
+    if any(name.startswith("gradient_accumulation") and v.const != 1 for name, v in keywords.items()):
         run.meet("accumulates", node, "Accelerator")
     if run.checks and word == "Accelerator":
         run.accelerated = True

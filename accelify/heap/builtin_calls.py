@@ -27,6 +27,7 @@ from accelify.heap.counts import is_number, names_of, share_of
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.misuse import splits
 from accelify.heap.parameters import SPREAD
+from accelify.heap.partials import partial_of
 from accelify.heap.paths import joined_path, pattern
 from accelify.heap.run import Run
 from accelify.heap.values import (
@@ -274,10 +275,6 @@ def _flag(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
     return Value(type="builtins.bool")
 
 
-def _partial(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return args[0] if args else None
-
-
 def _cast(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     return args[1] if len(args) > 1 else None
 
@@ -398,7 +395,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.str": _text,
     "builtins.repr": _text,
     "builtins.format": _text,
-    "functools.partial": _partial,
+    "functools.partial": partial_of,
     "importlib.import_module": _import_module,
     "dataclasses.field": _field,
 }

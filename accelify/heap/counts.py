@@ -264,7 +264,7 @@ def _flag_of_several(op: ast.cmpop, left: Value, right: Value) -> str:
     if right.type == PROCESSES and left.type != PROCESSES:
         turned = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE}
         return _flag_of_several(turned.get(type(op), type(op))(), right, left)
-    number = right.const
+    number = _as_number(right, left).const
     if left.type == PROCESSES and number is None and isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
         return _TRUE if isinstance(op, ast.IsNot | ast.NotEq) else _FALSE
     if left.type != PROCESSES or not isinstance(number, int):
@@ -278,14 +278,22 @@ def _flag_of_several(op: ast.cmpop, left: Value, right: Value) -> str:
     return _FALSE if isinstance(op, ast.Eq | ast.LtE) and number <= 1 else ""
 
 
+def _as_number(value: Value, beside: Value) -> Value:
+    """A number that is compared with a rank or a number of processes as a text, as the environment has it: `"0"`."""
+    if beside.type not in (RANK, PROCESSES) or not isinstance(value.const, str):
+        return value
+    return constant(int(value.const)) if value.const.lstrip("-").isdecimal() else value
+
+
 def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     """What a comparison of a rank with a number says, or of what the main process alone has with None: the main
     process, the others, or nothing."""
+    left, right = _as_number(left, right), _as_number(right, left)
     if isinstance(op, ast.In) and left.type == RANK:
         # `rank in [-1, 0]`: -1 stands for a process that is alone.
         inside = [item for ref in right.of(Container) for item in ref.looked_into().items()]
-        numbers = {value.const for name, value in inside if name.startswith("[")}
-        return MAIN_FLAG if 0 in numbers and numbers <= {-1, 0} else ""
+        numbers = {_as_number(value, left).const for name, value in inside if name.startswith("[")}
+        return MAIN_FLAG if 0 in numbers and numbers <= {-1, 0, None} else ""
     if isinstance(op, ast.NotIn) and left.type == RANK:
         return OPPOSITES.get(rank_flag(ast.In(), left, right), "")
     if left.optional == MAIN_FLAG and right.const is None:

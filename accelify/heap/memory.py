@@ -57,7 +57,7 @@ class Memory:
 
     def passed_on(self, model: Ref, value: Value) -> Call:
         """What the call of a sequence of models depends on besides what it reads."""
-        return ("passed on", model, _content(value), *self._always())
+        return ("passed on", model, content_of(value), *self._always())
 
     def _sites(self, number: int, node: ast.AST) -> tuple[object, ...]:
         """The last calls, with the one that is made now."""
@@ -71,9 +71,9 @@ class Memory:
             "call",
             function.node,
             function.outer,
-            tuple(map(_content, function.defaults.values())) if function.defaults else (),
-            tuple(map(_content, args)),
-            tuple((name, _content(value)) for name, value in keywords.items()) if keywords else (),
+            tuple(map(content_of, function.defaults.values())) if function.defaults else (),
+            tuple(map(content_of, args)),
+            tuple((name, content_of(value)) for name, value in keywords.items()) if keywords else (),
             *self._always(),
         )
 
@@ -187,7 +187,7 @@ def _are_identical(one: Sequence[object], other: Sequence[object]) -> bool:
     return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
-def _content(value: Value) -> tuple[Hashable, ...]:
+def content_of(value: Value) -> tuple[Hashable, ...]:
     """A value as a part of a key."""
     const = value.const if isinstance(value.const, Hashable) else id(value.const)
     return (
@@ -207,7 +207,7 @@ def _identity(ref: Ref) -> Hashable:
     if isinstance(ref, Library):
         return ref.name
     if isinstance(ref, Bound):
-        return ref.method, _content(ref.receiver)
+        return ref.method, content_of(ref.receiver)
     if isinstance(ref, Function):
-        return ref.node, ref.outer, tuple(map(_content, ref.defaults.values()))
+        return ref.node, ref.outer, tuple(map(content_of, ref.defaults.values()))
     return ref

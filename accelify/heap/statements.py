@@ -50,6 +50,10 @@ _OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef
 _DEAR = (ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
+# A line so near to a condition goes without saying.
+_NEAR = 3
+
+
 class Statements:
     """Goes through statements in a scope."""
 
@@ -81,9 +85,9 @@ class Statements:
             if not flow.reached:
                 self.run.leave_out(body[number + 1 :])
                 break
-            for guard in flow.exits.values():
+            for way, guard in flow.exits.items():
                 if guard is not None and (guard.parts_ranks or guard.kind == "missing"):
-                    self.run.guards.append(guard)
+                    self.run.guards.append(replace(guard, left=_leaving(stmt, way)))
                     pushed += 1
         del self.run.guards[len(self.run.guards) - pushed :]
         return Flow(flow.reached, exits)
@@ -474,3 +478,10 @@ class Statements:
         flow = self.engine.loops.go(stmt, over, once)
         rest = self.block(stmt.orelse, scope)
         return Flow(rest.reached, {**flow.exits, **rest.exits})
+
+
+def _leaving(stmt: ast.stmt, way: str) -> str:
+    """The statement by which a block may be left, with its line."""
+    found = (one for one in ast.walk(stmt) if type(one).__name__.lower() == way)
+    line = next((one.lineno for one in found if isinstance(one, ast.stmt)), stmt.lineno)
+    return f"`{way}` (line {line})" if line > stmt.lineno + _NEAR else ""

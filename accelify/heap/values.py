@@ -428,6 +428,8 @@ class Guard:
     kind: str
     why: Reason
     place: Placement = OWN
+    # Where those leave that do not come there, as "return (line 9)"; empty where the condition stands around it.
+    left: str = ""
 
     @property
     def parts_ranks(self) -> bool:

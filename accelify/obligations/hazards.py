@@ -71,9 +71,11 @@ def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     # What another function does that nobody calls is no part of its run.
     around = events[first : min((n for n in entries if n > number), default=None)]
     if any(other.name == "Accelerator" for other in events):
-        if event.detail.startswith("early") and any(other.name == "Accelerator" for other in around):
+        selects = next((other for other in around if other.name == "Accelerator"), None)
+        if event.detail.startswith("early") and selects is not None:
             text = "comes before the Accelerator gives each process its device: all are on the first GPU"
-            yield made(event, "device", Status.NAMED, f"`{event.name}` {text}")
+            why = Reason("the Accelerator is made", selects.module.path, selects.line)
+            yield made(event, "device", Status.NAMED, f"`{event.name}` {text}", why)
         return
     chosen = any(other.detail == "chosen" or _shows_gpus(other.module) for other in events)
     joins = next((other for other in around if other.name == "init_process_group"), None)

@@ -371,7 +371,8 @@ def _meeting(event: Event) -> Obligation:
     guard = next((guard for guard in event.guards if guard.parts_ranks), None)
     if guard is None:
         return made(event, "all ranks", Status.PROVED)
-    return made(event, "all ranks", Status.NAMED, f"`{event.name}` is not reached by all ranks", guard.why)
+    text = f"`{event.name}` is not reached by all ranks{guard.left and f', as some leave by {guard.left}'}"
+    return made(event, "all ranks", Status.NAMED, text, guard.why)
 
 
 def _as_often(event: Event) -> Iterator[Obligation]:

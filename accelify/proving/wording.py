@@ -71,6 +71,7 @@ _NEEDED = {
     "one seed": "draw it with one seed",
 }
 _UNLESS = ", unless it is "
+_DIFFERS, _OF_SHARE = "what can differ between the processes", "what one process has of its share of the data"
 # "printed: of one process's share".
 _SHOWN = re.compile(
     r"(?P<done>printed|logged|shown|drawn|written|appended|sent)(?P<rest>[\w ]*): (?P<what>.*)"
@@ -99,6 +100,9 @@ def what_of(one: Obligation) -> tuple[str, str]:
     asks = _ASKING[one.asks]
     found, _, way_out = one.found.partition("; ")
     found, _, needed = found.partition(_UNLESS)
+    if found.startswith(_DIFFERS) and one.reason is not None:
+        if not one.reason.says_why or _ADDS in one.reason.text:  # a figure, and no condition
+            found, needed = found.replace(_DIFFERS, _OF_SHARE), "put together first"
     way_out = way_out or _NEEDED.get(needed, f"have it {needed}" if needed else "")
     if one.demand == "once" and found.endswith(_BY_ALL) and one.sink in _DONE:
         found = f"every process {_DONE[one.sink]}: {found.removesuffix(_BY_ALL)}"
