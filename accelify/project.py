@@ -38,7 +38,8 @@ class Imports:
 
     def __init__(self) -> None:
         self.converting: set[Path] = set()  # the scripts that are converted in one run, by their places
-        self._data: dict[Path, tuple[bytes, Looks]] = {}
+        # What was read, and what was looked at for it, where somebody listened.
+        self._data: dict[Path, tuple[bytes, Looks | None]] = {}
         self._size = 0
         self._loops: dict[Path, bool] = {}
         self._places: dict[Path, Path] = {}
@@ -304,12 +305,17 @@ class Imports:
         return self._read(path).decode("utf-8", "replace")
 
     def _read(self, path: Path) -> bytes:
-        found = self._data.get(path)
-        if found is not None:
-            note(found[1])
-            return found[0]
-        with looking() as looks:
+        data, looks = self._data.get(path, (None, None))
+        if data is not None and looks is not None:
+            note(looks)
+        if data is not None and (looks is not None or listener() is None):
+            return data
+        if listener() is None:
             data = _code(path)
+        else:
+            self._size -= len(self._data.pop(path, (b"", None))[0])
+            with looking() as looks:
+                data = _code(path)
         self._size += len(data)
         while self._size > _MOST_REMEMBERED and self._data:
             self._size -= len(self._data.pop(next(iter(self._data)))[0])

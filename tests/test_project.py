@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from accelify.convert import convert_paths, convert_project, convert_source
+from accelify.project import Imports
 from accelify.source import Source
 
 PROJECT = Path(__file__).resolve().parent.parent / "fixtures" / "project"
@@ -337,3 +338,16 @@ plot()
     monkeypatch.chdir(tmp_path)
     found = convert_project(Source.read(Path("train.py")))
     assert [str(c.source.path) for c in found if c.changed] == ["train.py"]
+
+
+def test_files_that_name_a_script_have_its_name_as_a_word(tmp_path: Path) -> None:
+    texts = {
+        "naming.py": "from examples.train import main\n",
+        "by_path.py": 'PLACE = "examples/fit.py"\n',
+        "other.py": '"""Counterexamples for what is trained, in training."""\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    files = [tmp_path / name for name in texts]
+    found = Imports().naming_place(files, tmp_path / "examples" / "train.py")
+    assert [path.name for path in found] == ["naming.py", "by_path.py"]

@@ -124,21 +124,21 @@ class Slots:
 
     Attributes:
         slots: all of them.
-        newest, made: the newest object among theirs, and the slots that say when those of no scope were made.
+        written: those, and the slots that say when their objects of no scope were made.
+        newest: the newest object among theirs.
+        is_large: whether there are so many that other pieces share them.
         untouched, upto: from which write on none was to them, as far as the writes up to another one.
     """
 
-    __slots__ = ("made", "newest", "slots", "untouched", "upto")
+    __slots__ = ("is_large", "newest", "slots", "untouched", "upto", "written")
 
     def __init__(self, slots: set[Key]) -> None:
         self.slots = slots
-        self.made: set[Key] = set()
-        self.newest = self.untouched = self.upto = 0
-        for owner, _ in slots:
-            if not owner.serial:
-                self.made.add((owner, MADE))
-            elif owner.serial > self.newest:
-                self.newest = owner.serial
+        self.is_large = len(slots) >= _LARGE
+        owners = {owner for owner, _ in slots}
+        self.newest = max([owner.serial for owner in owners], default=0)
+        self.written = slots | {(owner, MADE) for owner in owners if not owner.serial}
+        self.untouched = self.upto = 0
 
 
 class Summary:
@@ -166,7 +166,7 @@ class Summary:
             self.adding |= summary.adding
             self.joins |= summary.joins
         by_size = sorted(parts, key=lambda part: -len(part.slots))
-        large = [part for part in by_size[:_MOST_PARTS] if len(part.slots) >= _LARGE]
+        large = [part for part in by_size[:_MOST_PARTS] if part.is_large]
         for part in by_size[len(large) :]:
             slots |= part.slots
         self.parts: list[Slots] = [Slots(slots), *large]

@@ -121,7 +121,9 @@ class Statements:
         found = self._dear.get(stmt)
         if found is None:
             found = self._dear[stmt] = not isinstance(stmt, _PLAIN) and (
-                isinstance(stmt, _OF_STATEMENTS) or any(isinstance(part, _DEAR) for part in ast.walk(stmt))
+                isinstance(stmt, _OF_STATEMENTS)
+                or isinstance(getattr(stmt, "value", None), _DEAR)
+                or any(isinstance(part, _DEAR) for part in ast.walk(stmt))
             )
         return found
 

@@ -10,7 +10,7 @@ from accelify.domains.placement import (
 )
 from accelify.domains.replacing import replace
 from accelify.heap.joining import added_by_round, is_by_round, join
-from accelify.heap.pieces import MADE, Piece, Slots, Written, is_alike
+from accelify.heap.pieces import MADE, Piece, Slots, Summary, Written, is_alike
 from accelify.heap.values import (
     Class,
     Function,
@@ -212,7 +212,7 @@ class Store:
             part.untouched = len(log)
             return part.untouched
         for number in range(upto, len(log)):
-            if log[number] in part.slots or log[number] in part.made:
+            if log[number] in part.written:
                 part.untouched = number + 1
         return part.untouched
 
@@ -240,33 +240,36 @@ class Store:
 
     def _take_reads(self, piece: Piece) -> None:
         """Note that a piece is done again by the ones that are being gone through."""
-        for number in range(len(self.pieces) - 1, -1, -1):
-            if not self._take(piece, self.pieces[number]):
+        reads, last, unwritten = piece.all_reads(), len(self._journals), True
+        for outer in reversed(self.pieces):
+            if piece in outer.taken:
                 break
+            unwritten = unwritten and self._is_unwritten(reads, outer, last)
+            last = outer.level
+            self._take(piece, outer, unwritten and reads.newest <= outer.made)
 
-    def _take(self, piece: Piece, outer: Piece) -> bool:
-        """Note what a piece reads in one around it; False where it is noted there already."""
-        if piece in outer.taken:
-            return False
+    def _take(self, piece: Piece, outer: Piece, apart: bool) -> None:
+        """Note what a piece reads in one around it; `apart` where nothing of that was written since that one began."""
+        outer.taken[piece] = apart
         reads = piece.all_reads()
-        apart = outer.taken[piece] = reads.newest <= outer.made and all(
-            self._untouched_from(part) <= outer.start or self._is_unwritten(part, outer.level)
-            for part in reads.parts
-        )
         for key in reads.adding if apart else piece.reads:
             self.note(*key, pieces=[outer])
         for key in reads.joins if apart else piece.joins:
             self.note(*key, softly=True, pieces=[outer])
         for inner in () if apart else piece.inner():
-            self._take(inner, outer)
-        return True
+            if inner not in outer.taken:
+                read, last = inner.all_reads(), len(self._journals)
+                self._take(inner, outer, read.newest <= outer.made and self._is_unwritten(read, outer, last))
 
-    def _is_unwritten(self, part: Slots, level: int) -> bool:
-        """Whether nothing has been written to some slots since a level began."""
-        return all(
-            journal.keys().isdisjoint(part.slots) and journal.keys().isdisjoint(part.made)
-            for journal in self._journals[level:]
-        )
+    def _is_unwritten(self, reads: Summary, outer: Piece, last: int) -> bool:
+        """Whether nothing has been written to what is read since a piece began, on the levels below the last."""
+        for part in reads.parts:
+            if part.is_large and self._untouched_from(part) <= outer.start:
+                continue
+            for journal in self._journals[outer.level : last]:
+                if journal and not journal.keys().isdisjoint(part.written):
+                    return False
+        return True
 
     # Ways
 
