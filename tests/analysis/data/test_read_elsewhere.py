@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from accelify.proving import prove
 from tests.transforms.support import place_of
 from tests.transforms.test_elsewhere import converted, findings
 
