@@ -69,7 +69,6 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         yield from _gather(context, evaluation)
     yield from _in_comprehensions(context)
-    yield from _in_other_modules(context)
     yield from _repeated_in_other_modules(context)
 
 
@@ -103,26 +102,6 @@ def _runs_prepared(context: Context, call: ast.Call) -> bool:
     return bool(context.script.models_run(call) & context.plan.prepared) or any(
         context.plan.is_prepared(one, v.MODEL) for one in (*asked, *given)
     )
-
-
-def _in_other_modules(context: Context) -> Iterator[Change]:
-    """Functions that are not converted and iterate over a loader that is sharded: what they find is a share's."""
-    script, plan = context.script, context.plan
-    if plan.known.distributed:
-        return
-    for call in script.calls():
-        loaders = {t for a in plan.elsewhere.gone_through(call) for t in script.entities(a, v.LOADER)}
-        loaders &= plan.prepared
-        if not loaders or call in plan.whole_calls or not plan.after_prepare(call, loaders):
-            continue
-        callees = script.callees(call)
-        if callees & script.backward_elsewhere or any(context.effects.of(s).tied in _OF_ALL for s in callees):
-            continue
-        name = min(callee.name for callee in callees)
-        yield context.todo(
-            GATHER, call, f"`{name}` is not converted, and goes through one process's share of the data",
-            "give this a loader that is not prepared, or gather what it finds",
-        )  # fmt: skip
 
 
 def _repeated_in_other_modules(context: Context) -> Iterator[Change]:

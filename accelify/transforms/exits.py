@@ -26,11 +26,11 @@ from accelify.analysis.files.clock_tests import asks_clock, asks_for_file, has_c
 from accelify.analysis.metrics.counts import shape_of, size_of
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.caught import is_caught
-from accelify.analysis.syntax import Tree, is_constant, names_in, text_of, walk
+from accelify.analysis.syntax import is_constant, names_in, text_of, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
-from accelify.writer.edits import Edit, InsertBefore, Replace
+from accelify.writer.edits import Edit
 
 EXIT = Rule(
     "ACC405",
@@ -273,7 +273,7 @@ def _exits(context: Context) -> Iterator[Change]:
         if test is None or test in done or test in context.reported:
             continue
         context.reported |= {decision, test}
-        edits = _once(context, test, context.agreed(test))
+        edits = context.agreed(test)
         # Where a counter is in between and cannot be made to agree, the test that leaves is the one to show.
         shown = test if edits else decision
         message = (
@@ -285,43 +285,6 @@ def _exits(context: Context) -> Iterator[Change]:
         else:
             mark = "let all processes agree: accelerator.reduce(value) before the test"
             yield context.todo(EXIT, context.tree.statement(shown), message, mark)
-
-
-def _once(context: Context, test: ast.expr, edits: list[Edit]) -> list[Edit]:
-    """Edits that put the same reduction into a test several times, as one in a line before it."""
-    replaced = [edit for edit in edits if isinstance(edit, Replace)]
-    texts = {"".join(map(str, edit.pieces)) for edit in replaced}
-    branch, tree = context.tree.parent(test), context.tree
-    if len(edits) < 2 or len(texts) != 1 or not isinstance(branch, ast.If) or branch.test is not test:
-        return edits
-    (text,) = texts
-    first = tree.first(edit.node for edit in replaced)
-    read = next(n for n in walk(first) if isinstance(n, ast.Name) and not tree.is_before(first, n))
-    name = ("mean_" if 'reduction="mean"' in text else "total_") + read.id
-    if tree.is_elif(branch) or not tree.own_line(branch) or tree.mentions(name):
-        return edits
-    if not _is_asked_first(tree, test, read):
-        return edits
-    lines: list[Edit] = [InsertBefore(branch, (f"{name} = {text}",))]
-    return lines + [verbs.replace(edit.node, name) for edit in replaced]
-
-
-def _is_asked_first(tree: Tree, test: ast.expr, node: ast.AST) -> bool:
-    """Whether a node of a test is evaluated whatever the other parts are: it can be moved before the test as well."""
-    child = node
-    for ancestor in tree.ancestors(node):
-        if child is test:
-            return True
-        if isinstance(ancestor, ast.BoolOp) and ancestor.values[0] is not child:
-            return False
-        if isinstance(ancestor, ast.IfExp) and ancestor.test is not child:
-            return False
-        if isinstance(ancestor, ast.Compare) and any(child is c for c in ancestor.comparators[1:]):
-            return False
-        if isinstance(ancestor, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
-            return False
-        child = ancestor
-    return False
 
 
 def _decisions(context: Context) -> Iterator[ast.expr]:

@@ -71,7 +71,7 @@ def transform(context: Context) -> Iterator[Change]:
             edits = [verbs.replace(call, inner)]
             context.claim(call.func, *[kw.value for kw in call.keywords])
         message, safety = "prepare distributes the model; DataParallel must not wrap it", None
-        if context.tree.mentions("save("):
+        if context.tree.mentions("save(") and not context.tree.mentions(".module.state_dict("):
             message += " (what is saved has no `module.` before the names of its weights any more)"
         if k.is_unread_wrapper(name := context.script.qualname(call.func) or "", call):
             what = f"`{name.rpartition('.')[2]}`, which is not read, passes for a DataParallel"

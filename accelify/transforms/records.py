@@ -17,7 +17,7 @@ epoch. Where such figures choose the best checkpoint, evaluate on a separate loa
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 from accelify.analysis.losses.reduction_kinds import SUM
 from accelify.analysis.metrics.counts import made_once
@@ -57,7 +57,6 @@ def transform(context: Context) -> Iterator[Change]:
         if context.accelerator(loop) is None:
             continue
         yield from _lists(context, loop)
-        yield from _keyed(context, loop)
         yield from _meters(context, loop)
     for loop in context.ungathered_loops():
         if context.accelerator(loop) is not None:
@@ -323,78 +322,6 @@ def _target(context: Context, loop: BatchLoop, place: Place) -> str:
 def _import(context: Context, loop: BatchLoop) -> Edit:
     package = "accelerate.utils" if context.for_accelerate else "accelify.runtime"
     return context.import_for(loop, f"from {package} import gather_object")
-
-
-# -- results by the sample they belong to
-
-
-def _keyed(context: Context, loop: BatchLoop) -> Iterator[Change]:
-    """`results[image_id] = output`, here or in a function that gets `results`: each process has only its samples."""
-    figures = context.figures
-    batch = figures.of_the_batch(loop)
-    found: dict[Place, set[bool]] = {}
-    for node in (n for stmt in loop.body for n in walk(stmt)):
-        for retained, by_sample in _filled(context, node, batch):
-            place = place_of(context.script, retained)
-            fresh = figures.made_before(loop, place) if place is not None and not place.whole else None
-            if place is None or not isinstance(fresh, (ast.Assign, ast.AnnAssign)):
-                continue
-            if _is_empty_dictionary(fresh.value) and figures.is_read_after(loop, place):
-                found.setdefault(place, set()).add(by_sample)
-    stored_by_sample = [place for place, kinds in found.items() if kinds == {True}]
-    if stored_by_sample:
-        unit, lines = context.tree.indent_unit(), []
-        scope = context.script.scope_of(loop)
-        part = next(n for n in ("part", "own_part", "part_") if scope.resolve(n) is None)
-        for place in stored_by_sample:
-            lines += [f"for {part} in gather_object([{place.text}]):", f"{unit}{place.text}.update({part})"]
-        context.settle(loop, stored_by_sample)
-        text = ", ".join(f"`{p.text}`" for p in stored_by_sample)
-        edits = [_import(context, loop), context.afterwards(loop, lines)]
-        yield context.change(
-            RECORDS, head_of(loop), f"{text} would cover one process's share of the data", edits
-        )
-
-
-def _filled(context: Context, node: ast.AST, batch: Set[str]) -> Iterator[tuple[ast.expr, bool]]:
-    """The dictionaries that a node fills, and whether by a key that is read from the batch."""
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        if isinstance(node.value, (ast.Name, ast.Attribute)) and not isinstance(node.slice, ast.Constant):
-            stmt = context.tree.statement(node)
-            if isinstance(stmt, (ast.Assign, ast.AugAssign)) and names_in(stmt.value) & batch:
-                yield node.value, bool(names_in(node.slice) & batch) and _sets_anew(stmt, node.value)
-    elif isinstance(node, ast.Call):
-        given = [*node.args, *[kw.value for kw in node.keywords]]
-        if not any(names_in(a) & batch for a in given):
-            return
-        for callee in context.script.callees(node):
-            names = callee.positional()[1 if callee.self_name() is not None else 0 :]
-            for index, argument in enumerate(node.args[: len(names)]):
-                if not isinstance(argument, (ast.Name, ast.Attribute)) or names_in(argument) & batch:
-                    continue
-                stores = [
-                    store
-                    for store in walk(callee.node)
-                    if isinstance(store, ast.Subscript)
-                    and isinstance(store.ctx, ast.Store)
-                    and isinstance(store.value, ast.Name)
-                    and store.value.id == names[index]
-                    and not isinstance(store.slice, ast.Constant)
-                ]
-                if stores:
-                    anew = all(_sets_anew(context.tree.statement(s), s.value) for s in stores)
-                    yield argument, anew and all(names_in(s.slice) for s in stores)
-
-
-def _sets_anew(stmt: ast.stmt, retained: ast.expr) -> bool:
-    """Whether an entry is set to something that does not count on from what was there."""
-    return isinstance(stmt, ast.Assign) and not names_in(retained) & names_in(stmt.value)
-
-
-def _is_empty_dictionary(value: ast.expr | None) -> bool:
-    if isinstance(value, ast.Dict):
-        return not value.keys
-    return isinstance(value, ast.Call) and text_of(value.func) in ("dict", "OrderedDict") and not value.args
 
 
 # -- meters

@@ -18,6 +18,7 @@ WEIGHED = "fake = model(torch.zeros_like(x)).mean()\nloss = F.cross_entropy(mode
         ("kept = np.zeros((2, 2))", PAIRS),
         ("kept = [0, 0]", "for k in range(y.size(0)):\n    kept[y[k]] += 1"),
         ("kept = 0", "kept = max(kept, loss.item())"),
+        ("kept = {}", "kept[x.sum().item()] = loss.item()"),
     ],
 )
 def test_a_table_or_an_extreme_that_is_shown(fresh: str, body: str) -> None:

@@ -385,8 +385,7 @@ def test_each_writer_by_itself(tmp_path: Path) -> None:
     ready = "one = SummaryWriter('a')\nother = SummaryWriter('b')"
     conversion = converted(tmp_path, helper, ready=ready, epoch="one.add_scalar('x', 1)\nn = score(other, x)")
     assert place_of(conversion.new_text, "ready") == (
-        "one = SummaryWriter('a') if accelerator.is_main_process else None\n"
-        "# TODO(accelify ACC702): only the main process should write this log\nother = SummaryWriter('b')"
+        "one = SummaryWriter('a') if accelerator.is_main_process else None\nother = SummaryWriter('b')"
     )
     assert place_of(conversion.new_text, "epoch") == f"{GUARD}one.add_scalar('x', 1)\nn = score(other, x)"
 

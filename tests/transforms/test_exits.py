@@ -9,7 +9,7 @@ import pytest
 from accelify.convert import convert_source
 from accelify.proving import prove
 from accelify.source import Source
-from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, place_of
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
 
 OTHERS = "others = DataLoader(data, batch_size=8, shuffle=True)\nbatches = iter(others)"
 PAIRED = "a, b = next(batches)\n"
@@ -150,32 +150,6 @@ def test_an_error_that_is_caught_is_agreed_on(error: str, around: str, handler: 
 def test_a_handler_does_not_catch_what_it_raises() -> None:
     text = "try:\n    pass\nexcept RuntimeError:\n    if loss.item() > 9:\n        raise RuntimeError('a')\n"
     assert "ACC405" not in codes(convert(update=f"optimizer.step()\n{text}"))
-
-
-@pytest.mark.parametrize(
-    ("test", "after"),
-    [
-        ("loss > 9 or math.isnan(loss)", "mean_loss > 9 or math.isnan(mean_loss)"),
-        ("math.isnan(loss) or epoch and loss > 9", "math.isnan(mean_loss) or epoch and mean_loss > 9"),
-    ],
-)
-def test_what_is_agreed_on_twice_is_reduced_once(test: str, after: str) -> None:
-    conversion = convert(
-        imports="import math", update=f"optimizer.step()\nloss = loss.item()\nif {test}:\n    break"
-    )
-    assert place_of(conversion.new_text, "update").endswith(
-        f'mean_loss = accelerator.reduce(loss, reduction="mean")\nif {after}:\n    break'
-    )
-
-
-@pytest.mark.parametrize(
-    "test", ["epoch and loss > 9 or epoch and loss < 1", "mean_loss or loss > 9 or loss < 1"]
-)
-def test_what_may_not_be_asked_first_is_reduced_where_it_stands(test: str) -> None:
-    text = convert(
-        imports="mean_loss = 0", update=f"optimizer.step()\nloss = loss.item()\nif {test}:\n    break"
-    ).new_text
-    assert text.count('accelerator.reduce(loss, reduction="mean")') == 2
 
 
 SHAPES = "wanted, other = torch.zeros(2), torch.zeros(3)"

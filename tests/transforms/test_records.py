@@ -354,34 +354,6 @@ def test_figures_of_an_evaluation_that_cannot_be_gathered_agree() -> None:
     assert "ACC301" in {f.code for f in conversion.remaining}
 
 
-FILLING = """
-def fill(output, batch, results):
-    results[batch[0].sum().item()] = output.tolist()
-def count(output, batch, results):
-    results[int(batch[1][0])] += 1
-"""
-
-
-@pytest.mark.parametrize(
-    ("filled", "whole"),
-    [
-        ("results[x.sum().item()] = loss.item()", True),
-        ("fill(loss, (x, y), results)", True),
-        ("count(loss, (x, y), results)", False),
-        ("results[y[0].item()] = results.get(y[0].item(), 0) + loss.item()", False),
-        ("results[i] = loss.item()", False),
-    ],
-)
-def test_results_by_their_sample(filled: str, whole: bool) -> None:
-    steps = "optimizer.zero_grad(); loss = F.cross_entropy(model(x), y); loss.backward(); optimizer.step()"
-    head = "def train_epoch():\n    results = {}\n"
-    ready = head + "    for i, (x, y) in enumerate(loader):\n        STEPS\n        FILLED\n"
-    ready = ready.replace("STEPS", steps).replace("FILLED", filled) + "    return results"
-    text = convert(setup=FILLING, ready=ready, epoch="print(train_epoch())").new_text
-    line = "    for part in gather_object([results]):\n        results.update(part)\n    return results"
-    assert (line in text) is whole
-
-
 def test_a_loss_of_samples_that_are_made_of_noise() -> None:
     """What is drawn in the pass differs between processes, as the batches do."""
     update = (

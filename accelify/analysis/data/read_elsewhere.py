@@ -150,20 +150,19 @@ def _wrapped(node: ast.expr, names: set[str]) -> bool:
     return any(isinstance(part, ast.Name) and part.id in names for part in _parts(node))
 
 
-def whole_loaders(items: list[Item], elsewhere: ReadElsewhere) -> dict[Item, set[ast.Call]]:
-    """The names of loaders that only such functions read, with the calls, where the training reads others of a making.
+def whole_loaders(items: list[Item], elsewhere: ReadElsewhere) -> set[Item]:
+    """The names of loaders that only such functions read, where the training reads others of a making.
 
     Every process then iterates over all of that data, and gets the figures of the original.
     """
-    found: dict[Item, set[ast.Call]] = {}
+    found: set[Item] = set()
     loaders = [item for item in items if item.kind == v.LOADER and item.container is None]
     for item in loaders:
         others = [o for o in loaders if o is not item and o not in found]
         if not all(any(entity in other.entities for other in others) for entity in item.entities):
             continue
-        calls = elsewhere.only_elsewhere(item)
-        if calls:
-            found[item] = calls
+        if elsewhere.only_elsewhere(item):
+            found.add(item)
     return found
 
 

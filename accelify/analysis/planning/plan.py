@@ -90,8 +90,6 @@ class Plan(AcceleratorPlace):
         self.of_fixed_steps: set[Loop] = set()
         # Of these the loaders that come from calls which cannot be seen, with what is called.
         self.unseen: dict[Entity, str] = {}
-        # Calls that pass a whole loader to functions which are not converted.
-        self.whole_calls: set[ast.Call] = set()
         self.inline: list[ast.Call] = []
         self.sites: list[PrepareSite] = []
         self.arguments: dict[str, str] = {}
@@ -240,9 +238,9 @@ class Plan(AcceleratorPlace):
     def _keep_whole(self, items: dict[object, Item]) -> None:
         """Leave loaders unprepared that only functions which are not converted go through."""
         self.elsewhere = ReadElsewhere(self.script)
-        whole = {} if self.known.distributed else whole_loaders(list(items.values()), self.elsewhere)
+        whole = set() if self.known.distributed else whole_loaders(list(items.values()), self.elsewhere)
         for key in [key for key, item in items.items() if item in whole]:
-            self.whole_calls |= whole[items.pop(key)]
+            del items[key]
 
     def _loaders(self) -> set[Entity]:
         fixed = self.script.fixed_batch_size is not None
