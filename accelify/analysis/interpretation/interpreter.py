@@ -224,13 +224,9 @@ class Interpreter(CallEvaluator, ImportedNames, KindsByUse):
         contained = self._contained(scope, name)
         if contained.issuperset(values):  # as from the second round on
             return
-        if len(contained) > _CROWDED or len(values) > _CROWDED:
-            values = sorted(values, key=order_of)
+        self.add(contained, values)
         for value in values:
-            if value not in contained and len(contained) < _MOST_VALUES:
-                contained.add(value)
-                self.changed = True
-            if isinstance(value, Entity) and name not in value.names:
+            if isinstance(value, Entity):
                 value.names.add(name)
 
     def _contained(self, scope: Scope, name: str) -> Values:
