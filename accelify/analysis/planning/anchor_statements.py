@@ -79,7 +79,7 @@ def parses_arguments(script: ScriptModel, stmt: ast.stmt) -> bool:
 def _holds_options(value: Entity) -> bool:
     """Whether a parser makes it, or a class that only has fields: `class Config: lr = 0.1`."""
     if value.cls is not None and value.kind == v.INSTANCE:
-        return value.cls.method("__init__") is None and not value.cls.external_bases()
+        return not value.cls.external_bases() and not any(one.scope.children for one in value.cls.ancestry())
     return isinstance(value.site, ast.Call) and parses(value.site)
 
 
