@@ -115,7 +115,6 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
 figures = []
 for epoch in range(2):
     hits = seen = found = size = right = mean = total = 0
-    table, classes, least = np.zeros((2, 2)), [0, 0], 9.0
     for i, (x, y) in enumerate(loader):
         x, y = x.to(device), y.to(device)
         output = model(x)
@@ -130,19 +129,15 @@ for epoch in range(2):
         size += n
         right += (output.argmax(1) == y).sum().item()
         mean = (mean * i + loss.item()) / (i + 1)
-        for a, b in zip(y.tolist(), output.argmax(1).tolist()):
-            table[a, b] += 1
-            classes[a] += 1
-        least = min(least, (x.abs().sum() * 0 + y.float().mean()).item() * 0)
     for x, y in loader:
         total += step(x.to(device), y.to(device))
-    figures += [hits / seen, found / size, right / ((i + 1) * 8), mean, least, total / len(loader)]
-    figures += [*table.ravel().tolist(), *classes, *evaluate(held_out)]
+    figures += [hits / seen, found / size, right / ((i + 1) * 8), mean, total / len(loader)]
+    figures += evaluate(held_out)
 """
 
 
 @pytest.mark.distributed
-def test_counts_of_batches_tables_and_functions():
+def test_counts_of_batches_and_functions():
     conversion = convert_source(Source.from_text(COUNTS, PATH), ConvertOptions())
     assert conversion.status == "converted"
     assert not {"ACC301", "ACC302", "ACC304"} & {f.code for f in conversion.remaining}
