@@ -44,6 +44,7 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import of_shape, shape, size
+from accelify.heap.flags import OPPOSITES
 from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
@@ -469,12 +470,14 @@ class Transfers:
         if row.kind == "generator":
             self.random.made(row, made, args, keywords, node)
             return Value(refs=(made,), type=type_)
-        # A text with the time in it is what something is called, and no part of what it is.
+        # A text with the time in it is what something is called, a flag of one rank says who fetches the data: no part
+        # of what it is.
         bag = [
             value
             for value in [*args, *keywords.values()]
             if not array_of(value).is_same
             and not (value.place.kind is Kind.CLOCK and value.type == "builtins.str")
+            and not (row.kind == "dataset" and value.type in OPPOSITES)
         ]
         if bag and row.kind not in ("module", "loss", "optimizer", "scheduler", "loader"):
             furthest = worst(bag)

@@ -59,3 +59,16 @@ def test_the_run_of_a_library(start: str, sinks: list[str]) -> None:
     body = "    wandb.log({'a': 1})\n    wandb.run.log({'a': 1})\n    print('logged')\n"
     use = f"def log():\n    if wandb.run is not None:\n{textwrap.indent(body, '    ')}\n\nlog()\n"
     assert by_all(f"import wandb\n{start}{use}") == sinks
+
+
+@pytest.mark.parametrize("given", ["download=accelerator.is_main_process", "transform=weigh(total)"])
+def test_data_that_one_process_fetches_are_the_same_on_all(given: str) -> None:
+    text = (
+        "import torchvision\ndef weigh(total): return lambda x: x * total\n"
+        "total = 0.0\nfor x in accelerator.prepare(DataLoader(torch.load('a'), batch_size=4)):\n    total = x.sum()\n"
+        f"data = torchvision.datasets.MNIST('d', {given})\n"
+        "for x in accelerator.prepare(DataLoader(data, batch_size=4)):\n    pass\n"
+    )
+    assert any("shared" in one.found or "others on each" in one.found for one in all_named(text)) == (
+        "weigh" in given
+    )
