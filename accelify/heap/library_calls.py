@@ -395,6 +395,9 @@ class LibraryCalls:
                 plain = all(isinstance(ref, Bound) for ref in value.refs) and not is_part(value)
                 if plain and number is not None and value.place.is_same:
                     self.mutated.setdefault(node, {})[number] = Value(place, why, type=value.type)
+                elif plain and one.receiver and row.returns and value.place != result.place:
+                    changed = replace(value, place=result.place, why=result.why)
+                    self.mutated.setdefault(node, {})[-1] = changed
 
     def _overwrite(
         self, row: Row, result: Value, args: Args, keywords: Keywords, node: ast.AST, shift: int

@@ -65,6 +65,43 @@ CAUSES = {
         in_training("each = F.cross_entropy(model(x), y, reduction='none')\nloss = each[y > 0].mean()"),
         "`each[y > 0]` chooses among the rows",
     ),
+    "chosen by a call": (
+        in_training("each = (model(x) - y).abs()\nloss = each.masked_select(y > 0).mean()"),
+        "`each.masked_select(y > 0)` mixes rows",
+    ),
+    "a mean over how many are counted": (
+        in_training("e = (model(x) - y).abs()\nloss = (e * (y > 0)).sum() / torch.count_nonzero(y > 0)"),
+        "is a ratio of figures of each process's batch",
+    ),
+    "a mask that is divided in place by its mean": (
+        in_training("m = (y != 0).float()\nm.div_(m.mean())\nloss = ((model(x) - y).abs() * m).mean()"),
+        "`m.div_(m.mean())` is a ratio of figures of each process's batch",
+    ),
+    "one of two figures of the batch for each row": (
+        in_training("p = (y > 0).float().mean()\nloss = (torch.where(y > 0, 1 - p, p) * model(x)).mean()"),
+        "`torch.where(y > 0, 1 - p, p)` goes by a mean or a sum over all rows",
+    ),
+    "those above their mean": (
+        in_training("e = (model(x) - y).abs()\nloss = (e * (e > e.mean())).mean()"),
+        "`e > e.mean()` goes by a mean or a sum over all rows",
+    ),
+    "a loss by its name, which a library has or the script": (
+        in_training(
+            "loss = criterion(model(x), y)",
+            "import sys\n"
+            "class Masked(nn.Module):\n"
+            "    def forward(self, o, y):\n"
+            "        m = (y != 0).float()\n"
+            "        return ((o - y).abs() * (m / m.mean())).mean()\n"
+            "def named(name):\n"
+            "    try:\n"
+            "        return getattr(nn, name)()\n"
+            "    except AttributeError:\n"
+            "        return getattr(sys.modules[__name__], name)()\n"
+            "criterion = named('Masked')\n",
+        ),
+        "`m / m.mean()` is a ratio of figures of each process's batch",
+    ),
     "chosen among pairs of rows": (
         in_training(
             "o = model(x)\n"
@@ -213,6 +250,12 @@ QUIET = {
     ),
     "two means of which one is for batches of some size": in_training(
         "o = model(x)\nloss = F.mse_loss(o, y)\nif len(o) > 3: loss = loss + o.abs().mean()"
+    ),
+    "masks that are not divided by what the batch has": in_training(
+        "m, w = (y != 0).float(), torch.ones(3)\n"
+        "m.mul_(w / w.mean())\n"
+        "e = (model(x) - y).abs() * torch.where(y > 0, w[0], w[1])\n"
+        "loss = (e * m).mean() + ((e * m).sum(1) / m.sum(1).clamp(min=1)).mean() + e.masked_select(w > 0).mean()"
     ),
     "a mean of each row": in_training("loss = (model(x) / x.sum(1, keepdim=True)).mean()"),
     "the same by such a model on all of the data": (
