@@ -163,6 +163,12 @@ CAUSES = {
         ),
         "`z @ z.t()` is a product of rows of each process's batch",
     ),
+    "what an unknown object has from all batches": (
+        "import somelib\nmetric = somelib.Metric()\n"
+        "for x, y in test: metric(model(x), y)\n"
+        "accelerator.print(metric.compute())\n",
+        "`metric.compute()`, of what each process put in",
+    ),
     "a ratio of sums over the rows of all processes": (
         in_evaluation(
             "total += F.mse_loss(o, l).item() + (1 - (o * l).sum() / (o.sum() + l.sum())).item()",
@@ -194,6 +200,9 @@ def test_the_cause_of_a_weighted_mean_is_said(kind: str) -> None:
 
 QUIET = {
     "a model of a library that is not known": in_training("loss = F.cross_entropy(net(x), y)", FOREIGN),
+    "a loss of a library that is not known": in_training(
+        "loss = criterion(net(x), y)", f"{FOREIGN}criterion = somelib.Loss()\n"
+    ),
     "batchmean": in_training("loss = F.kl_div(model(x).log_softmax(1), x.softmax(1), reduction='batchmean')"),
     "a factor that is drawn for the batch": (
         "import numpy as np\n" + in_training("loss = np.random.beta(1.0, 1.0) * F.cross_entropy(model(x), y)")
