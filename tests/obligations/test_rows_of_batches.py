@@ -408,3 +408,15 @@ def test_a_shape_by_numpy_counts_rows_along_their_axis_alone() -> None:
     text = "import numpy as np\nrows = np.vstack([x.numpy() for x, y in test])\naccelerator.print(np.shape(rows)[{}])\n"
     assert named(text.format(1)) == []
     assert len(named(text.format(0))) == 1
+
+
+@pytest.mark.parametrize("gathered", [True, False])
+def test_a_list_of_what_each_process_had_may_have_a_row_twice(gathered: bool) -> None:
+    lines = "o, l = accelerator.gather_for_metrics((model(x), y))" if gathered else "o = model(x)"
+    kept = "made = gather_object(made)\n" if not gathered else ""
+    text = f"made = []\nfor x, y in test:\n    {lines}\n    made.extend(o.argmax(1).tolist())\n{kept}"
+    validated = found(f"from accelify.runtime import gather_object\n{text}accelerator.print(sum(made))\n")
+    assert not validated.of(Status.NAMED)
+    assert ["is twice in `gather_object(made)`" in one.text for one in validated.assumptions] == [True] * (
+        not gathered
+    )
