@@ -11,6 +11,7 @@ from accelify.domains.placement import (
     Kind,
     Placement,
     function,
+    is_figure,
     turned,
     unturned,
     wide,
@@ -31,20 +32,25 @@ def turned_over(place: Placement) -> Placement:
     return unturned(place) if place.turned else turned(place)
 
 
-def meeting(places: Iterable[Placement], *, of_peaks: bool = True) -> str:
+def meeting(places: Iterable[Placement], *, of_peaks: bool = True, of_figures: bool = False) -> str:
     """How an operation goes elementwise over rows of a batch and others of the same batch, in words; "" where it goes
     row by row.
 
     Args:
         places: of its operands.
         of_peaks: whether what it gives goes by the largest of all rows where that is an operand beside rows.
+        of_figures: whether it goes by a mean or a sum over all rows where that is.
     """
     found = [place for place in places if place.kind is Kind.ROUND]
     forms = {place.form for place in found}
     if AHEAD in forms and BESIDE in forms:
         return "puts each row of the batch beside all others"
-    if of_peaks and PEAK in forms and any(place.rows for place in found):
+    if not any(place.rows for place in found):
+        return ""
+    if of_peaks and PEAK in forms:
         return "goes by the largest or smallest of all rows"
+    if of_figures and any(map(is_figure, found)):
+        return "goes by a mean or a sum over all rows"
     return ""
 
 

@@ -171,6 +171,11 @@ def accelerator_method(
             each = elements(run, first) or [element(run, first, node)]
             filled = any(map(fill_of, first.of(Container)))
             place = array_of(first) if filled else function(map(array_of, each), linearly=True)
+            if place == SHARD:
+                text = (
+                    "the last round has a row for each rank, without which one is taken again and is twice in"
+                )
+                run.assume(f"{text} `{run.segment(node)}`", node)
             return Value(gathered(place), run.reason(node, "gathered", *each))
         alike = _alike(run, first, node)
         if alike is not None and run.checks:

@@ -40,6 +40,7 @@ from accelify.heap.counts import (
     with_token,
     within_pass,
 )
+from accelify.heap.fields import name_of
 from accelify.heap.flags import ASKED, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
@@ -59,6 +60,7 @@ from accelify.heap.values import (
     Container,
     Function,
     Instance,
+    Library,
     Ref,
     Scope,
     Value,
@@ -264,7 +266,7 @@ class Expressions:
         meet_together(self.run, node, values)
         type_ = TENSOR if type_ == BATCH else type_
         ordered = isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE)
-        if words := meeting(map(array_of, values), of_peaks=ordered):
+        if words := meeting(map(array_of, values), of_peaks=ordered, of_figures=ordered):
             return self.run.cause(node, mixing(place), meets(self.run.segment(node), words), type_)
         return self.run.made(node, place, *values, type_=type_)
 
@@ -426,7 +428,10 @@ class Expressions:
         if base.type == "builtins.tuple" and not base.refs:
             return Value(base.place, base.why, type=TENSOR, where=base.where)
         for ref in base.refs:
-            given = self.engine.calls.special(ref, "__getitem__", [key], node)
+            if isinstance(ref, Library) and ref.name == "sys.modules":
+                given = self.engine.modules.listed(name_of(key))
+            else:
+                given = self.engine.calls.special(ref, "__getitem__", [key], node)
             if given is not None:
                 return given
         part = part_of(self.run, node, base, key, at)

@@ -71,6 +71,8 @@ _STARTED = frozenset({"multiprocessing.Process", "threading.Thread"})
 _OF_RANKS = frozenset({"backward", "step", "collective", "prepare", "accelerator"})
 # The logger of Accelerate, and of the runtime.
 _MAIN_LOGGER = "accelerate.logging.MultiProcessAdapter."
+# What arrays do in place that leaves the batch's figures in them.
+_IN_PLACE = frozenset({"plus", "minus", "times", "over"})
 # What may call a function that it is given.
 _CALLING = frozenset({"none", "new", "pure", "own", "unknown"})
 
@@ -396,6 +398,9 @@ class LibraryCalls:
                 plain = all(isinstance(ref, Bound) for ref in value.refs) and not is_part(value)
                 if plain and number is not None and value.place.is_same:
                     self.mutated.setdefault(node, {})[number] = Value(place, why, type=value.type)
+                elif plain and one.receiver and row.transfer in _IN_PLACE and value.place != result.place:
+                    changed = replace(value, place=result.place, why=result.why)
+                    self.mutated.setdefault(node, {})[-1] = changed
 
     def _overwrite(
         self, row: Row, result: Value, args: Args, keywords: Keywords, node: ast.AST, shift: int

@@ -155,6 +155,12 @@ class Modules:
         self._looked_for(name)
         return Value(refs=(Library(name),))
 
+    def listed(self, name: str | None) -> Value | None:
+        """What `sys.modules[name]` is, None where it is no module of the project."""
+        if name == self.run.module.name:
+            return Value(refs=(self.run.module,))
+        return self.imported(name, name) if name and self._place(name) is not None else None
+
     def _looked_for(self, name: str) -> None:
         """Note a module that is neither in the project nor a library of which something is known."""
         root = name.partition(".")[0]

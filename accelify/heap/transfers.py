@@ -172,7 +172,8 @@ class Transfers:
         of_rows = place.kind is Kind.ROUND and any(one.rows for one in places)
         if row.transfer == "reduce" and not rowwise and of_rows and row.name.startswith("torch."):
             return self._mixing(node, place, row.returns, "is of all rows together")
-        if row.transfer == "rows" and (words := meeting(places, of_peaks=_word(row) in _BY_VALUE)):
+        by_value = _word(row) in _BY_VALUE
+        if row.transfer == "rows" and (words := meeting(places, of_peaks=by_value, of_figures=by_value)):
             return self._mixing(node, place, row.returns, words)
         if row.transfer == "rows" and place.kind is Kind.ROUND and names_rows(row, args, keywords):
             if place.sure:

@@ -149,8 +149,11 @@ class UnknownCalls:
                     put(self.run, ref, value.placed(array_of(value)), filling="rounds")
             if marked is not None and name == "__call__":
                 return self.model(instance.type or self.run.segment(node), args, keywords, node)
-            # What a layer of a model gives in the model's forward, it does not have from other batches.
-            if refs and not (marked is not None and self.run.is_called("forward")):
+            # What a layer of a model gives in the model's forward, it does not have from other batches, and what an
+            # object gives that is called like a function, such as a loss, is taken for one of what it gets.
+            called = name == "__call__" and instance.kind == "object"
+            called = called and function(places).kind is Kind.ROUND
+            if refs and not called and not (marked is not None and self.run.is_called("forward")):
                 return self._of_bag(instance, Value(refs=(refs[0],)), name, node)
         place = function([receiver.place, *places])
         if place.is_same:

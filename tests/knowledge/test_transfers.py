@@ -147,7 +147,6 @@ def test_linear(library: str, least: int) -> None:
     ("transfer", "together"),
     [
         ("sum", lambda parts: parts[0] + parts[1]),
-        ("count", lambda parts: parts[0] + parts[1]),
         ("mean", lambda parts: (2 * parts[0] + 4 * parts[1]) / 6),
         ("max", max),
         ("min", min),

@@ -65,6 +65,43 @@ CAUSES = {
         in_training("each = F.cross_entropy(model(x), y, reduction='none')\nloss = each[y > 0].mean()"),
         "`each[y > 0]` chooses among the rows",
     ),
+    "chosen by a call": (
+        in_training("each = (model(x) - y).abs()\nloss = each.masked_select(y > 0).mean()"),
+        "`each.masked_select(y > 0)` mixes rows",
+    ),
+    "a mean over how many are counted": (
+        in_training("e = (model(x) - y).abs()\nloss = (e * (y > 0)).sum() / torch.count_nonzero(y > 0)"),
+        "is a ratio of figures of each process's batch",
+    ),
+    "a mask that is divided in place by its mean": (
+        in_training("m = (y != 0).float()\nm.div_(m.mean())\nloss = ((model(x) - y).abs() * m).mean()"),
+        "`m.div_(m.mean())` is a ratio of figures of each process's batch",
+    ),
+    "one of two figures of the batch for each row": (
+        in_training("p = (y > 0).float().mean()\nloss = (torch.where(y > 0, 1 - p, p) * model(x)).mean()"),
+        "`torch.where(y > 0, 1 - p, p)` goes by a mean or a sum over all rows",
+    ),
+    "those above their mean": (
+        in_training("e = (model(x) - y).abs()\nloss = (e * (e > e.mean())).mean()"),
+        "`e > e.mean()` goes by a mean or a sum over all rows",
+    ),
+    "a loss by its name, which a library has or the script": (
+        in_training(
+            "loss = criterion(model(x), y)",
+            "import sys\n"
+            "class Masked(nn.Module):\n"
+            "    def forward(self, o, y):\n"
+            "        m = (y != 0).float()\n"
+            "        return ((o - y).abs() * (m / m.mean())).mean()\n"
+            "def named(name):\n"
+            "    try:\n"
+            "        return getattr(nn, name)()\n"
+            "    except AttributeError:\n"
+            "        return getattr(sys.modules[__name__], name)()\n"
+            "criterion = named('Masked')\n",
+        ),
+        "`m / m.mean()` is a ratio of figures of each process's batch",
+    ),
     "chosen among pairs of rows": (
         in_training(
             "o = model(x)\n"
@@ -126,6 +163,12 @@ CAUSES = {
         ),
         "`z @ z.t()` is a product of rows of each process's batch",
     ),
+    "what an unknown object has from all batches": (
+        "import somelib\nmetric = somelib.Metric()\n"
+        "for x, y in test: metric(model(x), y)\n"
+        "accelerator.print(metric.compute())\n",
+        "`metric.compute()`, of what each process put in",
+    ),
     "a ratio of sums over the rows of all processes": (
         in_evaluation(
             "total += F.mse_loss(o, l).item() + (1 - (o * l).sum() / (o.sum() + l.sum())).item()",
@@ -157,6 +200,9 @@ def test_the_cause_of_a_weighted_mean_is_said(kind: str) -> None:
 
 QUIET = {
     "a model of a library that is not known": in_training("loss = F.cross_entropy(net(x), y)", FOREIGN),
+    "a loss of a library that is not known": in_training(
+        "loss = criterion(net(x), y)", f"{FOREIGN}criterion = somelib.Loss()\n"
+    ),
     "batchmean": in_training("loss = F.kl_div(model(x).log_softmax(1), x.softmax(1), reduction='batchmean')"),
     "a factor that is drawn for the batch": (
         "import numpy as np\n" + in_training("loss = np.random.beta(1.0, 1.0) * F.cross_entropy(model(x), y)")
@@ -213,6 +259,12 @@ QUIET = {
     ),
     "two means of which one is for batches of some size": in_training(
         "o = model(x)\nloss = F.mse_loss(o, y)\nif len(o) > 3: loss = loss + o.abs().mean()"
+    ),
+    "masks that are not divided by what the batch has": in_training(
+        "m, w = (y != 0).float(), torch.ones(3)\n"
+        "m.mul_(w / w.mean())\n"
+        "e = (model(x) - y).abs() * torch.where(y > 0, w[0], w[1])\n"
+        "loss = (e * m).mean() + ((e * m).sum(1) / m.sum(1).clamp(min=1)).mean() + e.masked_select(w > 0).mean()"
     ),
     "a mean of each row": in_training("loss = (model(x) / x.sum(1, keepdim=True)).mean()"),
     "the same by such a model on all of the data": (
@@ -356,3 +408,15 @@ def test_a_shape_by_numpy_counts_rows_along_their_axis_alone() -> None:
     text = "import numpy as np\nrows = np.vstack([x.numpy() for x, y in test])\naccelerator.print(np.shape(rows)[{}])\n"
     assert named(text.format(1)) == []
     assert len(named(text.format(0))) == 1
+
+
+@pytest.mark.parametrize("gathered", [True, False])
+def test_a_list_of_what_each_process_had_may_have_a_row_twice(gathered: bool) -> None:
+    lines = "o, l = accelerator.gather_for_metrics((model(x), y))" if gathered else "o = model(x)"
+    kept = "made = gather_object(made)\n" if not gathered else ""
+    text = f"made = []\nfor x, y in test:\n    {lines}\n    made.extend(o.argmax(1).tolist())\n{kept}"
+    validated = found(f"from accelify.runtime import gather_object\n{text}accelerator.print(sum(made))\n")
+    assert not validated.of(Status.NAMED)
+    assert ["is twice in `gather_object(made)`" in one.text for one in validated.assumptions] == [True] * (
+        not gathered
+    )
