@@ -8,7 +8,7 @@ import pytest
 
 from accelify.convert import convert_paths, convert_source
 from accelify.source import Source
-from tests.transforms.support import PATH
+from tests.transforms.support import PATH, convert
 
 SCRIPT = """\
 import argparse
@@ -137,3 +137,35 @@ def test_an_attribute_that_the_script_adds_later(tmp_path: Path, option: str) ->
     above = text[: text.index("note(accelerator, opts)")]
     assert ("opts.device = " in above) == bool(option)
     assert "opts.device = accelerator.device" in text[len(above) :]
+
+
+READ = """import argparse, types, yaml
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpus", default="cuda:0")
+conf = {}
+"""
+LOADED = 'yaml.safe_load(open("conf.yaml"))'
+
+
+@pytest.mark.parametrize(
+    ("conf", "entry", "more"),
+    [
+        (LOADED, 'conf["gpus"]', ""),
+        (LOADED, 'conf["run"]["gpus"]', ""),
+        (f"types.SimpleNamespace(**{LOADED})", "conf.gpus", ""),
+        ("parser.parse_args()", "conf.gpus", ""),
+        (LOADED, "place", 'place = conf["gpus"]\n'),
+        ("parser.parse_args()", "conf.gpus", "torch.cuda.set_device(conf.gpus)\n"),
+        (LOADED, "kind", 'kind = conf["kind"]\nmask = torch.zeros(3, dtype=kind)\n'),
+        (LOADED, "conf['kind']", "mask = torch.zeros(3, dtype=conf['kind'])\n"),
+    ],
+)
+def test_an_entry_that_a_model_and_batches_are_moved_to(conf: str, entry: str, more: str) -> None:
+    """It is a device, whatever its name, where nothing else is made of it."""
+    made = (
+        f"{more}model = nn.Linear(4, 2).to({entry})\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    )
+    batch = f"x, y = x.to({entry}), y.to({entry})"
+    text = convert(imports=READ.format(conf), build=made, batch=batch).new_text
+    assigned = " = accelerator.device" in text or " = str(accelerator.device)" in text
+    assert assigned == (not more or entry == "place"), text
