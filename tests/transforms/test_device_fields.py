@@ -169,3 +169,21 @@ def test_an_entry_that_a_model_and_batches_are_moved_to(conf: str, entry: str, m
     text = convert(imports=READ.format(conf), build=made, batch=batch).new_text
     assigned = " = accelerator.device" in text or " = str(accelerator.device)" in text
     assert assigned == (not more or entry == "place"), text
+
+
+@pytest.mark.parametrize(
+    ("conf", "device"),
+    [
+        (LOADED, "accelerator.device"),
+        ("Net.parts()", 'conf.get("device", "cuda:0")'),
+    ],
+)
+def test_a_device_that_is_got_of_settings(conf: str, device: str) -> None:
+    """Of settings, with a default; not of what else has a method of that name."""
+    imports = READ.format("None") + "from nets import Net"
+    setup = f'conf = {conf}\ndevice = conf.get("device", "cuda:0")'
+    use = "model = nn.Linear(4, 2).to(device)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    text = convert(
+        imports=imports, setup=setup, build=use, batch="x, y = x.to(device), y.to(device)"
+    ).new_text
+    assert f"device = {device}\n" in text
