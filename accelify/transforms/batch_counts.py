@@ -2,6 +2,7 @@
 
 for i, (x, y) in enumerate(loader):
     print(i, len(data) // batch_size)    ->  print(i, len(data) // batch_size // accelerator.num_processes)
+    if epoch % (len(data) // batch_size) == 0:    (as it is: it counts no rounds of this loop)
 
 epochs = STEPS // len(loader)    (a finding: N times the epochs of the original, as `len(loader)` is 1/N)
 """
@@ -14,12 +15,13 @@ from collections.abc import Iterator
 from accelify.analysis import values as v
 from accelify.analysis.schedules.step_rounds import step_rounds, stepped_in
 from accelify.analysis.scopes import Scope, handed_to
-from accelify.analysis.syntax import call_argument, dotted, walk
+from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, walk
 from accelify.analysis.values import Entity
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context
 from accelify.transforms.lengths import LENGTH, counts_samples, is_batch_size, is_divided
 from accelify.writer import edits as verbs
+from accelify.writer.edits import Edit
 
 _SHOWING = frozenset("print write info debug set_description set_postfix set_postfix_str format log".split())
 # Calls through which a number is followed.
@@ -48,22 +50,29 @@ def _all_batches(context: Context) -> Iterator[Change]:
         counted = [
             use
             for use in counted
-            if (_is_shown(context, use) or _is_asked(context, use)) and not _makes_mean(context, use)
+            if (_is_shown(context, use) or _is_asked(context, use))
+            and not _makes_mean(context, use)
+            and not _is_for_epochs(context, use)
         ]
         if not counted:
             continue
         text = tree.segment(node)
         message = f"`{text}` counts the batches of all processes, of which each of N comes to 1/N"
         accelerator = context.accelerator(node) if context.reaches_cheaply(node) else None
-        if accelerator is None or len(counted) < len(uses):
-            context.claim(node)
-            message = f"{message}: divide it by `accelerator.num_processes`"
-            yield context.change(LENGTH, node, message)
-            continue
         context.claim(node)
         sign = "//" if isinstance(node.op, ast.FloorDiv) else "/"
-        divided = verbs.replace(node, node, f" {sign} {accelerator}.num_processes")
-        yield context.change(LENGTH, node, message, [divided])
+        places = [node] if len(counted) == len(uses) else counted
+        if accelerator is None or not all(map(context.reaches_cheaply, places)):
+            share = "" if places == [node] else ", where it is compared with rounds of one process"
+            yield context.change(LENGTH, node, f"{message}: divide it by `accelerator.num_processes`{share}")
+            continue
+        edits: list[Edit] = []
+        for place in places:
+            bare = place is node or not isinstance(tree.parent(place), (ast.BinOp, ast.UnaryOp))
+            before, after = ("", "") if bare else ("(", ")")
+            share = f" {sign} {context.accelerator(place)}.num_processes{after}"
+            edits.append(verbs.replace(place, before, place, share))
+        yield context.change(LENGTH, node, message, edits)
 
 
 def _is_scaled(context: Context, number: ast.BinOp) -> bool:
@@ -176,6 +185,25 @@ def _makes_mean(context: Context, node: ast.expr) -> bool:
     if not isinstance(parent, ast.BinOp) or parent.right is not outer:
         return False
     return isinstance(parent.op, (ast.Div, ast.FloorDiv)) and not context.script.is_uniform(parent.left)
+
+
+def _is_for_epochs(context: Context, node: ast.expr) -> bool:
+    """Whether a number is compared with the counter of a loop around those over batches: `epoch % number == 0`."""
+    outer = context.tree.parent(_rounded(context, node))
+    if isinstance(outer, ast.BinOp) and isinstance(outer.op, (ast.Mod, ast.Div, ast.FloorDiv)):
+        others = names_in(outer.left)
+    elif isinstance(outer, ast.Compare):
+        others = names_in(outer) - names_in(node)
+    else:
+        return False
+    over_batches = {loop for loop, _ in context.script.loader_loops}
+    counters = {
+        name
+        for loop in context.script.enclosing_loops(node)
+        if isinstance(loop, ast.For) and loop not in over_batches
+        for name in target_names(loop.target)
+    }
+    return bool(others) and others <= counters
 
 
 def _rounded(context: Context, node: ast.AST) -> ast.AST:

@@ -373,10 +373,12 @@ def _copies(context: Context) -> Iterator[Change]:
         if accelerator is None:
             continue
         context.claim(value)
+        around = tree.parent(value)
+        around = tree.parent(around) if isinstance(around, ast.keyword) else around
         device = f"{accelerator}.device"
-        if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and not isinstance(
-            tree.parent(value), (ast.Call, ast.keyword)
-        ):
+        if isinstance(around, ast.Call):
+            device = _argument(context, around, value, accelerator)
+        elif isinstance(stmt, (ast.Assign, ast.AnnAssign)):
             target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
             device = device_for(context.script, dotted(target) or "", accelerator, original=value)
         message = f"every process would use `{short(tree.segment(value))}`"
@@ -424,12 +426,7 @@ def _constants(context: Context) -> Iterator[Change]:
                     yield _unreached(context, value)
                 continue
             context.claim(value)
-            device = f"{accelerator}.device"
-            written = texts_of(script, value)
-            if written and (script.callees(call) or _is_foreign(context, call)):
-                # What is not torch's may read the text of its argument.
-                device = f"str({device})" if is_numbered(written) else f"{device}.type"
-            edit = verbs.replace(value, device)
+            edit = verbs.replace(value, _argument(context, call, value, accelerator))
             yield context.change(
                 CHOICE, value, f"every process would use `{short(tree.segment(value))}`", [edit], core=True
             )
@@ -442,6 +439,14 @@ def _unreached(context: Context, value: ast.expr) -> Change:
         "make this after it, or move it where it is used (x.to(accelerator.device))"
     )
     return context.change(CHOICE, value, message)
+
+
+def _argument(context: Context, call: ast.Call, value: ast.expr, accelerator: str) -> str:
+    """What a call gets in the place of a device: what is not torch's may read the text of its argument."""
+    device, written = f"{accelerator}.device", texts_of(context.script, value)
+    if written and (context.script.callees(call) or _is_foreign(context, call)):
+        return f"str({device})" if is_numbered(written) else f"{device}.type"
+    return device
 
 
 def _is_foreign(context: Context, call: ast.Call) -> bool:

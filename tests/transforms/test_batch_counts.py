@@ -44,7 +44,29 @@ def test_a_number_that_has_a_name() -> None:
     check_transformed("ready", made, made + SHARE, setup=SIZE, batch=shown)
     both = convert(ready=made, setup=SIZE, batch=shown, end="print(total, 'in all')")
     assert made + "\n" in both.new_text
-    assert "ACC401" in {f.code for f in both.remaining}
+    assert "print(total, 'in all')" in both.new_text
+    assert f"print('%d/%d' % (i, total{SHARE}))" in both.new_text
+
+
+@pytest.mark.parametrize(
+    ("where", "test", "share"),
+    [
+        ("epoch", "epoch > 0 and epoch % total == 0", ""),
+        ("batch", "epoch % total == 0", ""),
+        ("batch", "epoch < total", ""),
+        ("batch", "(epoch * total + i) % 10 == 0", SHARE),
+        ("batch", "i % total == 0", SHARE),
+    ],
+)
+def test_a_number_that_epochs_are_compared_with(where: str, test: str, share: str) -> None:
+    """It is divided where it stands beside rounds of one process, and stays where it stands beside epochs."""
+    both = {"batch": "print('%d/%d' % (i, total))"}
+    lines = f"if {test}:\n    rate = 0.1"
+    both[where] = f"{both[where]}\n{lines}" if where in both else lines
+    text = convert(ready="total = len(data) // batch_size", setup=SIZE, **both).new_text
+    assert f"total = len(data) // batch_size{share}\n" in text
+    assert f"(i, total{'' if share else SHARE}))" in text
+    assert f"if {test}:" in text
 
 
 def test_in_a_text_it_is_edited() -> None:

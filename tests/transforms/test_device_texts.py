@@ -60,3 +60,33 @@ def test_where_it_is_used(text: str) -> None:
 def test_messages(text: str) -> None:
     found = convert(imports=TOLD, setup=f"said = {text}", end="print(said)")
     assert f"said = {text}\n" in found.new_text
+
+
+PICK = """parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="auto")
+args = parser.parse_args()
+def pick(wanted){}:
+    if wanted != "auto":
+        return wanted
+    return {}
+device = pick({})
+"""
+
+
+@pytest.mark.parametrize(
+    ("returns", "given", "taken", "device"),
+    [
+        ("", '"cuda"', "args.device", "accelerator.device.type"),
+        ("", '"cuda" if torch.cuda.is_available() else "cpu"', "args.device", "accelerator.device.type"),
+        ("", '"cuda:0"', "args.device", "str(accelerator.device)"),
+        (" -> str", "kind(wanted)", "args.device", "accelerator.device.type"),
+        ("", 'torch.device("cuda")', "args.device", "accelerator.device"),
+        ("", '"cuda"', "torch.device(args.device)", "accelerator.device"),
+    ],
+)
+def test_a_function_that_chooses_by_an_option(returns: str, given: str, taken: str, device: str) -> None:
+    """A library that takes nothing but a text (safetensors) gets one, and an object where it was one."""
+    setup = PICK.format(returns, given, taken)
+    loads = "from somewhere import kind, load\nimport argparse"
+    text = convert(imports=loads, setup=setup, ready="load(model, device=device)").new_text
+    assert f"device = {device}\n" in text

@@ -13,9 +13,14 @@ from accelify.analysis.devices.choices_by_options import arms_of
 from accelify.analysis.devices.device_names import option_name
 from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements import option_defaults
-from accelify.analysis.syntax import call_keyword, is_constant
+from accelify.analysis.statements.assignments import assigned_once
+from accelify.analysis.syntax import call_keyword, dotted, is_constant
+
+# How many calls and names one text is followed through.
+_DEPTH = 4
 
 
 def texts_of(script: ScriptModel, node: ast.expr) -> list[ast.expr]:
@@ -25,16 +30,52 @@ def texts_of(script: ScriptModel, node: ast.expr) -> list[ast.expr]:
         script: its model.
         node: a device: written out, a choice, a call of a helper, a name, an entry of the options.
     """
+    return _texts(script, node, {}, _DEPTH)
+
+
+def _texts(
+    script: ScriptModel, node: ast.expr, given: dict[str, list[ast.expr]], depth: int
+) -> list[ast.expr]:
+    """The same, with the texts that the parameters of the function around have, and how far to follow calls."""
     if isinstance(node, (ast.IfExp, ast.BoolOp)):
-        parts = [texts_of(script, arm) for arm, _ in arms_of(node)]
-        return [text for part in parts for text in part] if all(parts) else []
-    entities = script.entities(node, v.DEVICE)
-    sites = [entity.site for entity in entities]
+        return _all(_texts(script, arm, given, depth) for arm, _ in arms_of(node))
+    if isinstance(node, ast.Call) and script.qualname(node.func) == "builtins.str" and len(node.args) == 1:
+        number = names_number(script, node.args[0]) if depth else False
+        return [ast.Constant("cuda:0" if number else "cuda")]
+    sites = [entity.site for entity in script.entities(node, v.DEVICE)]
     found = [site for site in sites if isinstance(site, ast.expr) and _is_text(site)]
     if len(found) == len(sites) and found:
         return found
-    name = None if isinstance(node, ast.Name) else option_name(node)
+    if any(site is not None and site not in found for site in sites) or not depth:
+        return []
+    if isinstance(node, ast.Name):
+        made = given.get(node.id, [])
+        value = None if made else assigned_once(script.scope_of(node), node)
+        return made if value is None else _texts(script, value, given, depth - 1)
+    if isinstance(node, ast.Call) and (callees := script.callees(node)):
+        return _all(_given_back(script, node, callee, given, depth - 1) for callee in callees)
+    name = option_name(node)
     return _text_options(script.modules).get(name, []) if name else []
+
+
+def _given_back(
+    script: ScriptModel, call: ast.Call, callee: Scope, given: dict[str, list[ast.expr]], depth: int
+) -> list[ast.expr]:
+    """The texts that a function gives back to a call."""
+    defaults = {argument.arg: default for argument, default in callee.defaults()}
+    taken = defaults | {name: value for value, name in handed_to(call, callee)}
+    values = {name: _texts(script, value, given, depth) for name, value in taken.items()}
+    returned = [stmt.value for stmt in callee.of_type(ast.Return)]
+    texts = _all(_texts(script, value, values, depth) if value is not None else [] for value in returned)
+    if not texts and dotted(getattr(callee.node, "returns", None)) == "str":
+        return [call]
+    return texts
+
+
+def _all(parts: Iterable[list[ast.expr]]) -> list[ast.expr]:
+    """The texts of all ways; none where one of them has none."""
+    ways = list(parts)
+    return [text for way in ways for text in way] if all(ways) else []
 
 
 def is_numbered(texts: Iterable[ast.expr]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
@@ -79,8 +80,8 @@ def _named(script: ScriptModel, way: Way) -> NamedDevice:
     assert isinstance(root, ast.Name)
     scope = script.scope_of(node)
     name = root.id
-    if root.id == self_of(scope) and text.count(".") > 1:
-        name = ".".join(text.split(".")[:2])
+    if root.id == self_of(scope) and text.count(".") + text.count("[") > 1:
+        name = ".".join(text.partition("[")[0].split(".")[:2])
     options = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
     return NamedDevice(text, scope.resolve(root.id), name, options, way.names, frozenset(way.copies), node)
 
@@ -251,18 +252,45 @@ def _is_option(script: ScriptModel, node: ast.expr) -> bool:
     base = node.value
     if isinstance(node, ast.Subscript):
         name = node.slice.value if isinstance(node.slice, ast.Constant) else None
-        held = isinstance(base, ast.Name)
+        while isinstance(base, ast.Subscript) and isinstance(base.slice, ast.Constant):
+            base = base.value
     else:
         name = node.attr
-        by_self = isinstance(base, ast.Name) and base.id == script.scope_of(node).self_name()
-        held = isinstance(base, (ast.Name, ast.Attribute)) and not by_self
+    by_self = isinstance(base, ast.Name) and base.id == script.scope_of(node).self_name()
+    held = isinstance(base, (ast.Name, ast.Attribute)) and not by_self
     if not held or not isinstance(name, str):
         return False
     return bool(k.DEVICE_NAME.search(name) or _is_moved_to(script, node)) and holds_options(script, base)
 
 
 def _is_moved_to(script: ScriptModel, node: ast.expr) -> bool:
-    """Whether a model or a batch is moved to it, and nothing is known of it: of options that can only be a device."""
+    """Whether a model or a batch is moved to it, and nothing is known of it: of options that can only be a device.
+
+    It may have another name where they are moved, and a name like that of a switch where it is for moves alone.
+    """
+    tree, text = script.tree, _text(script, node)
+    above = tree.parent(node)
+    moves: Sequence[ast.expr] = [node]
+    if isinstance(above, ast.Assign) and len(above.targets) == 1 and isinstance(above.targets[0], ast.Name):
+        owner = script.scope_of(above).resolve(above.targets[0].id)
+        moves = script.reads(above.targets[0].id, owner) if owner is not None else []
+    if not any(_moves_to(script, one) for one in moves):
+        return False
+    texts = {text, *(_text(script, one) for one in moves)}
+    if any(_text(script, kw.value) in texts for kw in tree.nodes(ast.keyword) if kw.arg == "dtype"):
+        return False
+    known = [one for one in script.values(node) if not isinstance(one, Method)]
+    if any(not isinstance(one, Entity) or one.qualname is not None for one in known):
+        return False
+    if all(isinstance(one, Entity) and one.kind == v.UNKNOWN for one in known):
+        return True
+    named = [one for one in tree.nodes(type(node)) if _text(script, one) == text]
+    return all(isinstance(one, Entity) and one.kind in (v.UNKNOWN, v.FLAG) for one in known) and all(
+        _moves_to(script, one) for one in named
+    )
+
+
+def _moves_to(script: ScriptModel, node: ast.expr) -> bool:
     call = script.tree.parent(node)
     return (
         isinstance(call, ast.Call)
@@ -271,11 +299,6 @@ def _is_moved_to(script: ScriptModel, node: ast.expr) -> bool:
         and call.args == [node]
         and not call.keywords
         and script.is_a(call.func.value, v.MODEL, v.BATCH)
-        and all(
-            isinstance(one, Method)
-            or (isinstance(one, Entity) and (one.kind, one.qualname) == (v.UNKNOWN, None))
-            for one in script.values(node)
-        )
     )
 
 

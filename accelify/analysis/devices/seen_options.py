@@ -6,11 +6,16 @@ import ast
 import re
 
 from accelify.analysis.devices.named import NamedDevice, other_name
+from accelify.analysis.devices.options import parses
 from accelify.analysis.devices.read_only import is_read_only
 from accelify.analysis.planning.anchors import Anchor
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.option_defaults import option_name
 from accelify.analysis.syntax import dotted
+
+# What gives options an entry without writing its name at the options.
+_SETTING = (b"set_defaults", b"setattr", b"__dict__[", b"__dict__.update", b").update(", b"Namespace(")
 
 
 def place_of(script: ScriptModel, anchor: Anchor) -> Scope:
@@ -60,7 +65,7 @@ def bound_before(script: ScriptModel, anchor: Anchor, devices: list[NamedDevice]
             if n.id == stated.name and isinstance(n.ctx, ast.Store) and script.scope_of(n) is scope
         ]
         late = bool(stores) and min(script.tree.start(n) for n in stores) >= anchor.offset
-        if is_read_only(script, stated.option):
+        if is_read_only(script, stated.option) or is_set_later(script, anchor, stated):
             continue
         if "." in stated.name:
             here, late = own, not _is_set(script, stated.name, scope, anchor)
@@ -77,3 +82,37 @@ def _is_set(script: ScriptModel, name: str, scope: Scope, anchor: Anchor) -> boo
         script.scope_of(stmt) is scope and script.tree.start(stmt) < anchor.offset
         for stmt in script.tree.assigns(name)
     )
+
+
+def is_set_later(script: ScriptModel, anchor: Anchor, stated: NamedDevice) -> bool:
+    """Whether a parser has no such option, and the script adds the attribute only after the Accelerator is made.
+
+    What shows or stores the options before that has no such entry, and there the Accelerator's device comes in anyway.
+    """
+    holder, _, name = stated.text.rpartition(".")
+    scope = place_of(script, anchor)
+    parsed = [s for s in scope.of_type(ast.Assign) if any(dotted(target) == holder for target in s.targets)]
+    if not parsed or not all(isinstance(s.value, ast.Call) and parses(s.value) for s in parsed):
+        return False
+    stores: list[tuple[ast.Attribute, Scope]] = []
+    for module in script.program.modules.values():
+        tree = module.tree
+        if any(tree.mentions(word) for word in _SETTING):
+            return False
+        if any(option_name(call) in (name, None) for call in tree.nodes(ast.Call) if _adds(call)):
+            return False
+        if any(dotted(field.target) == name for field in tree.nodes(ast.AnnAssign)):
+            return False
+        for node in tree.nodes(ast.Attribute) if tree.mentions(name.encode()) else ():
+            if node.attr == name and isinstance(node.ctx, ast.Store):
+                joint = module in script.modules
+                stores.append((node, script.scope_of(node) if joint else module.scopes.of(node)))
+    stores = [(node, where) for node, where in stores if dotted(node.value) != where.self_name()]
+    return bool(stores) and all(
+        dotted(node) == stated.text and where is scope and script.tree.start(node) >= anchor.offset
+        for node, where in stores
+    )
+
+
+def _adds(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"

@@ -23,6 +23,7 @@ from accelify.analysis.devices.device_names import (
 )
 from accelify.analysis.devices.fallbacks import named_before
 from accelify.analysis.devices.machine_flags import MachineFlags
+from accelify.analysis.devices.options import holds_options
 from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.files.effect_sites import defaults_of, is_stored
 from accelify.analysis.scopes import Scope, handed_to
@@ -114,6 +115,9 @@ class Devices:
             if name in k.DEVICE_CALLS:
                 return True
             callees = self.script.callees(node)
+            if not callees and isinstance(node.func, ast.Attribute):
+                named = k.DEVICE_NAME.search(option_name(node) or "")
+                return bool(named) and holds_options(self.script, node.func.value)
             return bool(callees) and self.script.is_a(node, v.DEVICE) and not self.script.is_a(node, v.MODEL)
         return False
 
@@ -263,7 +267,7 @@ class Devices:
             return _is_the_cpu(named) if named is not None else if_chain(whole or parent)
         if isinstance(value, ast.Constant) and value.value == "cpu":
             return ast.Constant(True)
-        if isinstance(value, ast.Subscript) and k.DEVICE_NAME.search(option_name(value) or ""):
+        if isinstance(value, (ast.Subscript, ast.Call)) and k.DEVICE_NAME.search(option_name(value) or ""):
             return _is_the_cpu(value)
         if isinstance(value, ast.Call) and self._stated.is_stated(value):
             return _is_the_cpu(value)

@@ -11,7 +11,13 @@ from accelify.analysis.devices.defaults import is_left_to_default
 from accelify.analysis.devices.named import seen_from
 from accelify.analysis.devices.only_moves import as_callers_say
 from accelify.analysis.devices.read_only import uses_of
-from accelify.analysis.devices.seen_options import bound_before, is_of_another, place_of, wish_seen_from
+from accelify.analysis.devices.seen_options import (
+    bound_before,
+    is_of_another,
+    is_set_later,
+    place_of,
+    wish_seen_from,
+)
 from accelify.analysis.planning.anchors import Anchor, Reach, find_anchor, node_of
 from accelify.analysis.planning.attributes import text_here
 from accelify.analysis.planning.constructor import ConstructorArguments
@@ -92,7 +98,7 @@ class AcceleratorPlace(ConstructorArguments):
         self._prepare_after(found)
         retained, bound = self.named_devices, bound_before(script, found, self.named_devices)
         self.named_devices = [] if "cpu" in self.dropped else bound
-        retained = [one for one in retained if one not in self.named_devices]
+        retained = [one for one in retained if one not in bound and not is_set_later(script, found, one)]
         self.copied_devices = {copy for one in retained for copy in [*one.copies, *uses_of(script, one)]}
         self.reach = Reach(script, found, core)
         self.reach.choices = frozenset(a.value for a in self.devices.assignments)
