@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -258,6 +259,35 @@ def test_without_an_optimizer_the_parameters_are_found(verify_pair: VerifyPair) 
     assert report.original.ranks[0].parameters == 4
     assert len(report.original.losses) == 4
     assert [c.verdict for c in report.comparisons] == [Verdict.EQUAL, Verdict.ROUNDING]
+
+
+def test_a_parameter_counts_once_whether_its_optimizers_are_gone_or_not(verify_pair: VerifyPair) -> None:
+    original = textwrap.dedent(
+        """\
+        import torch
+
+        def fit(model, batches):
+            whole = torch.optim.Adam(model.parameters(), lr=0.01)
+            head = torch.optim.Adam(model[2].parameters(), lr=0.01)
+            for batch in batches:
+                whole.zero_grad()
+                head.zero_grad()
+                model(batch).pow(2).mean().backward()
+                whole.step()
+                head.step()
+
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 3))
+        fit(model, torch.randn(2, 8, 3))
+        """
+    )
+    # As an Accelerator does.
+    converted = original.replace("    for batch", "    globals().update(alive=[whole, head])\n    for batch")
+    assert converted != original
+    report = verify_pair(original, converted, steps=6, processes=1)
+    assert report.comparisons[0].overall is Verdict.EQUAL, report.comparisons[0].to_json()
+    assert report.original is not None
+    assert report.original.ranks[0].parameters == 6
 
 
 def test_several_losses_and_a_loss_of_many_numbers_are_recorded(verify_pair: VerifyPair) -> None:
