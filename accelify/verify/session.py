@@ -364,7 +364,10 @@ class Session:
             everything.accept(comparison, everything.compare(original, run, self.lines, exact=False))
         if reference is not original:
             comparison.checks += decisions.by_rounds(original, run, self.lines)
-        if comparison.verdict is Verdict.NOT_COMPARABLE and reference.ranks[0].reasons:
+        reasons = reference.ranks[0].reasons
+        # Training may be the same where only what is shown depends on the draws.
+        shown = comparison.overall is not comparison.verdict and "evaluation" in reasons
+        if reasons and (comparison.verdict is Verdict.NOT_COMPARABLE or (shown and not comparison.reason)):
             self._without_chance(comparison, job, copy)
         self._where_it_parts(comparison, job, copy)
         order = self.report.converted.order
@@ -449,16 +452,23 @@ class Session:
         job = replace(job, quiet=True, save_weights=weights)
         original = self._execute("the original without chance", job)
         if original.failure or not original.losses or not all(map(math.isfinite, original.losses)):
+            self._leave_samples(comparison)
             return
         what = f"the converted script without chance on {copy.processes} processes"
         run = self._execute(what, replace(copy, quiet=True, reference=weights))
         if run.failure:
+            self._leave_samples(comparison)
             return
         comparison.quiet = quiet = self._compare(original, run, job)
         everything.take_over(comparison, quiet)
         if quiet.verdict is Verdict.DIFFERENT:
             comparison.verdict = Verdict.DIFFERENT
             comparison.reason = f"also with chance taken out of both runs: {quiet.reason}"
+
+    def _leave_samples(self, comparison: Comparison) -> None:
+        """Other draws are followed by another order: what could not be compared without them is not different."""
+        samples = {key for key in comparison.differing() if key[0] == "samples"}
+        everything.downgrade(comparison, samples, comparison.reason)
 
 
 def _check(original: Run, script: Path) -> None:

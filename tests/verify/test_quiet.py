@@ -26,6 +26,7 @@ for drawn, shape, value in [
     (torch.empty(3).normal_(4, 1), (3,), 4), (torch.empty(3).uniform_(-1, 3), (3,), 1),
     (torch.empty(3).normal_(mean=4, std=1), (3,), 4), (torch.bernoulli(torch.tensor([0.2, 0.7])).sum(), (), 1),
     (torch.distributions.Normal(torch.ones(2), torch.ones(2)).rsample(), (2,), 1),
+    (torch.empty(3).exponential_(2.0), (3,), 0.5),
 ]:
     assert tuple(drawn.shape) == shape and (drawn == value).all(), (drawn, shape, value)
 assert torch.randn_like(x).dtype == torch.float64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from accelify.verify.compare.verdict import Verdict
+from accelify.verify.converted import convert_copy
 from accelify.verify.nursery import Nursery
 from accelify.verify.runs import Job, execute
 from accelify.verify.session import Report, VerifyError
@@ -100,6 +102,62 @@ def test_a_run_without_chance_is_disturbed_too(
     deviation = execute(disturbed, nursery).ranks[0].deviation
     assert deviation is not None
     assert 0 < deviation["update"] < 1e-4
+
+
+NOISE_IN_EVALUATION = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        out = super().forward(x)
+        return out if self.training else out + torch.randn_like(out)
+
+data = TensorDataset(torch.linspace(0, 1, 128).view(32, 4))
+train = DataLoader(data, batch_size=4, shuffle=True)
+test = DataLoader(data, batch_size=4)
+model = Net(4, 4)
+opt = torch.optim.SGD(model.parameters(), lr=0.05)
+for epoch in range(3):
+    model.train()
+    for (x,) in train:
+        opt.zero_grad()
+        loss = (model(x) - x).pow(2).mean()
+        loss.backward()
+        opt.step()
+    model.eval()
+    total = 0.0
+    with torch.no_grad():
+        for (x,) in test:
+            out = model(x)
+            total += (out - x).pow(2).mean(dim=1).sum().item()
+    print(total / 32)
+"""
+
+
+def test_draws_in_evaluation_that_move_the_order_are_taken_out(verify_pair: VerifyPair) -> None:
+    report = verify_pair(NOISE_IN_EVALUATION, None, steps=10, processes=2)
+    one, two = report.comparisons
+    assert one.overall is Verdict.EQUAL
+    assert two.overall is Verdict.NOT_COMPARABLE, two.to_json()
+    assert "outside of training" in two.reason
+    assert two.quiet is not None
+    assert two.quiet.overall in SAME, two.quiet.to_json()
+
+
+def test_draws_in_evaluation_do_not_hide_a_wrong_copy(verify_pair: VerifyPair, tmp_path: Path) -> None:
+    converted = convert_copy(_written(tmp_path, NOISE_IN_EVALUATION), "accelify", "per-process")
+    (text,) = (after for _, after in converted.texts().values())
+    wrong = text.replace(".backward(loss)", ".backward(loss * 0.9)")
+    assert wrong != text
+    two = verify_pair(NOISE_IN_EVALUATION, wrong, steps=10, processes=2).comparisons[1]
+    assert two.verdict is Verdict.DIFFERENT
+
+
+def _written(folder: Path, text: str) -> Path:
+    script = folder / "train.py"
+    script.write_text(text)
+    return script
 
 
 def test_random_samples_are_named(verify_pair: VerifyPair) -> None:
@@ -258,6 +316,35 @@ def test_without_an_optimizer_the_parameters_are_found(verify_pair: VerifyPair) 
     assert report.original.ranks[0].parameters == 4
     assert len(report.original.losses) == 4
     assert [c.verdict for c in report.comparisons] == [Verdict.EQUAL, Verdict.ROUNDING]
+
+
+def test_a_parameter_counts_once_whether_its_optimizers_are_gone_or_not(verify_pair: VerifyPair) -> None:
+    original = textwrap.dedent(
+        """\
+        import torch
+
+        def fit(model, batches):
+            whole = torch.optim.Adam(model.parameters(), lr=0.01)
+            head = torch.optim.Adam(model[2].parameters(), lr=0.01)
+            for batch in batches:
+                whole.zero_grad()
+                head.zero_grad()
+                model(batch).pow(2).mean().backward()
+                whole.step()
+                head.step()
+
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 3))
+        fit(model, torch.randn(2, 8, 3))
+        """
+    )
+    # As an Accelerator does.
+    converted = original.replace("    for batch", "    globals().update(alive=[whole, head])\n    for batch")
+    assert converted != original
+    report = verify_pair(original, converted, steps=6, processes=1)
+    assert report.comparisons[0].overall is Verdict.EQUAL, report.comparisons[0].to_json()
+    assert report.original is not None
+    assert report.original.ranks[0].parameters == 6
 
 
 def test_several_losses_and_a_loss_of_many_numbers_are_recorded(verify_pair: VerifyPair) -> None:

@@ -27,6 +27,8 @@ _PRECISIONS = {"float16": 500.0, "bfloat16": 4000.0}
 EXPLANATIONS = {
     "dropout": "dropout is active in training ({what}): each process draws masks of its own",
     "batch statistics": "statistics are taken over each process's own share of the batch ({what})",
+    "evaluation": "random numbers are drawn for a batch outside of training ({what}): each process draws for its "
+    "own share, and what is drawn afterwards, such as the order of the samples, is another",
     "noise": "random numbers are drawn in the training step ({what}): each process draws for its own share",
     "loss scaling": "fp16 loss scaling skips other steps, since each process sees gradients of its own ({what})",
     "augmentation": "random numbers are drawn for each sample ({what}): each process draws for its own share",

@@ -41,6 +41,10 @@ class Quiet:
         tensor: Any = torch.Tensor
         tensor.normal_ = self._in_place(tensor.normal_, lambda mean=0.0, std=1.0, **_: mean)
         tensor.uniform_ = self._in_place(tensor.uniform_, lambda low=0.0, high=1.0, **_: (low + high) / 2)
+        # Gumbel noise. No weights are drawn by it.
+        tensor.exponential_ = self._replaced(
+            tensor.exponential_, lambda target, lambd=1.0, **_: target.fill_(1 / lambd)
+        )
         if "numpy" in sys.modules:
             self._install_numpy(sys.modules["numpy"])
 

@@ -20,7 +20,7 @@ from torch.utils.data._utils import fetch
 from accelify.verify.observe.quiet import PerSample, Quiet
 
 DROPOUT, BATCH_STATISTICS, STEP_NOISE, SAMPLE_NOISE = "dropout", "batch statistics", "noise", "augmentation"
-LOSS_SCALING = "loss scaling"
+LOSS_SCALING, EVALUATION_NOISE = "loss scaling", "evaluation"
 _DROPOUTS = (
     "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
 )  # fmt: skip
@@ -95,11 +95,14 @@ class RandomnessWatch:
         """Note what was drawn since the batch was fetched or the last step ended."""
         if self.quiet:
             self.quiet.begin()
-        if STEP_NOISE in self._seen:
+        self._note_draws(STEP_NOISE)
+
+    def _note_draws(self, reason: str) -> None:
+        if STEP_NOISE in self._seen or reason in self._seen:
             return
         now = RandomState()
         if self._last is not None and (moved := now.moved_since(self._last)):
-            self.note(STEP_NOISE, " and ".join(moved))
+            self.note(reason, " and ".join(moved))
         self._last = now
 
     def after_step(self) -> None:
@@ -190,11 +193,15 @@ class RandomnessWatch:
     def _watched_next(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def watched(iterator: Any) -> Any:
+            # Whatever was drawn for the batch before; what starts a pass draws an order, which is left out.
+            if iterator.__dict__.pop("accelify_given", False):
+                self._note_draws(EVALUATION_NOISE)
             try:
                 batch = function(iterator)
             except StopIteration:
                 self.passes += 1
                 raise
+            iterator.accelify_given = True
             if self.quiet:
                 self.quiet.begin()
             self.after_step()

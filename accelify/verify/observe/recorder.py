@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
 import weakref
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from accelify.verify.observe.context import Context
 from accelify.verify.observe.randomness import LOSS_SCALING, RandomnessWatch
@@ -45,8 +47,7 @@ class WatchedOptimizer:
 
     reference: weakref.ref[Optimizer]
     parameters: list[torch.Tensor]
-    starts: dict[int, torch.Tensor] = field(default_factory=dict)
-    ends: list[Pair] | None = None
+    ends: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
 class Enough(BaseException):
@@ -97,6 +98,9 @@ class Recorder:
         self.modules: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
         # Leaves of the graph, of a script that makes its steps by hand.
         self.parameters: list[torch.Tensor] = []
+        # Each tensor that is trained has one number, whichever optimizers train it and whether these are gone.
+        self.numbers = WeakTensorKeyDictionary()
+        self.unused = itertools.count()
         self.starts: dict[int, torch.Tensor] = {}
         self.autocast: set[str] = set()
         self.scaled = False
@@ -185,7 +189,7 @@ class Recorder:
         )
         if not self.watched and not self.parameters:
             self.parameters = _leaves(roots)
-            self._remember(self.parameters, self.starts)
+            self._remember(self.parameters)
 
     def _watched_scale(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -233,8 +237,8 @@ class Recorder:
 
     def _let_go(self, entry: WatchedOptimizer) -> None:
         if not self.finished:
-            entry.ends = self._pairs(entry)
-            entry.parameters, entry.starts = [], {}
+            entry.ends = self._ends(entry.parameters)
+            entry.parameters = []
 
     def _trained(self) -> list[torch.Tensor]:
         return list(_parameters_of(self._living())) or self.parameters
@@ -253,7 +257,7 @@ class Recorder:
         if number >= 0:
             entry = self.watched[number]
             entry.parameters = list(_parameters_of([optimizer]))
-            self._remember(entry.parameters, entry.starts)
+            self._remember(entry.parameters)
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if not _is_the_scripts(optimizer) or self.finished:
@@ -303,17 +307,21 @@ class Recorder:
 
     # Weights ----------------------------------------------------------------------------------------------------
 
-    def _remember(self, parameters: Iterable[torch.Tensor], starts: dict[int, torch.Tensor]) -> None:
+    def _name(self, parameter: torch.Tensor) -> int:
+        number: int = self.numbers.setdefault(parameter, next(self.unused))
+        return number
+
+    def _remember(self, parameters: Iterable[torch.Tensor]) -> None:
         if not (self.save_weights or self.reference):
             return
         for parameter in parameters:
-            if id(parameter) not in starts and self.retained <= WEIGHTS_LIMIT:
+            name = self._name(parameter)
+            if name not in self.starts and self.retained <= WEIGHTS_LIMIT:
                 self.retained += parameter.nbytes
-                starts[id(parameter)] = parameter.detach().cpu().clone()
+                self.starts[name] = parameter.detach().cpu().clone()
 
-    def _pairs(self, entry: WatchedOptimizer) -> list[Pair]:
-        # Those that never saw a step have no start; they are as they were made.
-        return [(entry.starts.get(id(p), p.detach().cpu()), p.detach().cpu()) for p in entry.parameters]
+    def _ends(self, parameters: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
+        return {self._name(parameter): parameter.detach().cpu() for parameter in parameters}
 
     def finish(self, why: str) -> None:
         """Write the digest of weights, buffers and states, and how far they are from the reference; then the end."""
@@ -341,24 +349,16 @@ class Recorder:
         self.writer.write({"event": "end", "why": why, "passes": self.watch.passes})
 
     def _final(self) -> Final:
-        seen: set[int] = set()
-        pairs: list[Pair] = []
+        ends = {} if self.watched else self._ends(self.parameters)
         for entry in self.watched:
-            ends = entry.ends if entry.ends is not None else self._pairs(entry)
-            for number, pair in enumerate(ends):
-                # Two optimizers may share a parameter. Those of one that is gone cannot be shared any more.
-                name = id(entry.parameters[number]) if entry.parameters else -len(pairs) - 1
-                if name not in seen:
-                    pairs.append(pair)
-                seen.add(name)
-        if not self.watched:
-            pairs = [(self.starts.get(id(p), p.detach().cpu()), p.detach().cpu()) for p in self.parameters]
+            ends |= entry.ends or self._ends(entry.parameters)
+        # Those that never saw a step have no start; they are as they were made.
+        pairs = [(self.starts.get(name, end), end) for name, end in ends.items()]
         return {"weights": pairs, "buffers": self._buffers(), "states": _states(self._living())}
 
     def _buffers(self) -> list[torch.Tensor]:
         """Buffers of the modules that were run and have a trained parameter somewhere, in the modules' order."""
-        trained = {id(parameter) for entry in self.watched for parameter in entry.parameters}
-        roots = [m for m in self.modules if any(id(p) in trained for p in m.parameters())]
+        roots = [m for m in self.modules if any(p in self.numbers for p in m.parameters())]
         inner = {id(child) for root in roots for child in root.modules() if child is not root}
         found: dict[int, torch.Tensor] = {}
         for root in sorted((m for m in roots if id(m) not in inner), key=self.modules.__getitem__):
