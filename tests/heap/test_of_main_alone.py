@@ -61,14 +61,13 @@ def test_the_run_of_a_library(start: str, sinks: list[str]) -> None:
     assert by_all(f"import wandb\n{start}{use}") == sinks
 
 
-@pytest.mark.parametrize("given", ["download=accelerator.is_main_process", "transform=weigh(total)"])
+@pytest.mark.parametrize("given", ["download=accelerator.is_main_process", "transform=total"])
 def test_data_that_one_process_fetches_are_the_same_on_all(given: str) -> None:
     text = (
-        "import torchvision\ndef weigh(total): return lambda x: x * total\n"
+        "import torch, torchvision\nfrom torch.utils.data import DataLoader\n"
         "total = 0.0\nfor x in accelerator.prepare(DataLoader(torch.load('a'), batch_size=4)):\n    total = x.sum()\n"
         f"data = torchvision.datasets.MNIST('d', {given})\n"
         "for x in accelerator.prepare(DataLoader(data, batch_size=4)):\n    pass\n"
     )
-    assert any("shared" in one.found or "others on each" in one.found for one in all_named(text)) == (
-        "weigh" in given
-    )
+    found = validate(HEAD + text, None, KNOWLEDGE).of(Status.NAMED)
+    assert any("data or order are others on each" in one.found for one in found) == ("total" in given)

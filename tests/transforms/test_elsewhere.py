@@ -67,7 +67,8 @@ WRITES = {
 
 @pytest.mark.parametrize("helper", WRITES.values(), ids=WRITES)
 def test_the_main_process_calls_it(tmp_path: Path, helper: str) -> None:
-    conversion = converted(tmp_path, helper, epoch="keep(x, 'a')\nn = 1\nhelper.keep(x, 'b')")
+    setup = "device = torch.device('cpu')"
+    conversion = converted(tmp_path, helper, setup=setup, epoch="keep(x, 'a')\nn = 1\nhelper.keep(x, 'b')")
     expected = f"{GUARD}keep(x, 'a')\nn = 1\n{GUARD}helper.keep(x, 'b')"
     assert place_of(conversion.new_text, "epoch") == expected
     assert not findings(conversion)

@@ -94,7 +94,9 @@ def test_what_lies_where_it_is_told(tmp_path: Path, helper: str, use: str) -> No
 def test_nothing_is_said_of_a_script_for_the_cpu(tmp_path: Path) -> None:
     helper = "def read(path):\n    state = torch.load(path)\n    return state\n"
     assert findings(converted(tmp_path, helper, ready="state = helper.read('a')")) == [("ACC207", 5)]
-    assert not findings(converted(tmp_path, helper, ready="state = helper.read('a')", batch=""))
+    assert not findings(
+        converted(tmp_path, helper, ready="device = 'cpu'\nstate = helper.read('a')", batch="")
+    )
 
 
 @pytest.mark.parametrize(

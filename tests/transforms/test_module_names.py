@@ -84,14 +84,3 @@ def test_files_are_opened_on_nothing(first: str, imports: str, written: str, lin
     text = converted(first, imports=imports).new_text
     assert f'open(folder if accelerator.is_main_process else {written}.devnull, "w")' in text
     assert [line for line in text.splitlines() if line.lstrip().startswith("import os")] == lines
-
-
-@pytest.mark.parametrize("os", ["os", "std_os"])
-def test_bars_are_drawn_on_nothing(os: str) -> None:
-    first = "os = 1" if os == "std_os" else "pass"
-    shown = "bar = tqdm(range(3)); bar.update(); print(bar.n)"
-    text = converted(first, shown, "from tqdm import tqdm").new_text
-    assert f'else open({os}.devnull, "w")' in text
-    shown = "bar = Bar('train', max=3)"
-    text = converted(first, shown, "from progress.bar import Bar").new_text
-    assert f'sys.stderr if accelerator.is_local_main_process else open({os}.devnull, "w")' in text

@@ -159,7 +159,7 @@ def test_padded_batches_of_a_library_model(kind: str, whole: bool) -> None:
 )
 def test_a_batch_that_is_an_object_keeps_the_data_whole(metric: str) -> None:
     head = "hits = 0\nwith torch.no_grad():\n    for batch in rows:\n        output = model(batch.words)\n"
-    setup = OBJECT + "def count(x):\n    return int(x.sum())"
+    setup = OBJECT + "def count(x):\n    return int(x.sum())\ndevice = torch.device('cpu')"
     snippet = head + f"        {metric}\nn = hits"
     conversion = check_transformed("epoch", snippet, snippet, **{**PLACES, "setup": setup})
     assert "is an object" in next(f.message for f in conversion.remaining if f.code == "ACC303")
@@ -172,7 +172,7 @@ def test_the_first_sample_alone_keeps_the_data_whole(first: str) -> None:
     snippet = (
         f"kept = []\nfor a, b in test_loader:\n    output = model(a)\n    kept.append({first})\nn = kept"
     )
-    conversion = check_transformed("epoch", snippet, snippet)
+    conversion = check_transformed("epoch", snippet, snippet, setup="device = torch.device('cpu')")
     assert "ACC303" in codes(conversion)
 
 

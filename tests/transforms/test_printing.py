@@ -133,7 +133,8 @@ def test_a_comment_stays_with_the_line_below_it_where_logging_is_made_quiet() ->
     )
     text = conversion.new_text
     assert "accelerator = Accelerator(" in text
-    assert "logging.disable(logging.INFO)\n\n# seeds\nseed = start(args)\n" in text
+    assert "    logging.disable(logging.INFO)\n" in text
+    assert "\n# seeds\nseed = start(args)\n" in text
 
 
 @pytest.mark.parametrize("name", ["print", "app.say"])

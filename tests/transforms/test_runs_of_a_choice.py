@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.proving import prove
 from tests.transforms.support import convert
 
 OPTION = "import os\nimport wandb\nwanted = os.environ.get('LOG')\n"
@@ -28,4 +29,5 @@ def test_it_is_started_and_written_once(test: str) -> None:
 def test_what_the_others_would_do_otherwise_is_said(lines: str) -> None:
     found = convert(setup=f"{OPTION}{MADE}", epoch=lines)
     assert MADE in found.new_text
-    assert [one.code for one in found.remaining if one.code == "ACC204"] == ["ACC204"]
+    prove([found], found)
+    assert any("`wandb.init`" in one.message for one in found.remaining if one.code == "ACC702")

@@ -22,12 +22,13 @@ NAMED = {
     "an index": "torch.save(x, 'out/%d.pt' % y.item())",
 }
 CUDA = "model = nn.Linear(4, 2).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+ON_CPU = "device = torch.device('cpu')"
 ITEMS = "from torchvision.utils import save_image\nimport numpy as np"
 
 
 @pytest.mark.parametrize("writing", NAMED.values(), ids=NAMED)
 def test_each_process_writes_the_files_that_its_own_samples_name(writing: str) -> None:
-    check_noop("batch", f"ids = y\n{writing}", "ACC203", "ACC206", imports=ITEMS)
+    check_noop("batch", f"ids = y\n{writing}", "ACC203", "ACC206", imports=ITEMS, setup=ON_CPU)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,7 @@ def test_files_that_no_sample_names_are_the_main_process_s(path: str) -> None:
         f"np.save({path}, x)",
         f"if accelerator.is_main_process:\n    np.save({path}, x)",
         imports=ITEMS,
+        setup=ON_CPU,
     )
 
 
@@ -62,6 +64,7 @@ def test_the_main_process_asks_the_bare_model_for_a_name() -> None:
         "np.save([f'{model(one)}.npy' for one in x][0], x)",
         f"if accelerator.is_main_process:\n    {after}",
         imports=ITEMS,
+        setup=ON_CPU,
     )
 
 
@@ -207,7 +210,7 @@ def test_which_argument_names_the_file_of_a_helper(tmp_path: Path, call: str, ow
 )
 def test_a_sample_that_is_written_names_no_file(writing: str) -> None:
     guarded = f"if accelerator.is_main_process:\n    {writing}"
-    check_transformed("batch", writing, guarded, imports=f"{MORE}\nimport pickle\nimport given")
+    check_transformed("batch", writing, guarded, imports=f"{MORE}\nimport pickle\nimport given", setup=ON_CPU)
 
 
 HELPED = """
@@ -228,7 +231,7 @@ def put(names, x, folder, count):
     ],
 )
 def test_files_that_a_function_names_by_the_samples_it_is_given(path: str, own: bool) -> None:
-    setup = HELPED.format(path=path)
+    setup = f"{ON_CPU}\n{HELPED.format(path=path)}"
     writing = "ids = y\nput(ids, x, 'out/', epoch)"
     conversion = convert(batch=writing, imports="import os\nimport numpy as np", setup=setup)
     assert (f"        np.save({path}, x[n])" in conversion.new_text.splitlines()) is own

@@ -30,7 +30,7 @@ print(right / len(test_loader.dataset))
     ],
 )
 def test_a_call_in_a_comprehension_stays_in_it(statement: str, gathers: bool) -> None:
-    text = convert(end=EVALUATION.format(statement=statement)).new_text
+    text = convert(setup="device = torch.device('cpu')", end=EVALUATION.format(statement=statement)).new_text
     assert ("gather_for_metrics" in text) == gathers
     assert gathers or statement in text
 

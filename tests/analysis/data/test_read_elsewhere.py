@@ -33,6 +33,7 @@ def some(batches, wanted):
         counts += np.bincount(y.numpy(), minlength=2)
     return counts
 """
+ON_CPU = "device = torch.device('cpu')"
 LOADERS = "loaders = {name: DataLoader(data, batch_size=8) for name in ('train', 'val')}\n"
 
 
@@ -62,13 +63,13 @@ def test_one_that_the_script_reads_too_is_shared_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("around", ["{}", "if True:\n    {}"])
 def test_what_is_counted_before_the_training_is_of_the_whole_data(tmp_path: Path, around: str) -> None:
     ready = around.format("counts = weights(loader)")
-    conversion = converted(tmp_path, COUNT, ready=ready)
+    conversion = converted(tmp_path, COUNT, ready=ready, setup=ON_CPU)
     assert place_of(conversion.new_text, "ready").startswith(f"{ready}\nmodel, optimizer, loader = ")
     assert not findings(conversion, "ACC301")
 
 
 def test_what_is_drawn_before_the_training_is_of_the_whole_data(tmp_path: Path) -> None:
-    conversion = converted(tmp_path, DRAWN, ready="counts = some(loader, 8)")
+    conversion = converted(tmp_path, DRAWN, ready="counts = some(loader, 8)", setup=ON_CPU)
     assert place_of(conversion.new_text, "ready").startswith(
         "counts = some(loader, 8)\nmodel, optimizer, loader = "
     )
@@ -76,13 +77,13 @@ def test_what_is_drawn_before_the_training_is_of_the_whole_data(tmp_path: Path) 
 
 def test_a_length_that_is_taken_behind_the_count_is_one_process_s(tmp_path: Path) -> None:
     ready = "counts = weights(loader)\nsteps = 3 * len(loader)\nmodel.half()"
-    conversion = converted(tmp_path, COUNT, ready=ready)
+    conversion = converted(tmp_path, COUNT, ready=ready, setup=ON_CPU)
     prepared = "counts = weights(loader)\nloader = accelerator.prepare(loader)\nsteps = 3 * len(loader)"
     assert prepared in place_of(conversion.new_text, "ready")
 
 
 def test_what_is_counted_behind_the_training_is_said(tmp_path: Path) -> None:
-    conversion = converted(tmp_path, COUNT, epoch="print(weights(loader))")
+    conversion = converted(tmp_path, COUNT, epoch="print(weights(loader))", setup=ON_CPU)
     prove([conversion], conversion)
     assert findings(conversion, "ACC701")
 
