@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -99,7 +99,7 @@ class Recorder:
         # Leaves of the graph, of a script that makes its steps by hand.
         self.parameters: list[torch.Tensor] = []
         # Each tensor that is trained has one number, whichever optimizers train it and whether these are gone.
-        self.numbers = WeakTensorKeyDictionary()
+        self.numbers: MutableMapping[torch.Tensor, int] = WeakTensorKeyDictionary()
         self.unused = itertools.count()
         self.starts: dict[int, torch.Tensor] = {}
         self.autocast: set[str] = set()
@@ -308,8 +308,7 @@ class Recorder:
     # Weights ----------------------------------------------------------------------------------------------------
 
     def _name(self, parameter: torch.Tensor) -> int:
-        number: int = self.numbers.setdefault(parameter, next(self.unused))
-        return number
+        return self.numbers.setdefault(parameter, next(self.unused))
 
     def _remember(self, parameters: Iterable[torch.Tensor]) -> None:
         if not (self.save_weights or self.reference):
