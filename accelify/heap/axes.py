@@ -100,6 +100,8 @@ def moved_rows(row: Row, place: Placement, args: Args, keywords: Keywords) -> Pl
         return replace(moved, form=_PUT_IN[number])
     if word == "unsqueeze" and number == 0:
         return unsure(place)
+    if word == "squeeze" and number == 0 and place.turned:
+        return unturned(place)  # the axis before that of the rows is gone
     if word in _COPYING:
         return replace(unsure(place), form=place.form)
     if place.form and word in _MOVING and word != "unsqueeze":

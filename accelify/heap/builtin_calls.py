@@ -22,6 +22,7 @@ from accelify.heap.containers import (
     overwrite,
     put,
     reduced_value,
+    tuple_of,
 )
 from accelify.heap.counts import is_number, names_of, share_of
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
@@ -29,7 +30,6 @@ from accelify.heap.misuse import splits
 from accelify.heap.parameters import SPREAD
 from accelify.heap.partials import partial_of
 from accelify.heap.paths import joined_path, pattern
-from accelify.heap.run import Run
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -327,11 +327,7 @@ def _grids(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -
     indexing = keywords.get("indexing", constant("ij"))
     if indexing.const != "ij" or any(value.of(Container) for value in args):
         return None
-    made = container(engine.run, "tuple", node)
-    for number, value in enumerate(args):
-        put(engine.run, made, value, number)
-    engine.run.store.set(made, "#known", constant(len(args)))
-    return Value(refs=(made,), type="tuple")
+    return tuple_of(engine.run, args, node)
 
 
 def _import_module(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -408,15 +404,6 @@ _QUIET = frozenset({"remove", "discard", "sort", "reverse", "move_to_end"})
 FILLING = _ADDING | _EXTENDING | _QUIET | {"clear"}
 
 
-def pair(run: Run, one: Value, other: Value) -> Value:
-    """A tuple of two."""
-    made = container(run, "tuple")
-    put(run, made, one, 0)
-    put(run, made, other, 1)
-    run.store.set(made, "#known", constant(2))
-    return Value(refs=(made,), type="tuple")
-
-
 def container_method(
     engine: Interpreter,
     receiver: Value,
@@ -470,7 +457,7 @@ def container_method(
         keys = keys_in(ref) or [] if len(receiver.refs) == 1 else []
         known = [(constant(key), element(run, receiver, node, key)) for key in keys]
         of_all = (Value(type="builtins.str"), element(run, receiver, node))
-        items = [pair(run, *one) if name == "items" else one[1] for one in (of_all, *known)]
+        items = [tuple_of(run, one) if name == "items" else one[1] for one in (of_all, *known)]
         return Value(refs=(Iterable(items[0], bool(fill_of(ref)), elements=tuple(items[1:])),))
     if name == "copy":
         return receiver

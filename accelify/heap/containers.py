@@ -65,6 +65,15 @@ def container(run: Run, type_: str, site: object = None) -> Container:
     return made
 
 
+def tuple_of(run: Run, values: Sequence[Value], site: object = None) -> Value:
+    """A tuple of some values, made at a place of the script or in passing."""
+    made = container(run, "tuple", site)
+    for number, value in enumerate(values):
+        put(run, made, value, number)
+    run.store.set(made, "#known", constant(len(values)))
+    return Value(refs=(made,), type="tuple")
+
+
 def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: str = "") -> None:
     """Write an element: under a key that is known, or as one of all others.
 

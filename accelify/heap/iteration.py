@@ -26,7 +26,7 @@ from accelify.domains.placement import (
 from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap.collating import SAMPLERS
-from accelify.heap.containers import array_of, container, element, elements, fill_of, keys_in, put
+from accelify.heap.containers import array_of, element, elements, fill_of, keys_in, tuple_of
 from accelify.heap.dividing import by_rank, drawn_at, goes_through
 from accelify.heap.joining import join
 from accelify.heap.locations import at
@@ -315,7 +315,9 @@ class Iteration:
             counter = self._counter(first, self.run.reason(node, "counts the rounds of each process"))
         if inner.samples.kind is Kind.WIDE:
             counter = Value(NUMBERED, inner.item.why, type="builtins.int")
-        found = Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds, (), inner.samples)
+        found = Iterable(
+            tuple_of(self.run, [counter, inner.item]), inner.shared, inner.rounds, (), inner.samples
+        )
         return found.like(inner)
 
     def _counter(self, first: Value, why: Reason) -> Value:
@@ -337,7 +339,7 @@ class Iteration:
             part.item.placed(SAMPLE) if rows.kind is Kind.WIDE and part.item.place == WIDE_ROWS else part.item
             for part in parts
         ]
-        found = Iterable(self._pair(items), shared is not None, rounds, (), rows)
+        found = Iterable(tuple_of(self.run, items), shared is not None, rounds, (), rows)
         for part in parts:
             if part.whole or part.uneven or part.fewer or part.limited:
                 return found.like(part)
@@ -359,13 +361,6 @@ class Iteration:
             return Iterable(item, shared=False, rounds=bound, samples=Placement(kind, rows=True))
         item = Value(bound if bound.kind is Kind.SAME else SAME, value.why, type="builtins.int")
         return Iterable(item, shared=False, rounds=bound)
-
-    def _pair(self, values: Sequence[Value]) -> Value:
-        made = container(self.run, "tuple")
-        for number, value in enumerate(values):
-            put(self.run, made, value, number)
-        self.run.store.set(made, "#known", constant(len(values)))
-        return Value(refs=(made,), type="tuple")
 
 
 def _names(node: ast.AST) -> Iterator[ast.Name]:

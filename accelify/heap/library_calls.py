@@ -251,7 +251,8 @@ class LibraryCalls:
                 row, ref.type.rpartition(".")[2], [Value(refs=(ref,)), *args], keywords, node, receiver=True
             )
             given = next(iter([*args, *keywords.values()]), NONE)
-            return self.transfers.along_batches(ref, given, made, node) if ref.kind == "module" else made
+            made = self.transfers.along_batches(ref, given, made, node) if ref.kind == "module" else made
+            return self.transfers.with_states(row, made)
         if ref.kind == "loss":
             remembered = self.run.read(ref, "reduction")
             word = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from accelify.heap.containers import container, put
+from accelify.heap.containers import container, put, tuple_of
 from accelify.heap.joining import join
 from accelify.heap.run import Run
-from accelify.heap.values import UNSET, Function, Scope, Value, constant
+from accelify.heap.values import UNSET, Function, Scope, Value
 
 # The name of the arguments of `**x` of which nothing is known.
 SPREAD = "**"
@@ -35,11 +35,7 @@ def bind_parameters(
         else:
             rest[name] = value
     if parameters.vararg is not None:
-        made = container(run, "tuple")
-        for number, value in enumerate(more):
-            put(run, made, value, number)
-        store.set(made, "#known", constant(len(more)))
-        store.set(scope, parameters.vararg.arg, Value(refs=(made,), type="tuple"))
+        store.set(scope, parameters.vararg.arg, tuple_of(run, more))
     if parameters.kwarg is not None:
         named = container(run, "dict")
         for name, value in rest.items():

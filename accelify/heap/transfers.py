@@ -35,12 +35,11 @@ from accelify.heap.axes import (
 from accelify.heap.collating import SAMPLERS, pads_rows, stacks_rows
 from accelify.heap.containers import (
     array_of,
-    container,
     elements,
     fill_of,
     parts_of,
-    put,
     reduced_value,
+    tuple_of,
     worst,
 )
 from accelify.heap.counts import of_shape, shape, size
@@ -75,6 +74,8 @@ Keywords = Mapping[str, Value]
 _ZEROS = frozenset(
     {"torch.zeros", "torch.zeros_like", "torch.Tensor.new_zeros", "numpy.zeros", "numpy.zeros_like"}
 )
+# The states that a recurrent layer gives beside its output, by the note of its row.
+_STATES = {"with a state along the second axis": 1, "with two states along the second axis": 2}
 # `ignore_index` where it leaves nothing out.
 _NO_CLASS = -100
 # Loaders whose batches are put together as `collate_fn` says.
@@ -231,6 +232,16 @@ class Transfers:
             return self._mixing(node, made.place, made.type, words)
         return made
 
+    def with_states(self, row: Row, made: Value) -> Value:
+        """What a recurrent layer gives: its output, and states that have the rows along their second axis."""
+        count = _STATES.get(row.note, 0)
+        if not count or made.place.kind is not Kind.ROUND or not made.place.rows or made.refs:
+            return made
+        output = replace(made, type=TENSOR, place=unturned(made.place))
+        state = replace(made, type=TENSOR, place=turned_over(unturned(made.place)))
+        states = state if count == 1 else tuple_of(self.run, [state] * count)
+        return tuple_of(self.run, [made if made.place.turned else output, states])
+
     def _turned(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """Axes exchanged: rows go along where the first axis does."""
         made = self._function(row, args, keywords, node)
@@ -295,16 +306,8 @@ class Transfers:
             and row.name.startswith("torch.")
             and axis_of(row, args, keywords) is not None
         ):
-            return self._pair(made)
+            return tuple_of(self.run, [made, made])  # the largest values along an axis, and where they are
         return made
-
-    def _pair(self, value: Value) -> Value:
-        """The largest values along an axis, and where they are."""
-        both = container(self.run, "tuple")
-        for number in range(2):
-            put(self.run, both, value, number)
-        self.run.store.set(both, "#known", constant(2))
-        return Value(refs=(both,), type="tuple")
 
     def _loss(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         made = next((ref for value in args[:1] for ref in value.of(Instance) if ref.kind == "loss"), None)
