@@ -252,7 +252,7 @@ class LibraryCalls:
             )
             given = next(iter([*args, *keywords.values()]), NONE)
             made = self.transfers.along_batches(ref, given, made, node) if ref.kind == "module" else made
-            return self.transfers.with_states(row, made)
+            return self.transfers.with_states(row, made, node)
         if ref.kind == "loss":
             remembered = self.run.read(ref, "reduction")
             word = (

@@ -232,15 +232,15 @@ class Transfers:
             return self._mixing(node, made.place, made.type, words)
         return made
 
-    def with_states(self, row: Row, made: Value) -> Value:
+    def with_states(self, row: Row, made: Value, node: ast.AST) -> Value:
         """What a recurrent layer gives: its output, and states that have the rows along their second axis."""
         count = _STATES.get(row.note, 0)
         if not count or made.place.kind is not Kind.ROUND or not made.place.rows or made.refs:
             return made
         output = replace(made, type=TENSOR, place=unturned(made.place))
         state = replace(made, type=TENSOR, place=turned_over(unturned(made.place)))
-        states = state if count == 1 else tuple_of(self.run, [state] * count)
-        return tuple_of(self.run, [made if made.place.turned else output, states])
+        states = state if count == 1 else tuple_of(self.run, [state] * count, (node, "states"))
+        return tuple_of(self.run, [made if made.place.turned else output, states], node)
 
     def _turned(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """Axes exchanged: rows go along where the first axis does."""
