@@ -275,7 +275,7 @@ def of_result(run: Run, name: str, keywords: Mapping[str, Value], node: ast.AST)
     plain = {getattr(one, "elt", one) for one in left}
     plain |= {one.body for one in ast.walk(tree) if isinstance(one, ast.Lambda)}
     if node not in plain:
-        text = f"`{name}` gives None: it writes to what it gets, which has to be kept and used"
+        text = f"`{name}` returns None: it changes its argument in place, which is what to use"
         run.meet("misuse", node, text, detail="content")
 
 
