@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.analysis.schedules.windows import accumulates_by_hand
+from accelify.analysis.schedules.windows import accumulates_by_hand, find_window
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
@@ -32,12 +32,12 @@ def transform(context: Context) -> Iterator[Change]:
     if window is None:
         by_hand = accumulates_by_hand(context.script)
         if by_hand is not None:
-            yield context.change(
-                ACCUMULATE,
-                by_hand.test,
-                "accumulated by hand, which stays right, but the gradients are reduced at every micro-batch",
-                severity=Severity.INFO,
+            message = (
+                "accumulated by hand, which stays right, but the gradients are reduced at every micro-batch"
             )
+            why = find_window(context.script)
+            message += f": not the Accelerator's, as {why}" if isinstance(why, str) else ""
+            yield context.change(ACCUMULATE, by_hand.test, message, severity=Severity.INFO)
         return
     accelerator = context.accelerator(window.test)
     assert accelerator is not None

@@ -142,7 +142,8 @@ class ConstructorArguments:
         if precision is not None:
             self.arguments["mixed_precision"] = precision[0]
             self.argument_reads["mixed_precision"] = precision[1]
-        window = find_window(self.script)
+        found = find_window(self.script)
+        window = found if isinstance(found, Window) else None
         if window is not None and self.for_accelerate and not self._fits_accelerate(window):
             self.stored_window, window = window, None
         if window is not None and self.is_sharded(self.script.training_loaders):

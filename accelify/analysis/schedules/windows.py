@@ -52,31 +52,34 @@ class Window:
         )
 
 
-def find_window(script: ScriptModel) -> Window | None:
-    """The one accumulation window of a script, when it is written in a form that is fully understood."""
+_NO_COUNTER = "the loop around the backward is no `for i, batch in enumerate(loader)`"
+
+
+def find_window(script: ScriptModel) -> Window | str:
+    """The one accumulation window of a script, or what about it is not the form that the Accelerator takes over."""
     if len(script.backwards) != 1:
-        return None
+        return f"there are {len(script.backwards)} backward passes"
     backward = script.backwards[0]
     loops = script.enclosing_loops(backward.call)
     loader_loops = {id(loop) for loop, _ in script.loader_loops}
     loop = loops[0] if loops else None
     if not isinstance(loop, ast.For) or id(loop) not in loader_loops or not isinstance(loop.iter, ast.Call):
-        return None
+        return _NO_COUNTER
     if dotted(loop.iter.func) not in ("enumerate", "tqdm") or not isinstance(loop.target, ast.Tuple):
-        return None
+        return _NO_COUNTER
     counter = loop.target.elts[0]
     if not isinstance(counter, ast.Name):
-        return None
+        return _NO_COUNTER
     start = 0
     inner = loop.iter
     while isinstance(inner, ast.Call) and dotted(inner.func) == "tqdm" and inner.args:
         if not isinstance(inner.args[0], ast.Call):
-            return None
+            return _NO_COUNTER
         inner = inner.args[0]
     begin = call_argument(inner, 1, "start")
     if begin is not None:
         if not is_constant(begin, 0, 1) or not isinstance(begin, ast.Constant):
-            return None
+            return "the counter begins with another number than 0 and 1"
         start = int(str(begin.value))
     steps_statement = backward_statement = None
     for stmt in loop.body:
@@ -90,27 +93,32 @@ def find_window(script: ScriptModel) -> Window | None:
         ):
             steps_statement = stmt
     if not isinstance(backward_statement, ast.stmt) or not isinstance(steps_statement, ast.If):
-        return None
+        return "the step does not follow the backward in the same loop, under an `if` without `else`"
     if isinstance(backward_statement, (ast.If, ast.For)):
-        return None
+        return "the backward stands under a condition or a loop of its own"
     if any(
         isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "zero_grad"
         for stmt in loop.body
         if stmt is not steps_statement
         for n in walk(stmt)
     ):
-        return None  # the gradients of each batch are thrown away: nothing is accumulated
+        return "gradients are set to zero outside of the `if` around the step"
     parsed = _test(steps_statement.test, counter.id, start)
     if parsed is None:
-        return None
+        return (
+            f"the condition of the step is not `({counter.id} + 1) % n == 0`, with a name or a number for n"
+        )
     steps, flushes = parsed
     divisions = _divisions(script, backward.loss, loop, ast.dump(steps))
+    size = script.tree.segment(steps)
     if divisions is None:
-        return None
+        return f"the loss is not divided by `{size}` once, in this loop"
     reads = _later_reads(script, backward.loss, divisions[0], loop)
     given = from_caller(script, steps)
-    if reads is None or given is None:
-        return None
+    if reads is None:
+        return "the divided loss is read in an f-string"
+    if given is None:
+        return f"`{size}` is not the same wherever this function is called"
     window = Window(
         loop.body[0],
         steps_statement,
@@ -121,14 +129,14 @@ def find_window(script: ScriptModel) -> Window | None:
     )
     window.divisions = divisions
     window.reads = reads
-    window.divisor = script.tree.segment(steps)
+    window.divisor = size
     for call in (n for stmt in loop.body for n in walk(stmt)):
         if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
             if script.models_of(call.func) & script.trained_models:
                 text = script.tree.segment(call.func)
                 if text not in window.models:
                     window.models.append(text)
-    return window if window.models else None
+    return window if window.models else "the model is not called in this loop"
 
 
 def _steps(script: ScriptModel, stmt: ast.If) -> bool:

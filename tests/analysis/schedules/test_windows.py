@@ -20,7 +20,7 @@ for i, (x, y) in enumerate(loader{start}):
 def window(test: str, n: str = "4", start: str = "") -> tuple[str, bool] | None:
     script = model_of(MODEL + OPTIMIZER + LOADER + LOOP.format(test=test, n=n, start=start))
     found = find_window(script)
-    return None if found is None else (found.steps, found.flushes)
+    return None if isinstance(found, str) else (found.steps, found.flushes)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,33 @@ def window(test: str, n: str = "4", start: str = "") -> tuple[str, bool] | None:
 )
 def test_windows(test: str, start: str, wanted: tuple[str, bool] | None) -> None:
     assert window(test, start=start) == wanted
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (
+            "(i + 1) % 4",
+            "i % 4",
+            "the condition of the step is not `(i + 1) % n == 0`, with a name or a number for n",
+        ),
+        (" / 4", "", "the loss is not divided by `4` once, in this loop"),
+        (
+            "enumerate(loader)",
+            "zip(loader, loader)",
+            "the loop around the backward is no `for i, batch in enumerate(loader)`",
+        ),
+        ("loss.backward()", "loss.backward()\n    loss.backward()", "there are 2 backward passes"),
+        (
+            "    if (i",
+            "    optimizer.zero_grad()\n    if (i",
+            "gradients are set to zero outside of the `if` around the step",
+        ),
+    ],
+)
+def test_what_another_form_lacks(old: str, new: str, why: str) -> None:
+    text = LOOP.format(test="(i + 1) % 4 == 0", n="4", start="").replace(old, new, 1)
+    assert find_window(model_of(MODEL + OPTIMIZER + LOADER + text)) == why
 
 
 def test_the_size_is_kept_as_it_is_written() -> None:
