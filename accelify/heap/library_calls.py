@@ -119,6 +119,9 @@ class LibraryCalls:
         self._silenced(name, args, keywords)
         if self.run.checks:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
+            if any(misuse.of_engine(self.run, ref, name) for ref in receiver.of(Instance)):
+                self.run.meet("collective", node, f"model.{name}")
+                return Value()
             if name == "parse_args":
                 # What is written to it is read again, such as the rank.
                 options = self.run.allocate((node, name), lambda: Instance(None, "argparse.Namespace"))

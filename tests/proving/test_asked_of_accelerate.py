@@ -1,0 +1,44 @@
+"""What scripts ask of Accelerate's objects: its logger, its device, and its wrapper around a model."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proving.several_programs import named
+
+TRAINED = """
+accelerator = Accelerator()
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.Linear(4, 1)
+    def forward(self, x):
+        return self.last(x)
+{method}
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+net, opt, loader = accelerator.prepare(net, opt, DataLoader(data, batch_size=4, shuffle=True))
+for x, y in loader:
+    accelerator.backward(F.mse_loss(net(x), y))
+    opt.step()
+    opt.zero_grad()
+"""
+METHOD = """
+    def save_checkpoint(self, folder):
+        torch.save(self.last.state_dict(), folder)
+"""
+SAVED = 'net.save_checkpoint("out")'
+
+
+@pytest.mark.parametrize("call", [SAVED, 'net.load_checkpoint("out")', 'net.save_16bit_model("out")'])
+def test_what_deepspeed_has_is_called_by_every_process(call, tmp_path):
+    trained = TRAINED.format(method="")
+    assert named(f"{trained}{call}\n", tmp_path, "accelerate") == []
+    alone = f"{trained}if accelerator.is_main_process:\n    {call}\n"
+    assert named(alone, tmp_path, "accelerate") == [("ACC704", call)]
+
+
+def test_a_method_of_the_model_is_not_deepspeed_s(tmp_path):
+    found = named(f"{TRAINED.format(method=METHOD)}{SAVED}\n", tmp_path, "accelerate")
+    assert ("ACC715", SAVED) in found
+    assert "ACC702" in dict(found)
