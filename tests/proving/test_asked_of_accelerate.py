@@ -42,3 +42,17 @@ def test_a_method_of_the_model_is_not_deepspeed_s(tmp_path):
     found = named(f"{TRAINED.format(method=METHOD)}{SAVED}\n", tmp_path, "accelerate")
     assert ("ACC715", SAVED) in found
     assert "ACC702" in dict(found)
+
+
+@pytest.mark.parametrize(("made", "is_main_only"), [("get_logger", True), ("logging.getLogger", False)])
+def test_the_logger_s_old_word_for_a_warning(made, is_main_only, tmp_path):
+    text = f"""
+import logging
+from accelerate.logging import get_logger
+logger = {made}(__name__)
+logging.basicConfig(level=logging.INFO)
+{TRAINED.format(method="")}
+logger.warn("done")
+"""
+    found = named(text, tmp_path, "accelerate")
+    assert found == [] if is_main_only else found == [("ACC702", 'logger.warn("done")')]
