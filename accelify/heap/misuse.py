@@ -173,6 +173,8 @@ def _on_current(run: Run, values: Sequence[Value], node: ast.AST) -> None:
 
 def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
     run.depends()
+    if _is_compared(run, node):
+        return
     for value in values:
         const = value.const
         if const in (0, "cuda:0") and any(guard.kind == "main" for guard in run.guards):
@@ -183,6 +185,16 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
         ):
             text = f"`{run.segment(node)}` names one device for every process; use {_own_device(run)}"
             run.meet("misuse", node, text, detail="device")
+
+
+def _is_compared(run: Run, node: ast.AST) -> bool:
+    """Whether it is only asked if another device is this one."""
+    return any(
+        part is node
+        for one in (ast.walk(run.module.tree) if run.module.tree is not None else ())
+        if isinstance(one, ast.Compare)
+        for part in (one.left, *one.comparators)
+    )
 
 
 def _own_device(run: Run) -> str:

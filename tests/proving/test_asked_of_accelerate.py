@@ -56,3 +56,35 @@ logger.warn("done")
 """
     found = named(text, tmp_path, "accelerate")
     assert found == [] if is_main_only else found == [("ACC702", 'logger.warn("done")')]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        'device == torch.device("cuda:0")',
+        'torch.device("cuda:0") == device',
+        'accelerator.device == torch.device("cuda:0")',
+        'not device != torch.device("cuda:0")',
+    ],
+)
+def test_a_device_that_is_compared_asks_for_a_process(test, tmp_path):
+    text = f"""
+{TRAINED.format(method="")}
+device = accelerator.device
+if {test}:
+    print("done")
+"""
+    assert named(text, tmp_path, "accelerate") == []
+
+
+@pytest.mark.parametrize("test", ['device == torch.device("cpu")', 'device.type == "cuda"'])
+def test_a_device_of_all_processes_asks_for_none(test, tmp_path):
+    text = f"""
+{TRAINED.format(method="")}
+device = accelerator.device
+if {test}:
+    print("done")
+x = torch.ones(2).to(torch.device("cuda:0"))
+"""
+    found = named(text, tmp_path, "accelerate")
+    assert found == [("ACC702", 'print("done")'), ("ACC714", 'x = torch.ones(2).to(torch.device("cuda:0"))')]
