@@ -151,7 +151,7 @@ def wrapped(
     run.at_model = run.on_cpu = run.grouped = True
     run.meet("joins", node, name)
     model = args[0] if args else keywords.get("module", NONE)
-    run.meet("wrapped", node, name)
+    run.meet("wrapped", node, name, detail="waits")
     wrapper = prepared(run, model, node)
     for ref in wrapper.of(Instance):
         ref.kind = "module"  # whatever is known of what it wraps

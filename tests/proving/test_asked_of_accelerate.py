@@ -88,3 +88,32 @@ x = torch.ones(2).to(torch.device("cuda:0"))
 """
     found = named(text, tmp_path, "accelerate")
     assert found == [("ACC702", 'print("done")'), ("ACC714", 'x = torch.ones(2).to(torch.device("cuda:0"))')]
+
+
+@pytest.mark.parametrize("prepared", ["net", "opt", "loader", "net, opt, loader"])
+def test_a_model_that_is_prepared_waits_for_all_processes(prepared, tmp_path):
+    text = f"""
+import os
+accelerator = Accelerator()
+if accelerator.is_main_process:
+    os.makedirs("out", exist_ok=True)
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4, shuffle=True)
+{prepared} = accelerator.prepare({prepared})
+names = os.listdir("out")
+"""
+    found = named(text, tmp_path, "accelerate")
+    assert found == ([] if "net" in prepared else [("ACC709", 'names = os.listdir("out")')])
+
+
+@pytest.mark.parametrize("wraps", [True, False])
+def test_a_wrapper_waits_for_all_processes(wraps, tmp_path):
+    text = f"""
+dist.init_process_group("gloo")
+if dist.get_rank() == 0:
+    os.makedirs("out", exist_ok=True)
+net = {"DDP(torch.nn.Linear(4, 1))" if wraps else "torch.nn.Linear(4, 1)"}
+names = os.listdir("out")
+"""
+    assert named(text, tmp_path) == ([] if wraps else [("ACC709", 'names = os.listdir("out")')])
