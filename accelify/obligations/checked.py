@@ -17,12 +17,12 @@ from accelify.heap.values import Guard, Value
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
+from accelify.obligations.own_ranks import RANK, is_of_rank_alone, says_who, shows_rank
 from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
-_RANK, _FLAG = "the rank", "only on the main process"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
 # What one says of what makes them differ.
@@ -110,7 +110,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "loss":
         yield from _loss(event, one, events)
     elif one.demand == "once":
-        known = _is_shared_out(event) or _shows_rank(event, events) or _is_of_own_batch(event)
+        known = _is_shared_out(event) or shows_rank(event, events) or _is_of_own_batch(event)
         known = known or _is_of_error(event) or _is_of_others(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
@@ -165,7 +165,7 @@ def _is_named_by_figure(event: Event) -> bool:
     """Whether what all processes have alike is written under a name by a figure of one share: `f"{loss}.pt"`."""
     place, why = (array_of(event.path), event.path.why) if event.path is not None else (None, None)
     figure = place is not None and place.kind in (Kind.ROUND, Kind.LINEAR, Kind.EXTREME) and not place.rows
-    of_rank = why is not None and any(step.text == _RANK for step in why.chain())
+    of_rank = why is not None and any(step.text == RANK for step in why.chain())
     return figure and not of_rank and bool(event.shown) and all(map(_is_same, event.shown))
 
 
@@ -267,31 +267,10 @@ def _before_raise(tree: ast.Module) -> frozenset[ast.AST]:
     return frozenset(stmt.value for block in raising for stmt in block if isinstance(stmt, ast.Expr))
 
 
-def _shows_rank(event: Event, events: Sequence[Event]) -> bool:
-    """Whether it says which process it is of: each process is meant to do it."""
-    found = [event.path] if event.path is not None else []
-    reasons = [why for value in [*event.shown, *found] for _, why in places(value) if why is not None]
-    return any(step.text == _RANK for why in reasons for step in why.chain()) or any(
-        _says_who(why, events) for why in reasons
-    )
-
-
-def _says_who(why: Reason, events: Sequence[Event]) -> bool:
-    """Whether a value is the rank itself, or whether this is the main process."""
-    if why.parents or why.text in (_RANK, _FLAG):
-        return not why.parents
-    return any(
-        (guard.why.text, guard.why.path) == (why.text, why.path)
-        for event in events
-        for guard in event.guards
-        if guard.kind in ("main", "others")
-    )
-
-
 def _is_shared_out(event: Event) -> bool:
     """Whether the processes share out among them how often it is done: `if number % size == rank`."""
     return any(
-        guard.kind == "divergent" and any(step.text == _RANK for step in guard.why.chain())
+        guard.kind == "divergent" and any(step.text == RANK for step in guard.why.chain())
         for guard in event.guards
     )
 
@@ -307,9 +286,9 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
         for place, why in places(value):
             if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
                 continue
-            if why is not None and _says_who(why, events):
+            if why is not None and (says_who(why, events) or (of_main and is_of_rank_alone(value, why))):
                 continue
-            if not of_main and why is not None and any(step.text == _RANK for step in why.chain()):
+            if not of_main and why is not None and any(step.text == RANK for step in why.chain()):
                 continue
             if why is not None and _meets_before(why, events if of_main else ()):
                 continue
@@ -358,7 +337,7 @@ def _is_put_together(why: Reason, events: Sequence[Event]) -> bool:
     while waiting:
         step = waiting.pop()
         if _puts_together(step) or (
-            events and not step.parents and step.text != _RANK and _says_who(step, events)
+            events and not step.parents and step.text != RANK and says_who(step, events)
         ):
             together = True
         elif step.parents and not step.text.endswith("counts samples"):

@@ -52,7 +52,9 @@ BASES = {
 @pytest.mark.parametrize("imports", BASES)
 @pytest.mark.parametrize("prepared", ["net, opt, loader", "opt, loader"])
 def test_a_base_of_which_nothing_is_known_is_a_model_in_any_package(imports, prepared, tmp_path):
-    model = MODEL.replace("from framework.models import Base", imports).replace("(Base)", f"({BASES[imports]})")
+    model = MODEL.replace("from framework.models import Base", imports).replace(
+        "(Base)", f"({BASES[imports]})"
+    )
     made = PREPARED.format(prepared=f"{prepared} = accelerator.prepare({prepared})")
     frozen = """
 encoder = torch.nn.Linear(4, 4)
