@@ -68,3 +68,34 @@ def test_what_the_rank_chooses_is_one(made, shown, tmp_path):
     head = f"{HEAD}import json\nrank = dist.get_rank()\ntorch.manual_seed(rank)\n"
     text = f"{head}figure = {made}\nif rank == 0:\n    {line}\n"
     assert ("ACC701", line) in named(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_named"),
+    [
+        ('"process {} of {}".format(args.rank, args.world_size)', True),
+        ('f"process {args.gpu}"', True),
+        ('"{} processes".format(args.world_size)', False),
+        ('f"at {args.dist_url}"', False),
+    ],
+)
+def test_options_that_another_script_hands_over_name_the_rank(shown, is_named, tmp_path):
+    """What a function that nobody calls here writes to them is there when it shows them."""
+    text = f"""
+def join(args):
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        args.rank = int(os.environ["RANK"])
+        args.world_size = int(os.environ["WORLD_SIZE"])
+        args.gpu = int(os.environ["LOCAL_RANK"])
+    else:
+        return
+    print({shown})
+    dist.init_process_group("gloo", init_method=args.dist_url, world_size=args.world_size, rank=args.rank)
+
+
+def train(model, loader):
+    for x, y in loader:
+        F.mse_loss(model(x), y).backward()
+"""
+    found = [one for one in named(text, tmp_path) if one[0] == "ACC702"]
+    assert found == [] if is_named else found == [("ACC702", f"print({shown})")]
