@@ -217,7 +217,7 @@ def accelerator_method(
             several = container(run, "list")
             put(run, several, made[0])
             return Value(refs=(several,), type="list")
-        return made[0] if len(made) == 1 else _tuple(run, made)
+        return made[0] if len(made) == 1 else in_a_tuple(run, made)
     if name in ("prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"):
         return prepared(run, first, node)
     if name == "unwrap_model":
@@ -228,7 +228,7 @@ def accelerator_method(
         place = SHARD
         why = run.reason(node, "this rank's share of the batch")
         made = [value.placed(place, why) for value in args]
-        return made[0] if len(made) == 1 else _tuple(run, made)
+        return made[0] if len(made) == 1 else in_a_tuple(run, made)
     if name == "split_between_processes":
         return Value(SHARD, run.reason(node, "this rank's share"))
     if name in ("accumulate", "no_sync"):
@@ -265,7 +265,8 @@ def _word(value: Value | None) -> str:
     return value.const if value is not None and isinstance(value.const, str) else ""
 
 
-def _tuple(run: Run, values: Sequence[Value]) -> Value:
+def in_a_tuple(run: Run, values: Sequence[Value]) -> Value:
+    """Values side by side."""
     made = container(run, "tuple")
     for number, value in enumerate(values):
         put(run, made, value, number)
@@ -368,7 +369,7 @@ def _over_tensors(
     known = elements(run, value)
     if known is not None:
         made = [_over_tensors(run, one, change, node, text, alike=alike) for one in known]
-        return _tuple(run, made)
+        return in_a_tuple(run, made)
     refs: list[Ref] = []
     for ref in containers:
         made_ref = container(run, ref.type)

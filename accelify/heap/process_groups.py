@@ -14,7 +14,7 @@ from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import MAIN, Placement, own
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
-from accelify.heap.accelerator import again, is_accelerate, prepared, processes
+from accelify.heap.accelerator import again, in_a_tuple, is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put
 from accelify.heap.counts import WORLDS, is_of_launcher
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 _GROUP = "torch.distributed."
 _RANKS = frozenset({"get_rank", "get_node_local_rank"})
+# OpenMMLab's rank and number of processes in one.
+_BOTH = frozenset(
+    f"{module}.get_dist_info" for module in ("mmcv.runner", "mmcv.runner.dist_utils", "mmengine.dist")
+)
 # What is so in several processes.
 _ALWAYS = frozenset({"is_available", "is_initialized", "is_torchelastic_launched"})
 # Collectives by the number of the argument that they write, and of the one that they send.
@@ -122,6 +126,8 @@ def distributed_call(
         return replace(device, text=pattern(args[0])) if len(args) == 1 else device
     if name == "torch.cuda.current_device":
         return Value(own(), run.reason(node, "the rank"), type="builtins.int")
+    if name in _BOTH:
+        return in_a_tuple(run, [rank(run, node), processes(run, node)])
     if not name.startswith(_GROUP):
         return None
     if word in _RANKS:
