@@ -27,7 +27,7 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, container, element, elements, fill_of, keys_in, put
-from accelify.heap.dividing import by_rank, drawn_at, goes_through
+from accelify.heap.dividing import by_rank, drawn_at, goes_through, shared_out
 from accelify.heap.joining import join
 from accelify.heap.locations import at
 from accelify.heap.random_draws import SEEDED
@@ -229,6 +229,8 @@ class Iteration:
             if part is not None and not array_of(part).is_uniform:
                 return part
             for one in part.of(Instance) if part is not None else ():
+                if (given := shared_out(one)) is not None:
+                    return given
                 go = self.engine.attributes.method(one, "__iter__")
                 if go is not None and (found := by_rank(self.run, one) or self._drawn_apart(one, go)):
                     return found
