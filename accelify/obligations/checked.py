@@ -11,7 +11,7 @@ from functools import lru_cache, reduce
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
-from accelify.heap.random_draws import FOR_OTHER_ROWS
+from accelify.heap.random_draws import FOR_OTHER_ROWS, SEEDED
 from accelify.heap.run import Event
 from accelify.heap.values import Guard, Value
 from accelify.obligations.hazards import goes_into_training, hazards_of
@@ -45,6 +45,7 @@ _MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
 _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
+_TRAINING = frozenset({"backward", "step"})
 _MESSAGES = frozenset({"terminal.write", "log.write"})
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
 _SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
@@ -359,6 +360,10 @@ def _what(place: Placement) -> str:
 
 
 def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
+    whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
+    if whole is not None and any(array_of(value).needs == SEEDED for value in event.shown[:1]):
+        # What each process draws besides makes no other samples of them.
+        one = replace(one, status=Status.NAMED, found="all processes train on the same samples", reason=whole)
     if "same samples" in one.found:
         yield one
         return
@@ -423,7 +428,7 @@ def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
 
 def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     rounds = event.loops[-1].number if event.loops else 0
-    with_steps = any(one.kind == "step" and one.loops and one.loops[-1].number == rounds for one in events)
+    with_steps = any(one.kind in _TRAINING and one.loops and one.loops[-1].number == rounds for one in events)
     if event.detail != "plain" and any(other.detail == "schedules alone" for other in events):
         return  # a prepared one takes one step at each call
     if event.detail == "prepared" and event.loops and not (event.shared or with_steps):
