@@ -62,3 +62,38 @@ def test_a_scheduler_beside_a_backward_is_not_stepped_once_an_epoch(place, tmp_p
     found = named(SCHEDULED.format(**steps), tmp_path, "accelerate")
     assert ("ACC705", "accelerator.backward(F.mse_loss(net(x), y))") in found
     assert (("ACC706", "scheduler.step()") in found) == (place == "in_epoch")
+
+
+DUMMY = """
+from accelerate.utils import set_seed
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 100
+    def __getitem__(self, number):
+        return {{"x": {item}, "name": "row"}}
+accelerator = Accelerator()
+{seed}
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(Rows(), batch_size=4, shuffle=True)
+net, opt = accelerator.prepare(net, opt)
+for batch in loader:
+    accelerator.backward(net(batch["x"].to(accelerator.device)).mean())
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("item", "seed", "is_right"),
+    [
+        ("torch.randn(4)", "", True),
+        ("torch.randn(4)", "set_seed(0, device_specific=True)", True),
+        ("torch.randn(4)", "set_seed(0)", False),
+        ("torch.ones(4)", "", False),
+        ("torch.randn(4) + number", "", False),
+    ],
+)
+def test_items_that_each_process_draws_are_no_samples_to_divide(item, seed, is_right, tmp_path):
+    found = dict(named(DUMMY.format(item=item, seed=seed), tmp_path, "accelerate"))
+    assert ("ACC705" in found) != is_right
