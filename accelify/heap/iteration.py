@@ -65,6 +65,8 @@ class Iteration:
         self.run = engine.run
         # For methods that give items by no index: what they draw.
         self._drawn: dict[ast.AST, list[bool]] = {}
+        # What each gave first: afterwards its draws go with the rounds of a loop.
+        self._first: dict[ast.AST, Value] = {}
 
     def over(self, value: Value, node: ast.AST) -> Iterable:
         """A value as what a loop goes over."""
@@ -235,9 +237,11 @@ class Iteration:
                 if go is not None and (found := by_rank(self.run, one) or self._drawn_apart(one, go)):
                     return found
                 if go is None and (get := self._of_no_index(one)) is not None:
-                    item = self._item(one, get)
-                    if array_of(item).needs == SEEDED:
-                        return item.placed(array_of(item), why_of(item))
+                    if get.node not in self._first:
+                        item = self._item(one, get)
+                        self._first[get.node] = Value(array_of(item), why_of(item))
+                    if self._first[get.node].place.needs == SEEDED:
+                        return self._first[get.node]
         return None
 
     def _drawn_apart(self, ref: Instance, go: Function) -> Value | None:

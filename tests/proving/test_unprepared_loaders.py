@@ -77,10 +77,11 @@ net = torch.nn.Linear(4, 1)
 opt = torch.optim.SGD(net.parameters(), lr=0.1)
 loader = DataLoader(Rows(), batch_size=4, shuffle=True)
 net, opt = accelerator.prepare(net, opt)
-for batch in loader:
-    accelerator.backward(net(batch["x"].to(accelerator.device)).mean())
-    opt.step()
-    opt.zero_grad()
+while True:
+    for batch in loader:
+        accelerator.backward(net(batch["x"].to(accelerator.device)).mean())
+        opt.step()
+        opt.zero_grad()
 """
 
 
