@@ -173,8 +173,6 @@ def _on_current(run: Run, values: Sequence[Value], node: ast.AST) -> None:
 
 def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
     run.depends()
-    if _is_compared(run, node):
-        return
     for value in values:
         const = value.const
         if const in (0, "cuda:0") and any(guard.kind == "main" for guard in run.guards):
@@ -183,6 +181,8 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
         if index or (
             isinstance(const, int) and not isinstance(const, bool) and name != "to" and "load" not in name
         ):
+            if _is_compared(run, node):
+                return
             text = f"`{run.segment(node)}` names one device for every process; use {_own_device(run)}"
             run.meet("misuse", node, text, detail="device")
 
