@@ -205,7 +205,7 @@ def accelerator_method(
         return Value(type="torch.Tensor")
     run.depends()
     if run.checks and name.startswith("prepare"):
-        run.meet("wrapped", node, name)
+        run.meet("wrapped", node, name, detail="waits" if any(map(_is_model, args)) else "")
         misuse.of_prepare(run, args, node)
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)

@@ -32,6 +32,7 @@ from accelify.heap.values import (
     MORE,
     ONE_FLAG,
     OTHERS_FLAG,
+    OWN_DEVICE,
     PART,
     PASS,
     PROCESSES,
@@ -285,9 +286,20 @@ def _as_number(value: Value, beside: Value) -> Value:
     return constant(int(value.const)) if value.const.lstrip("-").isdecimal() else value
 
 
+def _of_devices(left: Value, right: Value) -> tuple[Value, Value]:
+    """A comparison of this process's device with another as one of the rank with a number; any other as it is."""
+    for one, other in ((left, right), (right, left)):
+        number = str(other.const if isinstance(other.const, str) else other.text).partition(":")[2]
+        if one.text == OWN_DEVICE and number.isdecimal():
+            found = Value(type=RANK), constant(int(number))
+            return found if one is left else found[::-1]
+    return left, right
+
+
 def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     """What a comparison of a rank with a number says, or of what the main process alone has with None: the main
     process, the others, or nothing."""
+    left, right = _of_devices(left, right)
     left, right = _as_number(left, right), _as_number(right, left)
     if isinstance(op, ast.In) and left.type == RANK:
         # `rank in [-1, 0]`: -1 stands for a process that is alone.

@@ -16,7 +16,9 @@ MODULE = "torch.nn.Module"
 
 
 def library_base(run: Run, cls: Class) -> tuple[str, str]:
-    """The first class of a library that a class derives from, and the kind of its objects."""
+    """The class of a library that a class derives from, and the kind of its objects: of several the first that says a
+    kind."""
+    names = []
     for one in cls.line_up():
         if isinstance(one, Library):
             word = is_accelerate(one.name)
@@ -27,10 +29,11 @@ def library_base(run: Run, cls: Class) -> tuple[str, str]:
             row = run.knowledge.row(name)
             if name == MODULE or MODULE in run.knowledge.bases(name):
                 return name, "module"
-            if row is None and may_be_model(run, cls, name):
-                return name, "module"
-            return name, row.kind if row is not None and row.kind else "object"
-    return "", "object"
+            if name in WRAPPERS or (row is not None and row.kind):
+                return name, (row.kind if row is not None else "") or "object"
+            names.append(name)
+    unread = next((name for name in names if may_be_model(run, cls, name)), None)
+    return (unread, "module") if unread is not None else (names[0] if names else "", "object")
 
 
 def is_wrapper(ref: Instance) -> bool:

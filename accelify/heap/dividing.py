@@ -16,6 +16,16 @@ _RANK = "the rank"
 _ASKS = frozenset({"get_rank", "process_index"})
 _SIZE, _SIZES = "the number of processes", frozenset({"get_world_size", "num_processes"})
 _MOST_STEPS = 100
+# Data sets that ask for the rank themselves.
+_DIVIDING = frozenset({"streaming.StreamingDataset", "litdata.StreamingDataset"})
+
+
+def shared_out(ref: Instance) -> Value | None:
+    """What a data set of a library gives that shares itself out over the processes; None for another one."""
+    if ref.type not in _DIVIDING:
+        return None
+    text = f"`{ref.type}` gives each process its share"
+    return Value(own(), Reason(text, parents=(Reason(_RANK), Reason(_SIZE))))
 
 
 def by_rank(run: Run, ref: Instance) -> Value | None:
@@ -48,6 +58,8 @@ def divides(run: Run, loader: Ref) -> Reason | None:
         if not array_of(data).is_uniform and why is not None and _is_of(why, _RANK) and _is_of(why, _SIZE):
             return why
         for one in data.of(Instance):
+            if (given := shared_out(one)) is not None:
+                return given.why
             share = by_rank(run, one)
             values = [run.read(one, field) or Value() for field in _used(one) & one.fields.keys()]
             whys = [why for value in values if (why := value.why or why_of(value)) is not None]

@@ -128,6 +128,10 @@ class Interpreter:
         found = {name: rank(self.run, function.node) for name in names & _RANKS if self.run.checks}
         if _WORLD in names and self.run.checks:
             found[_WORLD] = processes(self.run, function.node)
+        for name in _filled(function.node) & names if self.run.checks else ():
+            made_of = (function.node, name)
+            options = self.run.allocate(made_of, lambda: Instance(None, "argparse.Namespace"))
+            found.setdefault(name, Value(refs=(options,)))
         if _ACCELERATOR in names:
             made = Value(refs=(Library("accelify.runtime.Accelerator"),))
             found[_ACCELERATOR] = self.calls.call(made, [], {}, function.node)
@@ -213,3 +217,16 @@ class Interpreter:
     def together(self, values: Sequence[Value]) -> Value:
         """A value that is one of several."""
         return reduce(lambda left, right: join(left, right) or left, values)
+
+
+def _filled(function: ast.AST) -> set[str]:
+    """The names of what a function writes attributes to and of which it uses nothing but attributes: options."""
+    attributes = [one for one in ast.walk(function) if isinstance(one, ast.Attribute)]
+    bases = {one.value for one in attributes}
+    written = {
+        one.value.id
+        for one in attributes
+        if isinstance(one.ctx, ast.Store) and isinstance(one.value, ast.Name)
+    }
+    others = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and one not in bases}
+    return written - others - {"self", "cls"}

@@ -27,7 +27,7 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, fill_of, keys_in, tuple_of
-from accelify.heap.dividing import by_rank, drawn_at, goes_through
+from accelify.heap.dividing import by_rank, drawn_at, goes_through, shared_out
 from accelify.heap.joining import join
 from accelify.heap.locations import at
 from accelify.heap.random_draws import SEEDED
@@ -65,6 +65,8 @@ class Iteration:
         self.run = engine.run
         # For methods that give items by no index: what they draw.
         self._drawn: dict[ast.AST, list[bool]] = {}
+        # What each gave first: afterwards its draws go with the rounds of a loop.
+        self._first: dict[ast.AST, Value] = {}
 
     def over(self, value: Value, node: ast.AST) -> Iterable:
         """A value as what a loop goes over."""
@@ -229,9 +231,17 @@ class Iteration:
             if part is not None and not array_of(part).is_uniform:
                 return part
             for one in part.of(Instance) if part is not None else ():
+                if (given := shared_out(one)) is not None:
+                    return given
                 go = self.engine.attributes.method(one, "__iter__")
                 if go is not None and (found := by_rank(self.run, one) or self._drawn_apart(one, go)):
                     return found
+                if go is None and (get := self._of_no_index(one)) is not None:
+                    if get.node not in self._first:
+                        item = self._item(one, get)
+                        self._first[get.node] = Value(array_of(item), why_of(item))
+                    if self._first[get.node].place.needs == SEEDED:
+                        return self._first[get.node]
         return None
 
     def _drawn_apart(self, ref: Instance, go: Function) -> Value | None:
@@ -257,20 +267,29 @@ class Iteration:
         data = self.run.read(loader, "#dataset")
         random = self.engine.calls.libraries.transfers.random
         for one in data.of(Instance) if data is not None else []:
-            get = self.engine.attributes.method(one, "__getitem__")
-            names = [arg.arg for arg in get.node.args.args[1:2]] if get is not None else []
-            if get is None or not names or any(n.id in names for n in _names(get.node)):
+            if (get := self._of_no_index(one)) is None:
                 continue
             if get.node not in self._drawn:
                 before = len(random.drawn)
-                with self.run.quiet():
-                    args = [Value(refs=(one,)), Value(type="builtins.int")]
-                    self.engine.calls.call_function(get, args, {}, get.node)
+                self._item(one, get)
                 self._drawn[get.node] = random.drawn[before:]
             if self._drawn[get.node] and all(self._drawn[get.node]):
                 text = f"`{get.name}` draws its items by no index, from a generator that each process has a copy of"
                 return self.run.reason(get.node, text)
         return None
+
+    def _of_no_index(self, data: Instance) -> Function | None:
+        """What gives the items of a data set, where it asks for none by its number; None for another one."""
+        get = self.engine.attributes.method(data, "__getitem__")
+        names = [arg.arg for arg in get.node.args.args[1:2]] if get is not None else []
+        by_number = get is None or not names or any(n.id in names for n in _names(get.node))
+        return None if by_number else get
+
+    def _item(self, data: Instance, get: Function) -> Value:
+        """What a data set gives for a number."""
+        args = [Value(refs=(data,)), Value(type="builtins.int")]
+        with self.run.quiet():
+            return self.engine.calls.call_function(get, args, {}, get.node)
 
     def _differing(self, ref: Instance) -> Value | None:
         """A prepared loader's data where they are others on each rank."""
@@ -284,10 +303,7 @@ class Iteration:
         for one in data.of(Instance):
             get = self.engine.attributes.method(one, "__getitem__")
             if get is not None:
-                with self.run.quiet():
-                    item = self.engine.calls.call_function(
-                        get, [Value(refs=(one,)), Value(type="builtins.int")], {}, get.node
-                    )
+                item = self._item(one, get)
                 if array_of(item).kind is Kind.OWN and not self._is_changed_at_random(item):
                     return item.placed(array_of(item))
         return None

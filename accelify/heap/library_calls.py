@@ -20,7 +20,7 @@ from accelify.heap.containers import (
     elements,
     put,
 )
-from accelify.heap.library_state import LibraryState
+from accelify.heap.library_state import LEVELS, LibraryState
 from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, is_prepared, mark
 from accelify.heap.paths import joined_path, pattern, with_text
@@ -55,11 +55,10 @@ Args = Sequence[Value]
 Keywords = Mapping[str, Value]
 # Weights by the names that they have in a wrapper.
 WRAPPED_WEIGHTS = "#wrapped weights"
-# Calls that keep the loggers of the processes quiet that make them.
-_LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
 # In place of a level: every process sets up its loggers; the main process alone does, so that the others have Python's
 # level of warnings. It is no level that `disable` sets, which a set-up by all does not undo.
 _EACH_LOGS, _MAIN_LOGS = -1, logging.INFO + 1
+# Calls that keep the loggers of the processes quiet that make them.
 _SILENCING = frozenset(
     {"logging.basicConfig", "logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"}
 )
@@ -119,6 +118,9 @@ class LibraryCalls:
         self._silenced(name, args, keywords)
         if self.run.checks:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
+            if any(misuse.of_engine(self.run, ref, name) for ref in receiver.of(Instance)):
+                self.run.meet("collective", node, f"model.{name}")
+                return Value()
             if name == "parse_args":
                 # What is written to it is read again, such as the rank.
                 options = self.run.allocate((node, name), lambda: Instance(None, "argparse.Namespace"))
@@ -213,6 +215,8 @@ class LibraryCalls:
         return Value(refs=(made,))
 
     def _silenced(self, name: str, args: Args, keywords: Keywords) -> None:
+        if self.run.checks:
+            self.state.set_up(name, args, keywords)
         if name not in _SILENCING:
             return
         self.run.depends()
@@ -223,11 +227,11 @@ class LibraryCalls:
         if parted or (name != "logging.basicConfig" and any(one.kind == "others" for one in self.run.guards)):
             # A logger's own level lets it write what is at it.
             below = int(name in ("setLevel", "logging.basicConfig"))
-            self.run.logs_once = _LEVELS.get(names[-1] if names else "", logging.CRITICAL) - below
+            self.run.logs_once = LEVELS.get(names[-1] if names else "", logging.CRITICAL) - below
         elif name == "logging.basicConfig" and self.run.logs_once in (0, _MAIN_LOGS):
             # Where nothing sets them up, loggers write warnings and worse.
             kinds = {one.kind for one in self.run.guards}
-            asked = _LEVELS.get(names[-1], 0) if names else 0
+            asked = LEVELS.get(names[-1], 0) if names else 0
             if "main" not in kinds:
                 self.run.logs_once = asked - 1 if asked > logging.INFO and "others" in kinds else _EACH_LOGS
             elif kinds == {"main"}:
@@ -274,9 +278,11 @@ class LibraryCalls:
         met = len(self.run.events)
         if row.transfer in _CALLING and row.kind in ("", "object"):
             self.unknown_calls.callbacks(args[shift:], keywords, node)
-        if row.effect and self._happens(row, args, keywords, shift):
+        if row.effect and self._happens(row, args, keywords, shift) and self.state.is_heard(row):
             shown = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
             shown += self.state.shown(row, args[0] if receiver else None)
+            if row.effect == "log.write" and (label := self.state.label()) is not None:
+                shown.append(label)
             if row.effect in ("terminal.write", "log.write"):
                 shown = self.engine.expressions.shown(shown, node)
             paths = self._paths(row, args, keywords, shift)
@@ -304,7 +310,7 @@ class LibraryCalls:
             when = [value for one in row.when for value in arguments_of(one, args, keywords, shift)]
             if _is_of_main(row, keywords) or any(value.type == MAIN_FLAG for value in when):
                 guards.append(Guard("main", self.run.reason(node, "only the main process does it")))
-            level = _LEVELS.get(row.name.rpartition(".")[2].upper(), 0)
+            level = LEVELS.get(row.name.rpartition(".")[2].upper(), 0)
             heard = row.effect == "log.write" and 0 < self.run.logs_once < level
             if row.effect == "log.write" and self.run.logs_once > 0 and not heard:
                 guards.append(

@@ -12,6 +12,7 @@ objects do goes into it as well, as `ax.plot(x)` does into what `fig.savefig` wr
 from __future__ import annotations
 
 import ast
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from accelify.domains.placement import function
 from accelify.domains.replacing import replace
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import array_of, put
-from accelify.heap.values import NONE, ONCE, Container, Function, Instance, Library, Ref, Value
+from accelify.heap.values import NONE, ONCE, Container, Function, Instance, Library, Ref, Value, constant
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 # The type of what the script has put in the place of a library's function.
 REPLACED = "#replaced"
+# Of loggers: what each line begins with, the lowest level that was asked for, and that the script sets them up.
+_LABEL, _LEVEL, _SET_UP = "#label", "#level", "#set up"
+LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
 _SHOWING = frozenset({"file.write", "figure.show"})
 
 
@@ -74,6 +78,36 @@ class LibraryState:
         if row.effect == "tracker.start" and row.returns and result.refs:
             self._started.fields.setdefault(row.returns, NONE)
             self.engine.run.store.set(self._started, row.returns, result.plain())
+
+    def set_up(self, name: str, args: Sequence[Value], keywords: Mapping[str, Value]) -> None:
+        """Note what a call of `name` makes loggers write with each line, and from which level on."""
+        run, first = self.engine.run, args[0] if args else None
+        if name in ("logging.basicConfig", "logging.Formatter"):
+            label = keywords.get("format", keywords.get("fmt", first))
+            if label is not None and not array_of(label).is_uniform:
+                run.store.set(self._replaced, _LABEL, label)
+        if name in ("logging.basicConfig", "setLevel"):
+            asked = keywords.get("level", first)
+            words = [ref.name.rpartition(".")[2] for ref in asked.of(Library)] if asked is not None else []
+            levels = [LEVELS.get(word, 0) for word in words] or [logging.WARNING if asked is None else 0]
+            known = run.read(self._replaced, _LEVEL)
+            before = known.const if known is not None else logging.WARNING
+            lowest = min(*levels, before) if isinstance(before, int) else 0
+            run.store.set(self._replaced, _LEVEL, constant(lowest))
+            if name == "logging.basicConfig":
+                run.store.set(self._replaced, _SET_UP, constant(True))
+
+    def label(self) -> Value | None:
+        """What loggers write with each line that differs between processes, None where nothing does."""
+        return self.engine.run.read(self._replaced, _LABEL)
+
+    def is_heard(self, row: Row) -> bool:
+        """Whether what a logger writes may be at a level from which on it is written."""
+        level = LEVELS.get(row.name.rpartition(".")[2].upper(), logging.CRITICAL)
+        run = self.engine.run
+        lowest, set_up = run.read(self._replaced, _LEVEL), run.read(self._replaced, _SET_UP)
+        asked = lowest.const if lowest is not None and set_up is not None else None
+        return not (row.name.startswith("logging.") and isinstance(asked, int) and level < asked)
 
     def _of(self, row: Row, receiver: Value | None) -> Container | None:
         root = (row.name if receiver is None else receiver.type).partition(".")[0]

@@ -57,6 +57,8 @@ _CHOOSES_DEVICE = frozenset(
         "torch.set_default_device",
     }
 )
+# What DeepSpeed's engine around a model has, which every process calls.
+_OF_ENGINES = frozenset({"load_checkpoint", "save_16bit_model", "save_checkpoint", "save_fp16_model"})
 # What a condition asks that goes by the wrapper around a model.
 _ON_WRAPPERS = re.compile(r"\b(?:hasattr|isinstance|distributed_type)\b|> 1\b")
 # What a wrapper around a model has, whatever the model.
@@ -179,8 +181,20 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
         if index or (
             isinstance(const, int) and not isinstance(const, bool) and name != "to" and "load" not in name
         ):
+            if _is_compared(run, node):
+                return
             text = f"`{run.segment(node)}` names one device for every process; use {_own_device(run)}"
             run.meet("misuse", node, text, detail="device")
+
+
+def _is_compared(run: Run, node: ast.AST) -> bool:
+    """Whether it is only asked if another device is this one."""
+    return any(
+        part is node
+        for one in (ast.walk(run.module.tree) if run.module.tree is not None else ())
+        if isinstance(one, ast.Compare)
+        for part in (one.left, *one.comparators)
+    )
 
 
 def _own_device(run: Run) -> str:
@@ -316,7 +330,7 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
     """An attribute of a prepared model."""
     if ref.kind != "module" or not ref.prepared or run.in_place:
         return
-    if run.read(ref, f"{SET}{name}") is not None:
+    if run.read(ref, f"{SET}{name}") is not None or of_engine(run, ref, name):
         return
     if name == "no_sync":
         run.meet("accumulate", node, f"model.{name}")
@@ -331,6 +345,15 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
         way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
         text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes; use {way}.{name}"
         run.meet("misuse", node, text, detail="wrapper")
+
+
+def of_engine(run: Run, model: Instance, name: str) -> bool:
+    """Whether it is the wrapper of DeepSpeed that has an attribute: no class of the prepared model has it."""
+    if name not in _OF_ENGINES or not (run.accelerated and model.prepared and model.kind == "module"):
+        return False
+    line = model.cls.line_up() if model.cls is not None else []
+    classes = [one for one in line if isinstance(one, Class)]
+    return all(run.read(one, name) is None for one in classes)
 
 
 def of_attribute_set(run: Run, model: Ref, name: str, node: ast.AST) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -27,6 +28,8 @@ _WITHOUT = re.compile(
     r"|(?:Log)?Sigmoid|SiLU|Mish|R?ReLU6?|LeakyReLU|[CSG]?E?LU|Threshold|(?:Unf|F)old|(?:Unf|F)latten|Identity|Upsampl\w+"
     r"|\w+Shuffle|PixelUnshuffle|CosineSimilarity|PairwiseDistance)"
 )
+# Where each class is known that models derive from.
+_READ = frozenset({*sys.stdlib_module_names, "torch"})
 # Methods that models have, and no metric or table.
 SIGNS = frozenset({"parameters", "named_parameters", "train", "eval", "requires_grad_"})
 
@@ -79,10 +82,15 @@ def mark(run: Run, value: Value, *, trained: bool = False) -> None:
 
 
 def may_be_model(run: Run, cls: Class, base: str) -> bool:
-    """Whether a class has what models have, and its base is of a package of which nothing is known."""
+    """Whether a class has what models have, and nothing is known of its base."""
     methods = (run.read(one, "forward") for one in cls.line_up() if isinstance(one, Class))
-    unknown = base.partition(".")[0] in run.unknown_modules
-    return unknown and any(value is not None and value.of(Function) for value in methods)
+    return _is_unread(run, base) and any(value is not None and value.of(Function) for value in methods)
+
+
+def _is_unread(run: Run, base: str) -> bool:
+    """Whether nothing is known of a class of a package that is not torch or Python's."""
+    known = base.partition(".")[0] in _READ or run.knowledge.row(base) or run.knowledge.bases(base)
+    return bool(base) and not known
 
 
 def has_parameters(run: Run, model: Instance, depth: int = 0) -> bool:
@@ -90,7 +98,7 @@ def has_parameters(run: Run, model: Instance, depth: int = 0) -> bool:
     class has of which nothing is known."""
     line = model.cls.line_up() if model.cls is not None else []
     bases = [run.knowledge.canonical(ref.name) for ref in line if isinstance(ref, Library)]
-    known = [name for name in bases or [model.type] if name.partition(".")[0] not in run.unknown_modules]
+    known = [name for name in bases or [model.type] if not _is_unread(run, name)]
     if not all(name == _BASE or _WITHOUT.fullmatch(name) for name in known) or depth > 2:
         return True
     called = {

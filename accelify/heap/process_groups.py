@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 _GROUP = "torch.distributed."
 _RANKS = frozenset({"get_rank", "get_node_local_rank"})
+# OpenMMLab's rank and number of processes in one.
+_BOTH = frozenset(
+    f"{module}.get_dist_info" for module in ("mmcv.runner", "mmcv.runner.dist_utils", "mmengine.dist")
+)
 # What is so in several processes.
 _ALWAYS = frozenset({"is_available", "is_initialized", "is_torchelastic_launched"})
 # Collectives by the number of the argument that they write, and of the one that they send.
@@ -122,6 +126,8 @@ def distributed_call(
         return replace(device, text=pattern(args[0])) if len(args) == 1 else device
     if name == "torch.cuda.current_device":
         return Value(own(), run.reason(node, "the rank"), type="builtins.int")
+    if name in _BOTH:
+        return tuple_of(run, [rank(run, node), processes(run, node)])
     if not name.startswith(_GROUP):
         return None
     if word in _RANKS:
@@ -151,7 +157,7 @@ def wrapped(
     run.at_model = run.on_cpu = run.grouped = True
     run.meet("joins", node, name)
     model = args[0] if args else keywords.get("module", NONE)
-    run.meet("wrapped", node, name)
+    run.meet("wrapped", node, name, detail="waits")
     wrapper = prepared(run, model, node)
     for ref in wrapper.of(Instance):
         ref.kind = "module"  # whatever is known of what it wraps

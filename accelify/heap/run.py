@@ -13,7 +13,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.locations import located
 from accelify.heap.pieces import MADE
 from accelify.heap.store import OF_DEFINITIONS, Store, is_fixed
-from accelify.heap.values import NONE, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
+from accelify.heap.values import NONE, RANK, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
 _LONGEST_SEGMENT = 72
@@ -452,13 +452,15 @@ def _with_token(value: Value, token: Key) -> Value:
 
 
 def why_of(value: Value, depth: int = 0) -> Reason | None:
-    """Why a value is not the same: for a container, why that of its elements is not that is furthest from it."""
+    """Why a value is not the same: for a container, why that of its elements is not that is furthest from it, and
+    the rank by itself, which says nothing of the others, last."""
     if value.why is not None:
         return None if value.place.is_same else value.why
     parts: list[Value] = [
         part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")
     ]
     found = sorted((part for part in parts if part.why and not part.place.is_same), key=_distance)
+    found.sort(key=lambda part: part.type == RANK)
     if found:
         return found[0].why
     inner = (why_of(part, depth + 1) for part in parts if depth < _MOST_NESTED and part.of(Container))

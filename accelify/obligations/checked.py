@@ -11,18 +11,18 @@ from functools import lru_cache, reduce
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
-from accelify.heap.random_draws import FOR_OTHER_ROWS
+from accelify.heap.random_draws import FOR_OTHER_ROWS, SEEDED
 from accelify.heap.run import Event
 from accelify.heap.values import Guard, Value
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
+from accelify.obligations.own_ranks import RANK, is_of_rank_alone, says_who, shows_rank
 from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
-_RANK, _FLAG = "the rank", "only on the main process"
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
 # What one says of what makes them differ.
@@ -45,6 +45,7 @@ _MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
 _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
+_TRAINING = frozenset({"backward", "step"})
 _MESSAGES = frozenset({"terminal.write", "log.write"})
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
 _SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
@@ -110,7 +111,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "loss":
         yield from _loss(event, one, events)
     elif one.demand == "once":
-        known = _is_shared_out(event) or _shows_rank(event, events) or _is_of_own_batch(event)
+        known = _is_shared_out(event) or shows_rank(event, events) or _is_of_own_batch(event)
         known = known or _is_of_error(event) or _is_of_others(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
@@ -165,7 +166,7 @@ def _is_named_by_figure(event: Event) -> bool:
     """Whether what all processes have alike is written under a name by a figure of one share: `f"{loss}.pt"`."""
     place, why = (array_of(event.path), event.path.why) if event.path is not None else (None, None)
     figure = place is not None and place.kind in (Kind.ROUND, Kind.LINEAR, Kind.EXTREME) and not place.rows
-    of_rank = why is not None and any(step.text == _RANK for step in why.chain())
+    of_rank = why is not None and any(step.text == RANK for step in why.chain())
     return figure and not of_rank and bool(event.shown) and all(map(_is_same, event.shown))
 
 
@@ -267,31 +268,10 @@ def _before_raise(tree: ast.Module) -> frozenset[ast.AST]:
     return frozenset(stmt.value for block in raising for stmt in block if isinstance(stmt, ast.Expr))
 
 
-def _shows_rank(event: Event, events: Sequence[Event]) -> bool:
-    """Whether it says which process it is of: each process is meant to do it."""
-    found = [event.path] if event.path is not None else []
-    reasons = [why for value in [*event.shown, *found] for _, why in places(value) if why is not None]
-    return any(step.text == _RANK for why in reasons for step in why.chain()) or any(
-        _says_who(why, events) for why in reasons
-    )
-
-
-def _says_who(why: Reason, events: Sequence[Event]) -> bool:
-    """Whether a value is the rank itself, or whether this is the main process."""
-    if why.parents or why.text in (_RANK, _FLAG):
-        return not why.parents
-    return any(
-        (guard.why.text, guard.why.path) == (why.text, why.path)
-        for event in events
-        for guard in event.guards
-        if guard.kind in ("main", "others")
-    )
-
-
 def _is_shared_out(event: Event) -> bool:
     """Whether the processes share out among them how often it is done: `if number % size == rank`."""
     return any(
-        guard.kind == "divergent" and any(step.text == _RANK for step in guard.why.chain())
+        guard.kind == "divergent" and any(step.text == RANK for step in guard.why.chain())
         for guard in event.guards
     )
 
@@ -307,9 +287,9 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
         for place, why in places(value):
             if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
                 continue
-            if why is not None and _says_who(why, events):
+            if why is not None and (says_who(why, events) or (of_main and is_of_rank_alone(value, why))):
                 continue
-            if not of_main and why is not None and any(step.text == _RANK for step in why.chain()):
+            if not of_main and why is not None and any(step.text == RANK for step in why.chain()):
                 continue
             if why is not None and _meets_before(why, events if of_main else ()):
                 continue
@@ -358,7 +338,7 @@ def _is_put_together(why: Reason, events: Sequence[Event]) -> bool:
     while waiting:
         step = waiting.pop()
         if _puts_together(step) or (
-            events and not step.parents and step.text != _RANK and _says_who(step, events)
+            events and not step.parents and step.text != RANK and says_who(step, events)
         ):
             together = True
         elif step.parents and not step.text.endswith("counts samples"):
@@ -380,6 +360,10 @@ def _what(place: Placement) -> str:
 
 
 def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
+    whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
+    if whole is not None and any(array_of(value).needs == SEEDED for value in event.shown[:1]):
+        # What each process draws besides makes no other samples of them.
+        one = replace(one, status=Status.NAMED, found="all processes train on the same samples", reason=whole)
     if "same samples" in one.found:
         yield one
         return
@@ -444,7 +428,7 @@ def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
 
 def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     rounds = event.loops[-1].number if event.loops else 0
-    with_steps = any(one.kind == "step" and one.loops and one.loops[-1].number == rounds for one in events)
+    with_steps = any(one.kind in _TRAINING and one.loops and one.loops[-1].number == rounds for one in events)
     if event.detail != "plain" and any(other.detail == "schedules alone" for other in events):
         return  # a prepared one takes one step at each call
     if event.detail == "prepared" and event.loops and not (event.shared or with_steps):

@@ -38,7 +38,9 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
     asked: dict[str, Event] = {}
     folders: dict[str, Event] = {}
     for event in events:
-        if event.kind in _MEETINGS and not any(guard.parts_ranks for guard in event.guards):
+        # A wrapper around a model waits for that of each process as it is made.
+        waits = event.kind in _MEETINGS or (event.kind == "wrapped" and event.detail == "waits")
+        if waits and not any(guard.parts_ranks for guard in event.guards):
             written.clear()
             asked.clear()
             folders.clear()

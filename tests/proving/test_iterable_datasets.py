@@ -88,3 +88,37 @@ def test_all_of_the_data_changed_at_random_or_not_is_no_share(body, tmp_path):
 def test_data_that_each_process_draws_are_its_own(tmp_path):
     made = "self.rows = np.random.rand(100, 4)"
     assert codes("for row in self.rows: yield row, 1", tmp_path, made) == []
+
+
+STREAMED = """
+from {library} import StreamingDataset
+class Rows(StreamingDataset):
+    def __getitem__(self, index):
+        return torch.tensor(super().__getitem__(index)["x"])
+accelerator = Accelerator()
+loader = DataLoader({made}, batch_size=4)
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+{prepared} = accelerator.prepare({prepared})
+for x in loader:
+    accelerator.backward(net(x).mean())
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("made", ['Rows(local="data")', 'StreamingDataset(local="data")'])
+@pytest.mark.parametrize("library", ["streaming", "litdata"])
+@pytest.mark.parametrize(
+    ("prepared", "lines"),
+    [("net, opt", []), ("net, opt, loader", ["net, opt, loader = accelerator.prepare(net, opt, loader)"])],
+)
+def test_one_that_shares_itself_out_needs_no_preparation(made, library, prepared, lines, tmp_path):
+    text = STREAMED.format(made=made, library=library, prepared=prepared)
+    found = [one for one in named(text, tmp_path, "accelerate") if one[0] != "ACC710"]
+    assert [line for _, line in found] == lines
+
+
+def test_one_of_another_library_that_is_not_prepared_is_the_same_for_all(tmp_path):
+    text = STREAMED.format(made='Rows(local="data")', library="rows_of_mine", prepared="net, opt")
+    assert ("ACC705", "accelerator.backward(net(x).mean())") in named(text, tmp_path, "accelerate")

@@ -29,3 +29,73 @@ def test_what_the_main_process_alone_does_is_done_once(test, tmp_path):
 )
 def test_what_says_nothing_of_the_rank_is_true_for_all(test, tmp_path):
     assert named(f"{HEAD}if {test}:\n    print(1)\n", tmp_path) == [("ACC702", "print(1)")]
+
+
+OPTIONS = """
+import argparse, json
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)
+args = parser.parse_args()
+args.local_rank = int(os.environ.get("LOCAL_RANK", -1))
+"""
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        '"\\\\n".join(f"{name}: {value}" for name, value in vars(args).items())',
+        "json.dumps(vars(args), indent=2)",
+        "42 + args.local_rank",
+    ],
+)
+def test_options_with_the_rank_among_them_are_no_share_of_data(shown, tmp_path):
+    text = f"{HEAD}{OPTIONS}if dist.get_rank() == 0:\n    print({shown})\n"
+    assert named(text, tmp_path) == []
+
+
+@pytest.mark.parametrize("made", ["sum(range(8)[rank::2])", "range(8)[rank]", "torch.randn(2)[0].item()"])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "figure",
+        "json.dumps([figure])",
+        'json.dumps({"loss": figure})',
+        'json.dumps({"rank": rank, "loss": figure})',
+    ],
+)
+def test_what_the_rank_chooses_is_one(made, shown, tmp_path):
+    line = f"print({shown})"
+    head = f"{HEAD}import json\nrank = dist.get_rank()\ntorch.manual_seed(rank)\n"
+    text = f"{head}figure = {made}\nif rank == 0:\n    {line}\n"
+    assert ("ACC701", line) in named(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_named"),
+    [
+        ('"process {} of {}".format(args.rank, args.world_size)', True),
+        ('f"process {args.gpu}"', True),
+        ('"{} processes".format(args.world_size)', False),
+        ('f"at {args.dist_url}"', False),
+    ],
+)
+def test_options_that_another_script_hands_over_name_the_rank(shown, is_named, tmp_path):
+    """What a function that nobody calls here writes to them is there when it shows them."""
+    text = f"""
+def join(args):
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        args.rank = int(os.environ["RANK"])
+        args.world_size = int(os.environ["WORLD_SIZE"])
+        args.gpu = int(os.environ["LOCAL_RANK"])
+    else:
+        return
+    print({shown})
+    dist.init_process_group("gloo", init_method=args.dist_url, world_size=args.world_size, rank=args.rank)
+
+
+def train(model, loader):
+    for x, y in loader:
+        F.mse_loss(model(x), y).backward()
+"""
+    found = [one for one in named(text, tmp_path) if one[0] == "ACC702"]
+    assert found == [] if is_named else found == [("ACC702", f"print({shown})")]

@@ -40,6 +40,38 @@ loader = DataLoader(data, batch_size=4, shuffle=True)
 ALL = "net, opt, loader = accelerator.prepare(net, opt, loader)"
 
 
+BASES = {
+    "from framework.models import Base": "Base",
+    "from framework.models import Base, Saved": "Base, Saved",
+    "from diffusers.models.modeling_utils import Base\nfrom diffusers.configuration_utils import Saved": "Saved, Base",
+    "from abc import ABC\nfrom transformers.modeling_utils import Base": "ABC, Base",
+    "from huggingface_hub import PyTorchModelHubMixin as Saved\nBase = nn.Module": "Saved, Base",
+}
+
+
+@pytest.mark.parametrize("imports", BASES)
+@pytest.mark.parametrize("prepared", ["net, opt, loader", "opt, loader"])
+def test_a_base_of_which_nothing_is_known_is_a_model_in_any_package(imports, prepared, tmp_path):
+    model = MODEL.replace("from framework.models import Base", imports).replace(
+        "(Base)", f"({BASES[imports]})"
+    )
+    made = PREPARED.format(prepared=f"{prepared} = accelerator.prepare({prepared})")
+    frozen = """
+encoder = torch.nn.Linear(4, 4)
+encoder.requires_grad_(False)
+for x, y in loader:
+    with torch.no_grad():
+        x = encoder(noise(x))
+    accelerator.backward(F.mse_loss(net(x), y))
+    opt.step()
+    opt.zero_grad()
+"""
+    line = "accelerator.backward(F.mse_loss(net(x), y))"
+    found = named(model + made + frozen, tmp_path, "accelerate")
+    assert [one for one in found if one[1] == line] == [("ACC705", line)] * ("net" not in prepared)
+    assert found == [] or "net" not in prepared
+
+
 @pytest.mark.parametrize("call", ["net(x)", "net(noise(x))", "net.forward(x)"])
 def test_parts_of_a_prepared_model_of_an_unknown_base_are_prepared(call, tmp_path):
     text = MODEL + PREPARED.format(prepared=ALL) + LOOP.format(call=call)

@@ -367,3 +367,39 @@ def test_a_download_that_the_main_process_alone_asks_for(test, lines, tmp_path):
         dist.barrier()
     """
     assert [(code, line.partition("(")[0]) for code, line in found(text, tmp_path)] == lines
+
+
+INFO = """\
+import random
+from {module} import get_dist_info
+dist.init_process_group("gloo")
+net = DDP(torch.nn.Linear(4, 1))
+
+def seed():
+    rank, size = get_dist_info()
+    chosen = random.randint(0, 9)
+    if size == 1:
+        return chosen
+    number = torch.tensor(chosen if rank == 0 else 0)
+    {sent}
+    return number.item()
+
+drawn = seed()
+rank, _ = get_dist_info()
+{show}
+"""
+ALONE = 'if rank == 0:\n    print("seed", drawn)'
+
+
+@pytest.mark.parametrize("module", ["mmcv.runner", "mmengine.dist"])
+@pytest.mark.parametrize(
+    ("sent", "show", "codes"),
+    [
+        ("dist.broadcast(number, 0)", ALONE, []),
+        ("pass", ALONE, ["ACC701"]),
+        ("dist.broadcast(number, 0)", 'print("seed", drawn)', ["ACC702"]),
+    ],
+)
+def test_the_rank_and_the_number_of_processes_in_one(module, sent, show, codes, tmp_path):
+    text = INFO.format(module=module, sent=sent, show=show)
+    assert found(text, tmp_path) == [(code, 'print("seed", drawn)') for code in codes]

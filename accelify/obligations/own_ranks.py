@@ -1,0 +1,43 @@
+"""What differs between processes as it says which one it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accelify.domains.reasons import Reason
+from accelify.heap.run import Event
+from accelify.heap.values import Value
+from accelify.obligations.sinks import places
+
+RANK, _FLAG = "the rank", "only on the main process"
+_LONGEST_WAY = 8
+
+
+def shows_rank(event: Event, events: Sequence[Event]) -> bool:
+    """Whether it says which process it is of: each process is meant to do it."""
+    found = [event.path] if event.path is not None else []
+    reasons = [why for value in [*event.shown, *found] for _, why in places(value) if why is not None]
+    return any(step.text == RANK for why in reasons for step in why.chain()) or any(
+        says_who(why, events) for why in reasons
+    )
+
+
+def says_who(why: Reason, events: Sequence[Event]) -> bool:
+    """Whether a value is the rank itself, or whether this is the main process."""
+    if why.parents or why.text in (RANK, _FLAG):
+        return not why.parents
+    return any(
+        (guard.why.text, guard.why.path) == (why.text, why.path)
+        for event in events
+        for guard in event.guards
+        if guard.kind in ("main", "others")
+    )
+
+
+def is_of_rank_alone(value: Value, why: Reason, steps: int = 0) -> bool:
+    """Whether the rank by itself makes a text or number what it is, as among all options or in a seed: it chooses no
+    part of something, and is handed to nothing."""
+    chosen = "[" if value.type == "builtins.str" else "[("
+    if why.says_why or steps > _LONGEST_WAY or any(sign in why.text for sign in chosen):
+        return why.text == RANK
+    return bool(why.parents) and all(is_of_rank_alone(value, one, steps + 1) for one in why.parents)

@@ -1,0 +1,56 @@
+"""What loggers write with each line, and from which level on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proving.several_programs import named
+
+TRAINED = """
+import logging
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+log = logging.getLogger("train")
+{setup}
+model = DDP(torch.nn.Linear(4, 1))
+log.{word}("training begins")
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "is_quiet"),
+    [
+        ('logging.basicConfig(level=logging.INFO, format=f"[{rank}] %(message)s")', True),
+        ('logging.basicConfig(level=logging.INFO, format="{} %(message)s".format(rank))', True),
+        (
+            'form = logging.Formatter(f"rank {rank}: %(message)s")\nshown = logging.StreamHandler()\n'
+            "shown.setFormatter(form)\nlog.addHandler(shown)\nlog.setLevel(logging.INFO)",
+            True,
+        ),
+        ('logging.basicConfig(level=logging.INFO, format="[train] %(message)s")', False),
+        ('logging.basicConfig(level=logging.INFO, format=f"[{dist.get_world_size()}] %(message)s")', False),
+    ],
+)
+def test_lines_that_begin_with_the_rank_are_of_each_process(setup, is_quiet, tmp_path):
+    line = 'log.info("training begins")'
+    assert named(TRAINED.format(setup=setup, word="info"), tmp_path) == [("ACC702", line)] * (not is_quiet)
+
+
+@pytest.mark.parametrize(
+    ("setup", "word", "is_heard"),
+    [
+        ("logging.basicConfig(level=logging.INFO)", "debug", False),
+        ("logging.basicConfig(level=logging.INFO)", "info", True),
+        ("logging.basicConfig(level=logging.DEBUG)", "debug", True),
+        ("logging.basicConfig(level=logging.INFO)\nlog.setLevel(logging.DEBUG)", "debug", True),
+        ("log.setLevel(logging.DEBUG)\nlogging.basicConfig(level=logging.INFO)", "debug", True),
+        ("logging.basicConfig(format='%(message)s')", "info", False),
+        ("logging.basicConfig(format='%(message)s')", "warning", True),
+        ("logging.basicConfig(level=int(os.environ['LEVEL']))", "debug", True),
+        ("log.setLevel(logging.ERROR)", "info", True),
+        ("logging.basicConfig(level=logging.ERROR)", "warning", True),
+    ],
+)
+def test_what_is_below_the_level_is_written_by_none(setup, word, is_heard, tmp_path):
+    line = f'log.{word}("training begins")'
+    assert named(TRAINED.format(setup=setup, word=word), tmp_path) == [("ACC702", line)] * is_heard

@@ -1,0 +1,100 @@
+"""Loaders that each process goes through as a whole, in scripts whose other values are no help to see it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proving.several_programs import named
+
+NOISY = """
+from accelerate.utils import set_seed
+accelerator = Accelerator()
+{seed}
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4, shuffle={shuffle})
+{prepared} = accelerator.prepare({prepared})
+for x, y in loader:
+    x = x.to(accelerator.device)
+    noise = torch.randn_like(x)
+    accelerator.backward(net(x + noise).mean())
+    opt.step()
+    opt.zero_grad()
+"""
+LINE = "accelerator.backward(net(x + noise).mean())"
+
+
+@pytest.mark.parametrize("seed", ["", "set_seed(0)", "set_seed(0, device_specific=True)"])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_noise_that_each_process_draws_makes_no_other_samples(seed, shuffle, tmp_path):
+    text = NOISY.format(seed=seed, shuffle=shuffle, prepared="net, opt")
+    assert ("ACC705", LINE) in named(text, tmp_path, "accelerate")
+
+
+@pytest.mark.parametrize("seed", ["", "set_seed(0, device_specific=True)"])
+def test_noise_in_a_prepared_loader_is_of_each_process(seed, tmp_path):
+    text = NOISY.format(seed=seed, shuffle=True, prepared="net, opt, loader")
+    assert named(text, tmp_path, "accelerate") == []
+
+
+SCHEDULED = """
+from mmcv.runner import build_optimizer
+accelerator = Accelerator()
+net = torch.nn.Linear(4, 1)
+opt = build_optimizer(net, {{"lr": 0.1}})
+scheduler = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(net.parameters(), lr=0.1), 10)
+loader = DataLoader(data, batch_size=4, shuffle=True)
+net, opt, scheduler = accelerator.prepare(net, opt, scheduler)
+for epoch in range(3):
+    for x, y in loader:
+        accelerator.backward(F.mse_loss(net(x), y))
+        opt.step()
+        opt.zero_grad()
+        {in_batch}
+    {in_epoch}
+"""
+
+
+@pytest.mark.parametrize("place", ["in_batch", "in_epoch"])
+def test_a_scheduler_beside_a_backward_is_not_stepped_once_an_epoch(place, tmp_path):
+    """Whatever is known of the optimizer; the loader is what is wrong."""
+    steps = {"in_batch": "pass", "in_epoch": "pass", place: "scheduler.step()"}
+    found = named(SCHEDULED.format(**steps), tmp_path, "accelerate")
+    assert ("ACC705", "accelerator.backward(F.mse_loss(net(x), y))") in found
+    assert (("ACC706", "scheduler.step()") in found) == (place == "in_epoch")
+
+
+DUMMY = """
+from accelerate.utils import set_seed
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 100
+    def __getitem__(self, number):
+        return {{"x": {item}, "name": "row"}}
+accelerator = Accelerator()
+{seed}
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(Rows(), batch_size=4, shuffle=True)
+net, opt = accelerator.prepare(net, opt)
+while True:
+    for batch in loader:
+        accelerator.backward(net(batch["x"].to(accelerator.device)).mean())
+        opt.step()
+        opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("item", "seed", "is_right"),
+    [
+        ("torch.randn(4)", "", True),
+        ("torch.randn(4)", "set_seed(0, device_specific=True)", True),
+        ("torch.randn(4)", "set_seed(0)", False),
+        ("torch.ones(4)", "", False),
+        ("torch.randn(4) + number", "", False),
+    ],
+)
+def test_items_that_each_process_draws_are_no_samples_to_divide(item, seed, is_right, tmp_path):
+    found = dict(named(DUMMY.format(item=item, seed=seed), tmp_path, "accelerate"))
+    assert ("ACC705" in found) != is_right
