@@ -289,7 +289,7 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
             made.prepared = True
             made.wrapped = Value(refs=(ref,))
             mark(run, Value(refs=(made,)), trained=True)
-            _note_prepared(run, ref)
+            _note_prepared(run, ref, made.wrapped)
             if ref.kind == "module":
                 run.store.set(ref, MODE, constant(True))
                 run.store.set(ref, MODE_OF_ONE, constant(True))
@@ -304,16 +304,16 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
     return Value(value.place, value.why, tuple(refs), value.type)
 
 
-def _note_prepared(run: Run, ref: Instance, depth: int = 0) -> None:
-    """Note that an object is prepared, and the parts of a model with it."""
-    run.store.set(ref, "#prepared", constant(True))
+def _note_prepared(run: Run, ref: Instance, whole: Value, depth: int = 0) -> None:
+    """Note that an object is prepared, and the parts of a model with it, each in which `whole`."""
+    run.store.set(ref, "#prepared", whole)
     if ref.kind != "module" or depth > 2:
         return
     run.store.look(ref)
     parts = [run.read(ref, name) for name in list(ref.fields) if name[0] != "#"]
     for part in [one for value in parts if value is not None for one in value.of(Instance)]:
         if part.kind == "module" and run.read(part, "#prepared") is None:
-            _note_prepared(run, part, depth + 1)
+            _note_prepared(run, part, whole, depth + 1)
 
 
 def unwrapped(value: Value) -> Value:

@@ -17,6 +17,7 @@ from accelify.heap.values import Guard, Value
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
+from accelify.obligations.past_wrappers import goes_past, is_without_gradients, way_past
 from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
@@ -466,7 +467,15 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
 
 def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """A model that is trained and not prepared."""
-    if not event.loops or not event.loops[-1].trains:
+    if not event.loops or not event.loops[-1].trains or is_without_gradients(event, events):
+        return
+    if goes_past(event, events):
+        text = (
+            "this goes past the wrapper of a model that nothing calls here: its gradients are not averaged over the "
+            "processes; let the model's forward do it, and call the wrapper"
+        )
+        by, one = way_past(event), made(event, "prepared", Status.NAMED, text)
+        yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
         return
     if _is_trained_in(event, events):
         return
