@@ -13,6 +13,7 @@ from accelify.heap.accelerator import AGAIN
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import ModuleRef
+from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.sinks import SHOWING, made, places, word_of
 
@@ -38,6 +39,7 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _copies(event, any(loop.whole is not None for other in events for loop in other.loops))
     elif event.kind == "loaded":
         yield from _loaded_by_some(event, events)
+        yield from loaded_bare(event, events)
     elif event.kind == "device":
         yield from _on_first(event, events)
 
