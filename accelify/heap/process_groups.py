@@ -175,8 +175,10 @@ def _copied(run: Run, value: Value, node: ast.AST) -> Value | None:
 
 
 def rank_of_environment(engine: Interpreter, ref: Ref, args: Sequence[Value], node: ast.AST) -> Value | None:
-    """The rank, where `os.environ[...]` asks for it; None elsewhere."""
+    """The rank, where `os.environ[...]` asks for it; None elsewhere. Notes that it is set to one GPU."""
     known = isinstance(ref, Library) and ref.name == "os.environ" and args
+    if known and len(args) > 1 and args[0].const == "CUDA_VISIBLE_DEVICES" and str(args[1].const).isdigit():
+        engine.run.meet("sees one", node, str(args[1].const))
     return _of_environment(engine.run, args[0], node) if known else None
 
 
