@@ -14,11 +14,12 @@ from accelify.heap.containers import array_of
 from accelify.heap.random_draws import FOR_OTHER_ROWS
 from accelify.heap.run import Event
 from accelify.heap.values import Guard, Value
+from accelify.obligations.drawn_batches import is_of_evaluation
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
-from accelify.obligations.past_wrappers import goes_past, is_without_gradients, way_past
-from accelify.obligations.runs import of_its_run
+from accelify.obligations.past_wrappers import is_trained_in, unprepared
+from accelify.obligations.runs import has_accelerator
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
@@ -84,7 +85,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             )
             yield made(event, "epoch", Status.NAMED, text)
     elif event.kind == "forward":
-        yield from _unprepared(event, events) if event.detail == "unprepared" else ()
+        yield from unprepared(event, events) if event.detail == "unprepared" else ()
     else:
         if event.kind == "step":
             yield from _stepped(event, events)
@@ -126,7 +127,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "prepared":
         # One that puts gradients together by hand has no need of it.
         if not any(other.kind == "collective" and other.loops == event.loops for other in events):
-            trains = event.detail == "bare" and _is_trained_in(event, events)
+            trains = event.detail == "bare" and is_trained_in(event, events)
             yield replace(one, found=_OF_ANOTHER) if trains else one
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often than others" in one.found:
@@ -315,7 +316,9 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             if why is not None and _meets_before(why, events if of_main else ()):
                 continue
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
-            if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
+            if in_loop or (
+                place.kind in (Kind.ROUND, Kind.WIDE) and not is_of_evaluation(event, why, events)
+            ):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
             drawn = why is not None and _is_of_draws(why)
             way = f", unless it is {_DECIDED}" if place.needs == _DECIDED else f"; {_PUT_TOGETHER}"
@@ -402,7 +405,7 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         shared = made(event, "loss", Status.NAMED, _OVERLAP, draw)
         yield replace(shared, line=draw.line, column=1) if draw.path == shared.path else shared
         return
-    if event.detail == "plain" and _has_accelerator(event, events) and not _is_stand_in(event):
+    if event.detail == "plain" and has_accelerator(event, events) and not _is_stand_in(event):
         text = "`backward` works beside the Accelerator; accelerator.backward(loss) scales and accumulates"
         yield made(event, "beside", Status.NAMED, text)
         return
@@ -429,13 +432,8 @@ def _is_stand_in(event: Event) -> bool:
     return False
 
 
-def _has_accelerator(event: Event, events: Sequence[Event]) -> bool:
-    made = any(other.name == "Accelerator" for other in events)
-    return made and any(other.name == "Accelerator" for other in of_its_run(event, events))
-
-
 def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    if event.name == "optimizer.step" and event.detail == "plain" and _has_accelerator(event, events):
+    if event.name == "optimizer.step" and event.detail == "plain" and has_accelerator(event, events):
         text = (
             "the optimizer is not prepared: it steps in every batch that accumulates gradients, and with gradients "
             "that are multiplied by the loss scale of fp16; prepare it"
@@ -460,41 +458,6 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "at its end after 1/N of the training"
         )
         yield made(event, "rounds", Status.NAMED, text)
-    elif event.detail == "plain" and event.shared and _has_accelerator(event, events):
+    elif event.detail == "plain" and event.shared and has_accelerator(event, events):
         text = "the scheduler counts the batches of one process, and goes on N times too slowly; prepare it"
         yield made(event, "rounds", Status.NAMED, text)
-
-
-def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    """A model that is trained and not prepared."""
-    if not event.loops or not event.loops[-1].trains or is_without_gradients(event, events):
-        return
-    if goes_past(event, events):
-        text = (
-            "this goes past the wrapper of a model that nothing calls here: its gradients are not averaged over the "
-            "processes; let the model's forward do it, and call the wrapper"
-        )
-        by, one = way_past(event), made(event, "prepared", Status.NAMED, text)
-        yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
-        return
-    if _is_trained_in(event, events):
-        return
-    past = "a model that is not prepared" if _has_accelerator(event, events) else "the model past its wrapper"
-    if not any(other.kind == "wrapped" for other in events):
-        if any(other.detail == "bare" and other.loops[-1:] == event.loops[-1:] for other in events):
-            return  # it is said of the step
-        past = "a model that has no wrapper"
-    text = f"`{event.name}` calls {past}: its gradients are not averaged over the processes"
-    one = made(event, "prepared", Status.NAMED, text)
-    # In a method of the model itself it is the call of the method that goes past the wrapper.
-    by = event.via[0] if event.via and event.name.startswith("self(") else None
-    yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
-
-
-def _is_trained_in(event: Event, events: Sequence[Event]) -> bool:
-    """Whether a wrapped model is called in the loop that an event stands in."""
-    around = event.loops[-1].number if event.loops else 0
-    return any(
-        other.kind == "forward" and not other.detail and other.loops and other.loops[-1].number == around
-        for other in events
-    )
