@@ -313,7 +313,8 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
                 continue
             if not of_main and why is not None and any(step.text == _RANK for step in why.chain()):
                 continue
-            if why is not None and _meets_before(why, events if of_main else ()):
+            counted = place.kind is Kind.LINEAR and place.degree == 0
+            if why is not None and _meets_before(why, events if of_main else (), counted):
                 continue
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
             if in_loop or (
@@ -347,23 +348,23 @@ def _of_share(why: Reason) -> Reason:
     return why
 
 
-def _meets_before(why: Reason, events: Sequence[Event]) -> bool:
+def _meets_before(why: Reason, events: Sequence[Event], counted: bool) -> bool:
     """Whether what a figure comes from was put together over the processes on its way, or all that it comes from but
-    for counts of samples, and that the main process alone has it: `events` are all where it alone shows it."""
-    return any(map(_puts_together, why.steps())) or _is_put_together(why, events)
+    for counts of samples, and that the main process alone has it: `events` are all where it alone shows it. Where it is
+    one of all processes as soon as it is a count, `counted`, the number of processes puts it together."""
+    return any(map(_puts_together, why.steps())) or _is_put_together(why, events, counted)
 
 
 def _puts_together(step: Reason) -> bool:
     return step.text in _TOGETHER or step.text.startswith("reduced by")
 
 
-def _is_put_together(why: Reason, events: Sequence[Event]) -> bool:
+def _is_put_together(why: Reason, events: Sequence[Event], counted: bool) -> bool:
     waiting, seen, together = [why], set[int](), False
     while waiting:
         step = waiting.pop()
-        if _puts_together(step) or (
-            events and not step.parents and step.text != _RANK and _says_who(step, events)
-        ):
+        of_main = events and not step.parents and step.text != _RANK and _says_who(step, events)
+        if of_main or _puts_together(step) or (counted and step.text == _COUNTS[1]):
             together = True
         elif step.parents and not step.text.endswith("counts samples"):
             waiting += [one for one in step.parents if id(one) not in seen]
