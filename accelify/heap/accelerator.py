@@ -20,7 +20,7 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put
-from accelify.heap.models import mark
+from accelify.heap.models import has_parameters_of, mark
 from accelify.heap.random_draws import STREAMS
 from accelify.heap.run import Run
 from accelify.heap.state import MODE, MODE_OF_ONE
@@ -212,6 +212,10 @@ def accelerator_method(
     if name == "prepare":
         made = [prepared(run, value, node, number) for number, value in enumerate(args)]
         given = node.args if isinstance(node, ast.Call) else []
+        for value, arg in zip(made, given, strict=False):
+            if run.checks and has_parameters_of(run, arg):
+                for ref in value.of(Instance):
+                    ref.kind = "module" if ref.kind == "object" and ref.cls is None else ref.kind
         if len(made) == 1 and any(isinstance(one, ast.Starred) for one in given):
             # `prepare(*loaders)`, of which it is not known how many there are.
             several = container(run, "list")
