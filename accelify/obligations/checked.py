@@ -16,6 +16,7 @@ from accelify.heap.run import Event
 from accelify.heap.values import Guard, Value
 from accelify.obligations.drawn_batches import is_of_evaluation
 from accelify.obligations.hazards import goes_into_training, hazards_of
+from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
 from accelify.obligations.past_wrappers import is_trained_in, unprepared
@@ -68,7 +69,8 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
     """
     yield from hazards_of(event, events)
     if event.kind == "misuse":
-        if not (event.detail == "beside" and "clip_grad" in event.name and _are_unscaled(event, events)):
+        unscaled = event.detail == "beside" and "clip_grad" in event.name and _are_unscaled(event, events)
+        if not (unscaled or (event.detail == "device" and is_of_no_device(event, events))):
             yield from obligations_of(event)
     elif event.kind == "gather":
         if event.loops and event.loops[-1].shared and not event.loops[-1].trains:

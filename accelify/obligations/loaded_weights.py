@@ -1,4 +1,5 @@
-"""Weights that are loaded into a wrapped model: those of the model in it have other names."""
+"""What a script loads of files that it writes itself: weights for a wrapped model, whose names are other ones in the
+model, and numbers that lie on no device."""
 
 from __future__ import annotations
 
@@ -11,6 +12,9 @@ from accelify.heap.run import Event
 from accelify.heap.values import Container, ModuleRef, Value
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.sinks import made
+
+_MOST_NESTED = 9
+_PLAIN = frozenset({"builtins.int", "builtins.float", "builtins.str", "builtins.bool", "numpy.ndarray"})
 
 
 def loaded_bare(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
@@ -31,6 +35,26 @@ def loaded_bare(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "them into the model in it"
         )
         yield made(event, "wrapper", Status.NAMED, text)
+
+
+def is_of_no_device(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a file is loaded to which the script writes numbers and texts alone, and no tensors.
+
+    Args:
+        event: what is said of the load.
+        events: all of the script.
+    """
+    if not isinstance(event.node, ast.expr):
+        return False
+    values = [*_written(event.node, event.module, events)]
+    return bool(values) and all(map(_is_plain, values))
+
+
+def _is_plain(value: Value, depth: int = 0) -> bool:
+    parts = [part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")]
+    if value.refs:
+        return bool(parts) and depth < _MOST_NESTED and all(_is_plain(part, depth + 1) for part in parts)
+    return value.type in _PLAIN or isinstance(value.const, str | int | float)
 
 
 def _written(loaded: ast.expr, module: ModuleRef, events: Sequence[Event]) -> Iterator[Value]:
