@@ -20,7 +20,7 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, tuple_of
-from accelify.heap.models import mark
+from accelify.heap.models import has_parameters_of, mark
 from accelify.heap.random_draws import STREAMS
 from accelify.heap.run import Run
 from accelify.heap.state import MODE, MODE_OF_ONE
@@ -212,6 +212,10 @@ def accelerator_method(
     if name == "prepare":
         made = [prepared(run, value, node, number) for number, value in enumerate(args)]
         given = node.args if isinstance(node, ast.Call) else []
+        for value, arg in zip(made, given, strict=False):
+            if run.checks and has_parameters_of(run, arg):
+                for ref in value.of(Instance):
+                    ref.kind = "module" if ref.kind == "object" and ref.cls is None else ref.kind
         if len(made) == 1 and any(isinstance(one, ast.Starred) for one in given):
             # `prepare(*loaders)`, of which it is not known how many there are.
             several = container(run, "list")
@@ -281,7 +285,7 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
             made.prepared = True
             made.wrapped = Value(refs=(ref,))
             mark(run, Value(refs=(made,)), trained=True)
-            _note_prepared(run, ref)
+            _note_prepared(run, ref, made.wrapped)
             if ref.kind == "module":
                 run.store.set(ref, MODE, constant(True))
                 run.store.set(ref, MODE_OF_ONE, constant(True))
@@ -296,16 +300,16 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
     return Value(value.place, value.why, tuple(refs), value.type)
 
 
-def _note_prepared(run: Run, ref: Instance, depth: int = 0) -> None:
-    """Note that an object is prepared, and the parts of a model with it."""
-    run.store.set(ref, "#prepared", constant(True))
+def _note_prepared(run: Run, ref: Instance, whole: Value, depth: int = 0) -> None:
+    """Note that an object is prepared, and the parts of a model with it, each in which `whole`."""
+    run.store.set(ref, "#prepared", whole)
     if ref.kind != "module" or depth > 2:
         return
     run.store.look(ref)
     parts = [run.read(ref, name) for name in list(ref.fields) if name[0] != "#"]
     for part in [one for value in parts if value is not None for one in value.of(Instance)]:
         if part.kind == "module" and run.read(part, "#prepared") is None:
-            _note_prepared(run, part, depth + 1)
+            _note_prepared(run, part, whole, depth + 1)
 
 
 def unwrapped(value: Value) -> Value:

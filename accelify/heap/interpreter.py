@@ -110,14 +110,22 @@ class Interpreter:
 
         A command line made of them (fire, hydra) calls them, or another script, with arguments that are not known.
         """
+        found = [ref for value in list(entry.fields.values()) for ref in value.refs]
+        made: dict[Class, Value] = {}
         with self.modules.within(entry):
-            for value in list(entry.fields.values()):
-                for ref in value.refs:
-                    if isinstance(ref, Function) and ref.module is entry and ref.node not in self.run.reached:
-                        self.run.meet("entry", ref.node, ref.name, detail="function")
-                        self.calls.call(Value(refs=(ref,)), [], self._passed(ref), ref.node)
-                    elif isinstance(ref, Class) and ref.module is entry:
-                        self._methods(ref)
+            # What others call comes after them: they say on which processes it is done.
+            called = _called(entry) if self.run.checks else frozenset()
+            for names in (called, frozenset[str]()):
+                for ref in found:
+                    if isinstance(ref, Class) and ref.module is entry:
+                        self._methods(ref, names, made)
+                    elif isinstance(ref, Function) and ref.module is entry and ref.name not in names:
+                        self._alone(ref)
+
+    def _alone(self, function: Function) -> None:
+        if function.node not in self.run.reached:
+            self.run.meet("entry", function.node, function.name, detail="function")
+            self.calls.call(Value(refs=(function,)), [], self._passed(function), function.node)
 
     def _passed(self, function: Function | None) -> dict[str, Value]:
         """What a function gets that another script calls: where it has a parameter for it, the Accelerator, and by the
@@ -137,16 +145,17 @@ class Interpreter:
             found[_ACCELERATOR] = self.calls.call(made, [], {}, function.node)
         return found
 
-    def _methods(self, cls: Class) -> None:
-        made: Value | None = None
+    def _methods(self, cls: Class, later: frozenset[str], made: dict[Class, Value]) -> None:
+        """The methods of a class that nothing called, but for those of some names, of one object of it."""
         for value in list(cls.fields.values()):
             for method in value.of(Function):
-                if method.node in self.run.reached or method.name.startswith("__"):
+                if method.node in self.run.reached or method.name.startswith("__") or method.name in later:
                     continue
                 self.run.meet("entry", method.node, method.name)
-                begin = self.attributes.method(Instance(cls), "__init__")
-                made = made or self.calls.call(Value(refs=(cls,)), [], self._passed(begin), cls.node)
-                bound = self.attributes.read(made, method.name, method.node)
+                if cls not in made:
+                    begin = self.attributes.method(Instance(cls), "__init__")
+                    made[cls] = self.calls.call(Value(refs=(cls,)), [], self._passed(begin), cls.node)
+                bound = self.attributes.read(made[cls], method.name, method.node)
                 self.calls.call(bound, [], self._passed(method), method.node)
 
     def evaluate(self, node: ast.expr, scope: Ref) -> Value:
@@ -230,3 +239,9 @@ def _filled(function: ast.AST) -> set[str]:
     }
     others = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and one not in bases}
     return written - others - {"self", "cls"}
+
+
+def _called(module: ModuleRef) -> frozenset[str]:
+    """The names of what a module calls."""
+    calls = (one.func for one in (ast.walk(module.tree) if module.tree else ()) if isinstance(one, ast.Call))
+    return frozenset(getattr(one, "attr", getattr(one, "id", "")) for one in calls)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
 # Weights by the names that they have in a wrapper.
-WRAPPED_WEIGHTS = "#wrapped weights"
+WRAPPED_WEIGHTS, BARE_WEIGHTS = "#wrapped weights", "#bare weights"
 # In place of a level: every process sets up its loggers; the main process alone does, so that the others have Python's
 # level of warnings. It is no level that `disable` sets, which a set-up by all does not undo.
 _EACH_LOGS, _MAIN_LOGS = -1, logging.INFO + 1
@@ -169,13 +169,8 @@ class LibraryCalls:
             mark(self.run, receiver, trained=True)
         if name == "parameters" and instance is not None and instance.kind == "module":
             return self._parameters(receiver, node)
-        if (
-            name == "state_dict"
-            and instance is not None
-            and instance.kind == "module"
-            and instance.prepared
-            and self.run.at_model
-        ):
+        weights = name == "state_dict" and instance is not None and instance.kind == "module"
+        if weights and instance is not None and instance.prepared and self.run.at_model:
             return Value(type=WRAPPED_WEIGHTS)
         type_ = self._type_of(receiver, instance)
         if type_ == "builtins.str":
@@ -197,7 +192,8 @@ class LibraryCalls:
         )
         if row is None or row.transfer == "unknown" or takes:
             return self.unknown_calls.method(receiver, instance, name, args, keywords, node)
-        return self._by_row(row, name, [receiver, *args], keywords, node, receiver=True)
+        made = self._by_row(row, name, [receiver, *args], keywords, node, receiver=True)
+        return replace(made, type=BARE_WEIGHTS) if weights and self.run.checks else made
 
     def _is_short(self, length: Value | None) -> bool:
         """Whether a schedule's length is in rounds of each process."""
@@ -240,6 +236,8 @@ class LibraryCalls:
     def _type_of(self, receiver: Value, instance: Instance | None) -> str:
         if instance is not None:
             return instance.type
+        if receiver.type == BARE_WEIGHTS:
+            return "builtins.dict"
         if receiver.type == "#batch" or not receiver.type:
             return TENSOR if not receiver.place.is_same or receiver.type else ""
         return receiver.type

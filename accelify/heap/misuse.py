@@ -137,7 +137,12 @@ def of_method(
     if name == "set_epoch":
         run.meet("epoch", node, name)
     if name == "load_state_dict" and any(_is_trained(run, ref) for ref in receiver.of(Instance)):
-        run.meet("loaded", node, run.segment(node), [receiver])
+        # Where it asks for the wrapper first, it knows which names the weights have.
+        wrapped = all(
+            ref.prepared and ref.kind == "module" for ref in receiver.refs if isinstance(ref, Instance)
+        )
+        detail = "wrapper" if wrapped and not _is_asked_for(run, node) else ""
+        run.meet("loaded", node, run.segment(node), [receiver, *args[:1]], detail=detail)
     if name in ("to", "cuda"):
         given = [*args[:1], *_at(keywords)]
         if run.accelerated or run.grouped:

@@ -32,6 +32,8 @@ _WITHOUT = re.compile(
 _READ = frozenset({*sys.stdlib_module_names, "torch"})
 # Methods that models have, and no metric or table.
 SIGNS = frozenset({"parameters", "named_parameters", "train", "eval", "requires_grad_"})
+# Those of models alone: some optimizers have modes, too.
+_OF_PARAMETERS = frozenset({"parameters", "named_parameters", "requires_grad_"})
 
 
 def hold_parts(run: Run, model: Instance, args: Sequence[Value], node: ast.AST) -> None:
@@ -122,6 +124,17 @@ def has_parameters(run: Run, model: Instance, depth: int = 0) -> bool:
             if ref.kind == "object" or (ref.kind == "module" and has_parameters(run, ref, depth + 1)):
                 return True
     return False
+
+
+def has_parameters_of(run: Run, expr: ast.expr) -> bool:
+    """Whether the script asks for the parameters of what an expression names, or of a part of it: it is a model."""
+    name, tree = ast.unparse(expr), run.module.tree
+    return any(
+        isinstance(one, ast.Attribute)
+        and one.attr in _OF_PARAMETERS
+        and f"{ast.unparse(one.value)}.".startswith(f"{name}.")
+        for one in (ast.walk(tree) if tree is not None else ())
+    )
 
 
 def gone_through(engine: Interpreter, model: Instance, args: Sequence[Value], node: ast.AST) -> Value | None:

@@ -19,6 +19,7 @@ from accelify.heap.models import mark
 from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.state import state_written
 from accelify.heap.values import (
+    ONLY,
     Bound,
     Class,
     Container,
@@ -73,6 +74,8 @@ class Names:
         owner = self.owner(name, scope)
         value = self.run.read(owner, name) if owner is not None else None
         if value is not None:
+            if owner is not None and self.run.checks and f"{ONLY}{name}" in owner.fields:
+                self._meet_unbound(owner, name, node)
             return self.engine.modules.loaded(value)
         if name == "__name__":
             return constant(self.run.module.name)
@@ -83,6 +86,17 @@ class Names:
             return self.engine.calls.libraries.state.current(full) or Value(refs=(Library(full),))
         self.run.assume(f"`{name}`, which nothing binds that was read, is the same on every rank", node)
         return Value()
+
+    def _meet_unbound(self, owner: Ref, name: str, node: ast.AST) -> None:
+        """A name is used that some processes have alone: said once of each time that it is bound."""
+        run = self.run
+        run.depends()
+        only = run.read(owner, f"{ONLY}{name}")
+        if only is None or hasattr(builtins, name) or any(guard.parts_ranks for guard in run.guards):
+            return
+        run.store.set(owner, f"{ONLY}{name}", None)
+        text = f"`{name}` is bound on some processes only, and the others end here with a NameError"
+        run.meet("misuse", node, text, [only], detail="same")
 
     def owner(self, name: str, scope: Ref) -> Ref | None:
         """The scope in which a name is bound now."""
@@ -116,6 +130,8 @@ class Names:
             elif name in scope.nonlocals:
                 owner = self.owner(name, scope.outer) or scope if scope.outer is not None else scope
         self.run.store.set(owner, name, value)
+        if f"{ONLY}{name}" in owner.fields:
+            self.run.store.set(owner, f"{ONLY}{name}", None)
 
 
 def _as_inside(name: str) -> str:

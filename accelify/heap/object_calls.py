@@ -39,7 +39,9 @@ class ObjectCalls:
     ) -> Value:
         if self._in_model or not has_parameters(self.run, ref):
             return self._called(ref, args, keywords, node)
-        self.run.meet("forward", node, self.run.segment(node), detail="unprepared")
+        whole = self.run.read(ref, "#prepared")
+        passed = [whole] if whole is not None else []
+        self.run.meet("forward", node, self.run.segment(node), passed, detail="unprepared")
         self._in_model = True
         try:
             return self._called(ref, args, keywords, node)
@@ -57,7 +59,7 @@ class ObjectCalls:
             if ref.kind == "module":
                 mode_met(self.run, ref, node)
             if ref.kind == "module" and (self.run.guards or self.run.checks):
-                self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)))
+                self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)), [ref.wrapped])
             if ref.kind == "object" and ref.cls is None:
                 made = self.engine.calls.libraries.unknown_calls.method(
                     Value(refs=(ref,)), ref, "__call__", args, keywords, node

@@ -16,7 +16,7 @@ from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.accelerator import again, is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS
-from accelify.heap.containers import array_of, element, elements, put
+from accelify.heap.containers import array_of, element, elements, put, tuple_of
 from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.paths import pattern
 from accelify.heap.pieces import MADE
@@ -181,8 +181,10 @@ def _copied(run: Run, value: Value, node: ast.AST) -> Value | None:
 
 
 def rank_of_environment(engine: Interpreter, ref: Ref, args: Sequence[Value], node: ast.AST) -> Value | None:
-    """The rank, where `os.environ[...]` asks for it; None elsewhere."""
+    """The rank, where `os.environ[...]` asks for it; None elsewhere. Notes that it is set to one GPU."""
     known = isinstance(ref, Library) and ref.name == "os.environ" and args
+    if known and len(args) > 1 and args[0].const == "CUDA_VISIBLE_DEVICES" and str(args[1].const).isdigit():
+        engine.run.meet("sees one", node, str(args[1].const))
     return _of_environment(engine.run, args[0], node) if known else None
 
 

@@ -12,6 +12,8 @@ from accelify.domains.replacing import replace
 from accelify.heap.joining import added_by_round, is_by_round, join
 from accelify.heap.pieces import MADE, Piece, Slots, Summary, Written, is_alike
 from accelify.heap.values import (
+    OF_SOME,
+    ONLY,
     Class,
     Function,
     Guard,
@@ -20,6 +22,7 @@ from accelify.heap.values import (
     Library,
     ModuleRef,
     Ref,
+    Scope,
     Value,
     newest_scope,
 )
@@ -392,6 +395,9 @@ class Store:
             if by_round and found is not None and left is not None and right is not None:
                 found = added_by_round(found, left, right)
             together[key] = found
+            if guard is not None and (left is None) != (right is None) and found is not None:
+                if guard.kind in OF_SOME and isinstance(key[0], Scope | ModuleRef):
+                    together[(key[0], f"{ONLY}{key[1]}")] = Value(why=guard.why)
         return together
 
 

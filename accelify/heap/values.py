@@ -34,6 +34,8 @@ SPAWNED = "spawned"
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
 # The text of the device that is this process's own.
 OWN_DEVICE = "cuda:*"
+# What stands before the name of a variable that is bound only on the ranks of a guard, and the kinds of such guards.
+ONLY, OF_SOME = "#only ", ("main", "others", "one")
 # True on one process that is not the main one.
 ONE_FLAG = "#one"
 # The last word of the name of the wrapper around a model, as the type of the wrapper's class.

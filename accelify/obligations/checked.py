@@ -14,11 +14,14 @@ from accelify.heap.containers import array_of
 from accelify.heap.random_draws import FOR_OTHER_ROWS, SEEDED
 from accelify.heap.run import Event
 from accelify.heap.values import Guard, Value
+from accelify.obligations.drawn_batches import is_of_evaluation
 from accelify.obligations.hazards import goes_into_training, hazards_of
+from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
 from accelify.obligations.own_ranks import RANK, is_of_rank_alone, says_who, shows_rank
-from accelify.obligations.runs import of_its_run
+from accelify.obligations.past_wrappers import is_trained_in, unprepared
+from accelify.obligations.runs import has_accelerator
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
@@ -67,7 +70,8 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
     """
     yield from hazards_of(event, events)
     if event.kind == "misuse":
-        if not (event.detail == "beside" and "clip_grad" in event.name and _are_unscaled(event, events)):
+        unscaled = event.detail == "beside" and "clip_grad" in event.name and _are_unscaled(event, events)
+        if not (unscaled or (event.detail == "device" and is_of_no_device(event, events))):
             yield from obligations_of(event)
     elif event.kind == "gather":
         if event.loops and event.loops[-1].shared and not event.loops[-1].trains:
@@ -84,7 +88,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             )
             yield made(event, "epoch", Status.NAMED, text)
     elif event.kind == "forward":
-        yield from _unprepared(event, events) if event.detail == "unprepared" else ()
+        yield from unprepared(event, events) if event.detail == "unprepared" else ()
     else:
         if event.kind == "step":
             yield from _stepped(event, events)
@@ -126,7 +130,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "prepared":
         # One that puts gradients together by hand has no need of it.
         if not any(other.kind == "collective" and other.loops == event.loops for other in events):
-            trains = event.detail == "bare" and _is_trained_in(event, events)
+            trains = event.detail == "bare" and is_trained_in(event, events)
             yield replace(one, found=_OF_ANOTHER) if trains else one
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often than others" in one.found:
@@ -291,10 +295,13 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
                 continue
             if not of_main and why is not None and any(step.text == RANK for step in why.chain()):
                 continue
-            if why is not None and _meets_before(why, events if of_main else ()):
+            counted = place.kind is Kind.LINEAR and place.degree == 0
+            if why is not None and _meets_before(why, events if of_main else (), counted):
                 continue
             in_loop = event.in_training and not is_of_loop_before(event, why, events)
-            if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
+            if in_loop or (
+                place.kind in (Kind.ROUND, Kind.WIDE) and not is_of_evaluation(event, why, events)
+            ):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
             drawn = why is not None and _is_of_draws(why)
             way = f", unless it is {_DECIDED}" if place.needs == _DECIDED else f"; {_PUT_TOGETHER}"
@@ -323,23 +330,23 @@ def _of_share(why: Reason) -> Reason:
     return why
 
 
-def _meets_before(why: Reason, events: Sequence[Event]) -> bool:
+def _meets_before(why: Reason, events: Sequence[Event], counted: bool) -> bool:
     """Whether what a figure comes from was put together over the processes on its way, or all that it comes from but
-    for counts of samples, and that the main process alone has it: `events` are all where it alone shows it."""
-    return any(map(_puts_together, why.steps())) or _is_put_together(why, events)
+    for counts of samples, and that the main process alone has it: `events` are all where it alone shows it. Where it is
+    one of all processes as soon as it is a count, `counted`, the number of processes puts it together."""
+    return any(map(_puts_together, why.steps())) or _is_put_together(why, events, counted)
 
 
 def _puts_together(step: Reason) -> bool:
     return step.text in _TOGETHER or step.text.startswith("reduced by")
 
 
-def _is_put_together(why: Reason, events: Sequence[Event]) -> bool:
+def _is_put_together(why: Reason, events: Sequence[Event], counted: bool) -> bool:
     waiting, seen, together = [why], set[int](), False
     while waiting:
         step = waiting.pop()
-        if _puts_together(step) or (
-            events and not step.parents and step.text != RANK and says_who(step, events)
-        ):
+        of_main = events and not step.parents and step.text != RANK and says_who(step, events)
+        if of_main or _puts_together(step) or (counted and step.text == _COUNTS[1]):
             together = True
         elif step.parents and not step.text.endswith("counts samples"):
             waiting += [one for one in step.parents if id(one) not in seen]
@@ -385,7 +392,7 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         shared = made(event, "loss", Status.NAMED, _OVERLAP, draw)
         yield replace(shared, line=draw.line, column=1) if draw.path == shared.path else shared
         return
-    if event.detail == "plain" and _has_accelerator(event, events) and not _is_stand_in(event):
+    if event.detail == "plain" and has_accelerator(event, events) and not _is_stand_in(event):
         text = "`backward` works beside the Accelerator; accelerator.backward(loss) scales and accumulates"
         yield made(event, "beside", Status.NAMED, text)
         return
@@ -412,13 +419,8 @@ def _is_stand_in(event: Event) -> bool:
     return False
 
 
-def _has_accelerator(event: Event, events: Sequence[Event]) -> bool:
-    made = any(other.name == "Accelerator" for other in events)
-    return made and any(other.name == "Accelerator" for other in of_its_run(event, events))
-
-
 def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    if event.name == "optimizer.step" and event.detail == "plain" and _has_accelerator(event, events):
+    if event.name == "optimizer.step" and event.detail == "plain" and has_accelerator(event, events):
         text = (
             "the optimizer is not prepared: it steps in every batch that accumulates gradients, and with gradients "
             "that are multiplied by the loss scale of fp16; prepare it"
@@ -443,33 +445,6 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "at its end after 1/N of the training"
         )
         yield made(event, "rounds", Status.NAMED, text)
-    elif event.detail == "plain" and event.shared and _has_accelerator(event, events):
+    elif event.detail == "plain" and event.shared and has_accelerator(event, events):
         text = "the scheduler counts the batches of one process, and goes on N times too slowly; prepare it"
         yield made(event, "rounds", Status.NAMED, text)
-
-
-def _unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    """A model that is trained and not prepared."""
-    if not event.loops or not event.loops[-1].trains:
-        return
-    if _is_trained_in(event, events):
-        return
-    past = "a model that is not prepared" if _has_accelerator(event, events) else "the model past its wrapper"
-    if not any(other.kind == "wrapped" for other in events):
-        if any(other.detail == "bare" and other.loops[-1:] == event.loops[-1:] for other in events):
-            return  # it is said of the step
-        past = "a model that has no wrapper"
-    text = f"`{event.name}` calls {past}: its gradients are not averaged over the processes"
-    one = made(event, "prepared", Status.NAMED, text)
-    # In a method of the model itself it is the call of the method that goes past the wrapper.
-    by = event.via[0] if event.via and event.name.startswith("self(") else None
-    yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
-
-
-def _is_trained_in(event: Event, events: Sequence[Event]) -> bool:
-    """Whether a wrapped model is called in the loop that an event stands in."""
-    around = event.loops[-1].number if event.loops else 0
-    return any(
-        other.kind == "forward" and not other.detail and other.loops and other.loops[-1].number == around
-        for other in events
-    )

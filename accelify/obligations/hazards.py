@@ -13,7 +13,9 @@ from accelify.heap.accelerator import AGAIN
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import ModuleRef
+from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import SHOWING, made, places, word_of
 
 # Modes that empty a file as it is opened.
@@ -38,8 +40,39 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _copies(event, any(loop.whole is not None for other in events for loop in other.loops))
     elif event.kind == "loaded":
         yield from _loaded_by_some(event, events)
+        yield from loaded_bare(event, events)
     elif event.kind == "device":
         yield from _on_first(event, events)
+    elif event.kind == "sees one":
+        yield from _sees_one(event, events)
+
+
+def _sees_one(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """GPUs that are seen, set to the same one for all processes, before each takes the one of its rank; where it is
+    set under a condition, it may be for a run in one process."""
+    later = events[next(n for n, other in enumerate(events) if other is event) + 1 :]
+    together = {id(other) for other in of_its_run(event, events)}
+    begins = next((one for one in later if id(one) in together and _takes_gpu(one)), None)
+    if begins is not None and not any(guard.parts_ranks for guard in event.guards) and not _is_chosen(event):
+        text = f"every process sees GPU {event.name} alone, and all but the first ask for another one"
+        why = Reason(f"`{begins.name}`", begins.module.path, begins.line)
+        yield made(event, "device", Status.NAMED, f"{text}; choose the GPUs as the script is launched", why)
+
+
+def _takes_gpu(event: Event) -> bool:
+    """Whether each process begins to use the GPU of its rank."""
+    words = event.node.keywords if event.name == "Accelerator" and isinstance(event.node, ast.Call) else []
+    on_cpu = any(one.arg == "cpu" for one in words)
+    return (event.name == "Accelerator" and not on_cpu) or event.detail == "chosen"
+
+
+def _is_chosen(event: Event) -> bool:
+    """Whether it stands under a condition in its function, or in what the module does."""
+    tree = event.module.tree
+    return tree is not None and any(
+        isinstance(one, ast.If) and "__name__" not in ast.unparse(one.test) and event.node in ast.walk(one)
+        for one in ast.walk(tree)
+    )
 
 
 def _loaded_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:

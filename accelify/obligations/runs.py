@@ -21,3 +21,9 @@ def of_its_run(event: Event, events: Sequence[Event]) -> list[Event]:
         if other is event:
             own = within[-1]
     return [other for other, of in zip(events, within, strict=True) if not own or of in (0, own)]
+
+
+def has_accelerator(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the run that an event is of makes an Accelerator."""
+    made = any(other.name == "Accelerator" for other in events)
+    return made and any(other.name == "Accelerator" for other in of_its_run(event, events))

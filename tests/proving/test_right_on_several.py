@@ -385,3 +385,19 @@ def test_weights_that_the_main_process_takes_back(tmp_path):
         "        average.give_back()\n", "    if accelerator.is_main_process:\n        average.give_back()\n"
     )
     assert "ACC704" in dict(named(later, tmp_path, "accelerate"))
+
+
+@pytest.mark.parametrize(
+    ("added", "is_right"),
+    [
+        ("x.size(0) * dist.get_world_size()", True),
+        ("len(x) * int(os.environ['WORLD_SIZE'])", True),
+        ("x.size(0)", False),
+        ("x.sum().item() * dist.get_world_size()", False),
+        ("x.size(0) / dist.get_world_size()", False),
+    ],
+)
+def test_a_count_times_the_number_of_processes(added, is_right, tmp_path):
+    """That is how many samples all of them have gone through."""
+    text = f"{GROUP}seen = 0\nfor x, y in loader:\n    seen += {added}\nif dist.get_rank() == 0:\n    print(seen)\n"
+    assert named(text, tmp_path) == ([] if is_right else [("ACC701", "print(seen)")])

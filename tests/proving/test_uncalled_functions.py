@@ -58,3 +58,39 @@ if state.is_main_process:
 def test_what_a_module_never_calls_others_may(tmp_path):
     text = "\nfrom accelerate import PartialState\nstate = PartialState()\ndef show():\n    print(1)\n"
     assert named(text, tmp_path, "accelerate") == [("ACC702", "print(1)")]
+
+
+WRITER = """
+class Part(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.body(x)
+
+    def describe(self, step):
+        print(step, self.body)
+
+
+def shown(step):
+    print(step)
+
+
+class Worker:
+    def __init__(self, rank):
+        self.rank = rank
+        self.model = DDP(Part())
+
+    def update(self, step):
+        if CONDITION:
+            self.model.module.describe(step)
+            shown(step)
+"""
+
+
+def test_what_another_one_calls_on_the_main_process(tmp_path):
+    """A function above the one that calls it under a condition is not done by all."""
+    assert named(WRITER.replace("CONDITION", "self.rank == 0"), tmp_path) == []
+    found = named(WRITER.replace("CONDITION", "step > 0"), tmp_path)
+    assert found == [("ACC702", "print(step, self.body)"), ("ACC702", "print(step)")]

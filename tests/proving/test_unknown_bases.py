@@ -110,3 +110,27 @@ for x, y in DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuf
     opt.zero_grad()
 """
     assert named(made, tmp_path) == [("ACC705", "opt.step()")]
+
+
+BUILT = """
+from registry_of_models import MODELS
+
+accelerator = Accelerator()
+model, loader = MODELS.build("net"), MODELS.loader()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model, opt, loader = accelerator.prepare(model, opt, loader)
+for x, y in loader:
+    opt.zero_grad()
+    accelerator.backward(F.mse_loss(CALLED, y))
+    opt.step()
+accelerator.print(loader.size)
+"""
+
+
+def test_a_method_of_a_model_that_an_unread_package_makes(tmp_path):
+    """What has parameters is a model, and has a wrapper after prepare; a loader has none."""
+    text = BUILT.replace("CALLED", "model.decode(x)")
+    assert ("ACC715", "accelerator.backward(F.mse_loss(model.decode(x), y))") in named(
+        text, tmp_path, "accelerate"
+    )
+    assert named(BUILT.replace("CALLED", "model(x)"), tmp_path, "accelerate") == []

@@ -1,0 +1,118 @@
+"""Models that are trained and not prepared, or past their wrapper, which averages gradients only after its forward."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from accelify.heap.run import Event
+from accelify.heap.values import Class, Instance
+from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.runs import has_accelerator
+from accelify.obligations.sinks import made
+
+_UNRECORDED = re.compile(r"\b(?:no_grad|inference_mode)\b")
+
+
+def unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """A model that is trained and not prepared.
+
+    Args:
+        event: the call of a model.
+        events: all of the script.
+    """
+    if not event.loops or not event.loops[-1].trains or _is_without_gradients(event, events):
+        return
+    if _goes_past(event, events):
+        text = (
+            "this goes past the wrapper of a model that nothing calls here: its gradients are not averaged over the "
+            "processes; let the model's forward do it, and call the wrapper"
+        )
+        by, one = _way_past(event), made(event, "prepared", Status.NAMED, text)
+        yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
+        return
+    if is_trained_in(event, events):
+        return
+    past = "a model that is not prepared" if has_accelerator(event, events) else "the model past its wrapper"
+    if not any(other.kind == "wrapped" for other in events):
+        if any(other.detail == "bare" and other.loops[-1:] == event.loops[-1:] for other in events):
+            return  # it is said of the step
+        past = "a model that has no wrapper"
+    text = f"`{event.name}` calls {past}: its gradients are not averaged over the processes"
+    one = made(event, "prepared", Status.NAMED, text)
+    # In a method of the model itself it is the call of the method that goes past the wrapper.
+    by = event.via[0] if event.via and event.name.startswith("self(") else None
+    yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
+
+
+def is_trained_in(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a wrapped model is called in the loop that an event stands in."""
+    around = event.loops[-1].number if event.loops else 0
+    return any(
+        other.kind == "forward" and not other.detail and other.loops and other.loops[-1].number == around
+        for other in events
+    )
+
+
+def _goes_past(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a call is of a part of a wrapped model, where nothing calls the wrapper."""
+    whole, around = _wholes(event), {loop.number for loop in event.loops}
+    called = (
+        other
+        for other in events
+        if other.kind == "forward" and not other.detail and around & {loop.number for loop in other.loops}
+    )
+    return bool(whole) and not any(_wholes(other) & whole for other in called)
+
+
+def _is_without_gradients(event: Event, events: Sequence[Event]) -> bool:
+    """Whether an event, or a call that led to it, stands under `torch.no_grad()`."""
+    trees = {other.module.path: other.module.tree for other in events if other.module.tree is not None}
+    places = [(event.module.path, event.line), *event.via]
+    return any(
+        first <= line <= last
+        for path, line in places
+        if path in trees
+        for first, last in _without_gradients(trees[path])
+    )
+
+
+def _way_past(event: Event) -> tuple[str, int] | None:
+    """Where a method of the wrapped model is called from outside of it, which comes to a call of a part of it; None
+    where the part itself is called."""
+    spans = [
+        (cls.module.path, cls.node.lineno, cls.node.end_lineno or cls.node.lineno)
+        for whole in _wholes(event)
+        for cls in (whole.cls.line_up() if whole.cls is not None else ())
+        if isinstance(cls, Class)
+    ]
+    places = [(event.module.path, event.line), *event.via]
+    within = [
+        number
+        for number, (path, line) in enumerate(places[:-1])
+        if any(path == of and first <= line <= last for of, first, last in spans)
+    ]
+    return places[within[-1] + 1] if within else None
+
+
+def _wholes(event: Event) -> set[Instance]:
+    return {ref for value in event.shown for ref in value.of(Instance)}
+
+
+@lru_cache(maxsize=64)
+def _without_gradients(tree: ast.Module) -> list[tuple[int, int]]:
+    """The first and last lines of what a module does without gradients."""
+    found = list[tuple[int, int]]()
+    for one in ast.walk(tree):
+        if isinstance(one, ast.With | ast.AsyncWith):
+            said = [item.context_expr for item in one.items]
+        elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            said = one.decorator_list
+        else:
+            continue
+        if any(_UNRECORDED.search(ast.unparse(part)) for part in said):
+            found.append((one.lineno, one.end_lineno or one.lineno))
+    return found

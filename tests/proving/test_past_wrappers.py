@@ -1,0 +1,54 @@
+"""Methods of a wrapped model that train it past the wrapper, which averages gradients only after its forward."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proving.several_programs import named
+
+TEXT = """
+class Coder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 4)
+
+    def hidden(self, x):
+        return self.body(x)
+
+    def encode(self, x):
+        return torch.tanh(self.hidden(x))
+
+    def forward(self, x):
+        return self.encode(x)
+
+
+accelerator = Accelerator()
+coder, head = Coder(), torch.nn.Linear(4, 1)
+opt = torch.optim.SGD([*coder.parameters(), *head.parameters()], lr=0.1)
+coder, head, opt, loader = accelerator.prepare(coder, head, opt, DataLoader(data, batch_size=4))
+for x, y in loader:
+    opt.zero_grad()
+    code = CODE
+    accelerator.backward(F.mse_loss(head(code), y))
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "code", ["accelerator.unwrap_model(coder).encode(x)", "accelerator.unwrap_model(coder).body(x)"]
+)
+def test_what_trains_past_the_wrapper(code, tmp_path):
+    """That another wrapped model is called beside it helps nothing: each wrapper waits for its own forward."""
+    assert named(TEXT.replace("CODE", code), tmp_path, "accelerate") == [("ACC705", f"code = {code}")]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "coder(x)",
+        "coder(x) + accelerator.unwrap_model(coder).encode(x)",
+        "x\n    with torch.no_grad():\n        code = accelerator.unwrap_model(coder).encode(x)",
+    ],
+)
+def test_through_the_wrapper_or_without_gradients(code, tmp_path):
+    assert named(TEXT.replace("CODE", code), tmp_path, "accelerate") == []
