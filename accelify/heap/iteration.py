@@ -65,6 +65,8 @@ class Iteration:
         self.run = engine.run
         # For methods that give items by no index: what they draw.
         self._drawn: dict[ast.AST, list[bool]] = {}
+        # Objects whose elements are being asked for: `loader = tqdm(loader)` in a loop is around itself.
+        self._within: list[Instance] = []
 
     def over(self, value: Value, node: ast.AST) -> Iterable:
         """A value as what a loop goes over."""
@@ -90,7 +92,13 @@ class Iteration:
         if isinstance(ref, Iterable):
             return ref
         if isinstance(ref, Instance):
-            return self._over_instance(ref, value, node)
+            if ref in self._within:
+                return None
+            self._within.append(ref)
+            try:
+                return self._over_instance(ref, value, node)
+            finally:
+                self._within.pop()
         if isinstance(ref, Container):
             one = replace(value, refs=(ref,)) if len(value.refs) > 1 else value
             if one is value or any(name[0] == "[" for name in ref.looked_into()):
