@@ -26,6 +26,7 @@ from accelify.heap.run import Run
 from accelify.heap.state import MODE, MODE_OF_ONE
 from accelify.heap.values import (
     DEVICE,
+    FIRST_FLAG,
     MAIN_FLAG,
     NONE,
     ONCE,
@@ -241,7 +242,7 @@ def accelerator_method(
         run.meet("collective", node, f"accelerator.{name}")
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
     if name in _FIRST:
-        return Value(type="#first")
+        return Value(type=FIRST_FLAG)
     if name in _ONCE_DECORATORS:
         return Value(first.place, first.why, first.refs, type=ONCE)
     return Value(type=f"#accelerator.{name}")

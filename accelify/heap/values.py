@@ -34,6 +34,8 @@ SPAWNED = "spawned"
 MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
 # The text of the device that is this process's own.
 OWN_DEVICE = "cuda:*"
+# The type of what the main process goes into before the others.
+FIRST_FLAG = "#first"
 # True on one process that is not the main one.
 ONE_FLAG = "#one"
 # The last word of the name of the wrapper around a model, as the type of the wrapper's class.
