@@ -147,7 +147,9 @@ class Iteration:
                 self.ask(ref, "__iter__", SAMPLERS, node)  # of a prepared one rank 0 alone goes through it
             if not ref.prepared:
                 self.ask(ref, "__getitem__", ("dataset",), node, Value(type="builtins.int"))
-            return self.over_loader(ref, node)
+            found = self.over_loader(ref, node)
+            found.loader = ref
+            return found
         for method in ("__iter__", "__getitem__"):
             function = self.engine.attributes.method(ref, method)
             if function is not None:
@@ -324,6 +326,7 @@ class Iteration:
         if inner.samples.kind is Kind.WIDE:
             counter = Value(NUMBERED, inner.item.why, type="builtins.int")
         found = Iterable(self._pair([counter, inner.item]), inner.shared, inner.rounds, (), inner.samples)
+        found.loader = inner.loader
         return found.like(inner)
 
     def _counter(self, first: Value, why: Reason) -> Value:

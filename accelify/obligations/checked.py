@@ -13,7 +13,8 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.random_draws import FOR_OTHER_ROWS
 from accelify.heap.run import Event
-from accelify.heap.values import Guard, Value
+from accelify.heap.values import Value
+from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
@@ -114,7 +115,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         known = known or _is_of_error(event) or _is_of_others(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
-    elif one.demand == "all ranks" and _is_on_both_ways(event, events):
+    elif one.demand == "all ranks" and is_on_both_ways(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
     elif one.sink == "collective" and one.demand == "all ranks":
         yield _met_by_the_others(event, one, events)
@@ -183,27 +184,6 @@ def _further_causes(event: Event) -> Iterator[Obligation]:
             text = f"`{event.name}` is not reached by all ranks"
             one = made(event, "all ranks", Status.NAMED, text, why)
             yield replace(one, line=why.line, column=1)
-
-
-def _is_on_both_ways(event: Event, events: Sequence[Event]) -> bool:
-    """Whether a function meets that the main process calls on one way of a condition, and the others on the other."""
-    way = _way_of(event)
-    return way is not None and any(
-        other.node is event.node and other.kind == event.kind and (of := _way_of(other)) and _parted(way, of)
-        for other in events
-    )
-
-
-def _way_of(event: Event) -> Guard | None:
-    """What keeps some ranks from an event, where that is one condition only."""
-    found = [guard for guard in event.guards if guard.parts_ranks]
-    return found[0] if len(found) == 1 else None
-
-
-def _parted(one: Guard, other: Guard) -> bool:
-    """Whether the main process goes the one way and the others the other, of one condition."""
-    places = {(guard.why.path, guard.why.line) for guard in (one, other)}
-    return len(places) == 1 and {one.kind, other.kind} == {"main", "others"}
 
 
 def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -> Obligation:
