@@ -1,4 +1,4 @@
-"""What the main process does on one way of a condition and the others on the other one: all meet where both do alike."""
+"""What the main process does on one way of a condition, the others on the other: all meet where both do alike."""
 
 from __future__ import annotations
 
