@@ -1,4 +1,4 @@
-"""A module that another script starts, and that only wraps its model: no word of it but the wrapper says `distributed`."""
+"""A module that another script starts, and that wraps its model: no other word of it says `distributed`."""
 
 from __future__ import annotations
 
