@@ -7,6 +7,7 @@ import pytest
 from accelify.linting import lint
 from accelify.project import Imports
 from accelify.source import Source
+from tests.proving.several_programs import named
 
 TRAINER = """\
 import torch
@@ -33,3 +34,33 @@ def test_module_with_no_other_word_of_it(wrapper, lines, tmp_path):
     path.write_text(TRAINER.format(wrapper=wrapper))
     found = lint(Source.read(path), Imports()).findings
     assert [one.line for one in found if one.code == "ACC702"] == lines
+
+
+STOPPED = """
+def train(model, loader, opt, epochs):
+    model = DDP(model)
+    best = 10.0
+    for epoch in range(epochs):
+        loader.sampler.set_epoch(epoch)
+        total = 0.0
+        for batch in loader:
+            opt.zero_grad()
+            loss = model(**batch).loss
+            loss.backward()
+            opt.step()
+            total += {figure}
+        {reduced}
+        if total > best:
+            break
+        best = total
+"""
+
+
+@pytest.mark.parametrize(
+    ("figure", "reduced", "is_right"),
+    [("loss.item()", "pass", False), ("loss.detach()", "dist.all_reduce(total)", True), ("1", "pass", True)],
+)
+def test_what_a_model_of_which_nothing_is_known_gives(figure, reduced, is_right, tmp_path):
+    """It is of this rank's batch, as the gradients of it are put together."""
+    found = named(STOPPED.format(figure=figure, reduced=reduced), tmp_path)
+    assert found == ([] if is_right else [("ACC704", "if total > best:")])
