@@ -65,6 +65,8 @@ class Iteration:
         self.run = engine.run
         # For methods that give items by no index: what they draw.
         self._drawn: dict[ast.AST, list[bool]] = {}
+        # The reasons for batches that are lists with as many elements on all ranks.
+        self._lists: dict[int, Reason] = {}
         # Objects whose elements are being asked for: `loader = tqdm(loader)` in a loop is around itself.
         self._within: list[Instance] = []
 
@@ -82,7 +84,7 @@ class Iteration:
         alike = place.kind is Kind.SAME or place.needs == SEEDED
         rounds = SAME if alike or value.type == BATCH else place
         found = Iterable(element(self.run, value, node), shared=False, rounds=rounds)
-        if value.type == BATCH and not place.is_uniform:
+        if value.type == BATCH and not place.is_uniform and id(value.why) not in self._lists:
             text = f"`{self.run.segment(node)}` may have more elements on one rank than on another"
             found.uneven = self.run.reason(node, text, value)
         return found
@@ -204,6 +206,8 @@ class Iteration:
             found.whole = copies
             return found
         first = any(self.run.read(one, "#rows first") is not None for one in wrapped)
+        if any(self.run.read(one, "#lists") is not None for one in wrapped):
+            self._lists[id(why)] = why
         padded = any(self.run.read(one, "#padded") is not None for one in wrapped)
         batch = Value(replace(ROUND_ROWS, sure=first, padded=padded), why, type=BATCH, where=where)
         found = Iterable(batch, shared=True, rounds=same(1))
