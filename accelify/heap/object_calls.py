@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, Placement
+from accelify.domains.reasons import Reason
 from accelify.heap.locations import meet_model
 from accelify.heap.models import has_parameters
 from accelify.heap.state import mode_met
@@ -95,8 +96,9 @@ class ObjectCalls:
         unknown = plain and any(one.place.is_same and not one.type and one.const is UNSET for one in operands)
         if not unknown or run.loops[-1].whole is not None or not self._trains(run.loops[-1].number):
             return made
-        why = run.reason(node, f"`{run.segment(node)}` of a batch of which nothing is known")
-        return Value(Placement(Kind.ROUND, samples=None), why, type=made.type)
+        place = Placement(Kind.ROUND, samples=None)
+        batch = Value(place, Reason("this rank's batch, of which nothing is known", *run.loops[-1].place))
+        return Value(place, run.reason(node, f"`{run.segment(node)}`", batch), type=made.type)
 
     def _trains(self, loop: int) -> bool:
         """Whether a backward stands in the loop of this number, in the module that is gone through."""

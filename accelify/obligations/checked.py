@@ -34,6 +34,7 @@ _SHARE = "is this rank's share"
 _OWN_ITEMS = "this rank's share"
 # How one says that a batch is of one process.
 _BATCH = "this rank's batch of"
+_ADDED = "` adds up over `"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
 _OVER_OTHERS = (
@@ -293,8 +294,9 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
                 continue
             if why is not None and _meets_before(why, events if of_main else ()):
                 continue
-            in_loop = event.in_training and not is_of_loop_before(event, why, events)
-            if in_loop or place.kind in (Kind.ROUND, Kind.WIDE):
+            before = is_of_loop_before(event, why, events)
+            total = before and why is not None and any(_ADDED in step.text for step in why.steps())
+            if (event.in_training and not before) or (place.kind in (Kind.ROUND, Kind.WIDE) and not total):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
             drawn = why is not None and _is_of_draws(why)
             way = f", unless it is {_DECIDED}" if place.needs == _DECIDED else f"; {_PUT_TOGETHER}"

@@ -50,10 +50,15 @@ def train(model, loader, opt, epochs):
             opt.step()
             total += {figure}
         {reduced}
+        if dist.get_rank() == 0:
+            print(total / len(loader))
         if total > best:
             break
         best = total
 """
+
+
+NAMED = [("ACC701", "print(total / len(loader))"), ("ACC704", "if total > best:")]
 
 
 @pytest.mark.parametrize(
@@ -63,4 +68,4 @@ def train(model, loader, opt, epochs):
 def test_what_a_model_of_which_nothing_is_known_gives(figure, reduced, is_right, tmp_path):
     """It is of this rank's batch, as the gradients of it are put together."""
     found = named(STOPPED.format(figure=figure, reduced=reduced), tmp_path)
-    assert found == ([] if is_right else [("ACC704", "if total > best:")])
+    assert found == ([] if is_right else NAMED)
