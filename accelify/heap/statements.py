@@ -15,7 +15,7 @@ from accelify.heap.containers import array_of, element, elements, overwrite, put
 from accelify.heap.counts import size
 from accelify.heap.flags import truth
 from accelify.heap.frames import Frame
-from accelify.heap.handlers import left_alone, parting, without_group
+from accelify.heap.handlers import left_alone, parting, reached, without_group
 from accelify.heap.library_state import redirected
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
@@ -419,7 +419,7 @@ class Statements:
 
         ways = [
             (parting(self.run, handler), lambda handler=handler: handled(handler))
-            for handler in stmt.handlers
+            for handler in reached(self.run, stmt)
         ]
         result = self.engine.choices.fork((None, whole), *ways) if ways else whole()
         without_group(self.run, stmt, met, tried)

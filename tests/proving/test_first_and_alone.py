@@ -84,3 +84,32 @@ print("trained")
 )
 def test_what_an_assertion_leaves_to_one_process(test, is_right, tmp_path):
     assert named(ALONE.format(test=test), tmp_path) == ([] if is_right else [("ACC702", 'print("trained")')])
+
+
+NOT_LAUNCHED = """
+try:
+    rank = int(os.environ["{key}"])
+    dist.init_process_group("gloo")
+    several = True
+except {error}:
+    several = False
+    print("alone")
+model = torch.nn.Linear(4, 1)
+if several:
+    model = DDP(model)
+model(torch.ones(2, 4)).mean().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "is_right"),
+    [
+        ("RANK", "KeyError", True),
+        ("WORLD_SIZE", "KeyError", True),
+        ("NAME", "KeyError", False),
+        ("RANK", "OSError", False),
+    ],
+)
+def test_what_a_process_does_that_is_not_launched(key, error, is_right, tmp_path):
+    found = named(NOT_LAUNCHED.format(key=key, error=error), tmp_path)
+    assert (("ACC702", 'print("alone")') in found) != is_right
