@@ -311,7 +311,11 @@ def _note_prepared(run: Run, ref: Instance, depth: int = 0) -> None:
     if ref.kind != "module" or depth > 2:
         return
     run.store.look(ref)
-    parts = [run.read(ref, name) for name in list(ref.fields) if name[0] != "#"]
+    fields = {name: run.read(ref, name) for name in list(ref.fields) if name[0] != "#"}
+    parts = fields.values()
+    for name, value in fields.items() if run.checks else ():
+        if value is not None and not value.place.is_same and run.read(ref, f"#state {name}") is not None:
+            run.store.set(ref, name, value.placed(SAME))  # that of the main process
     for part in [one for value in parts if value is not None for one in value.of(Instance)]:
         if part.kind == "module" and run.read(part, "#prepared") is None:
             _note_prepared(run, part, depth + 1)

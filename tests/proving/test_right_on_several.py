@@ -385,3 +385,40 @@ def test_weights_that_the_main_process_takes_back(tmp_path):
         "        average.give_back()\n", "    if accelerator.is_main_process:\n        average.give_back()\n"
     )
     assert "ACC704" in dict(named(later, tmp_path, "accelerate"))
+
+
+PARTS = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        {part}
+        self.fc = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.fc(x + self.scale)
+
+
+whole = DataLoader(data, batch_size=4)
+model = DDP(Net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+total = 0.0
+with torch.no_grad():
+    for x, y in whole:
+        total += model(x).sum().item()
+if dist.get_rank() == 0:
+    print(total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "is_right"),
+    [
+        ("self.scale = torch.nn.Parameter(torch.rand(4))", True),
+        ('self.register_buffer("scale", torch.rand(4))', True),
+        ("self.scale = torch.rand(4)", False),
+    ],
+)
+def test_drawn_parts_of_a_wrapped_model(part, is_right, tmp_path):
+    """The wrapper sends the main process's parameters and buffers, and nothing else."""
+    text = GROUP + PARTS.format(part=part) + LOOP
+    assert (("ACC701", "print(total)") in named(text, tmp_path)) != is_right
