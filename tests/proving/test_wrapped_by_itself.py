@@ -69,3 +69,33 @@ def test_what_a_model_of_which_nothing_is_known_gives(figure, reduced, is_right,
     """It is of this rank's batch, as the gradients of it are put together."""
     found = named(STOPPED.format(figure=figure, reduced=reduced), tmp_path)
     assert found == ([] if is_right else NAMED)
+
+
+HANDED = """
+class Trainer:
+    def __init__(self, model, loader, opt):
+        self.model, self.loader, self.opt = model, loader, opt
+        self.is_main = {asked}
+
+    def run(self):
+        for x in self.loader:
+            self.opt.zero_grad()
+            self.model(x).mean().backward()
+            self.opt.step()
+        if {test}:
+            torch.save(self.model.module.state_dict(), "m.pt")
+"""
+SAVED = ("ACC702", 'torch.save(self.model.module.state_dict(), "m.pt")')
+
+
+@pytest.mark.parametrize(
+    ("asked", "test", "lines"),
+    [
+        ("not dist.is_initialized() or dist.get_rank() == 0", "self.opt", [SAVED]),
+        ("not dist.is_initialized() or dist.get_rank() == 0", "self.is_main", []),
+        ("True", "self.opt", []),
+    ],
+)
+def test_module_that_asks_for_its_rank(asked, test, lines, tmp_path):
+    """One that trains, with a model that another script wraps: where it asks which process it is, there are others."""
+    assert named(HANDED.format(asked=asked, test=test), tmp_path) == lines
