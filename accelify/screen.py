@@ -11,7 +11,7 @@ from accelify.project import Imports
 from accelify.source import Source, is_installed, may_be_started
 
 # What a script writes, or the modules that it imports, that is distributed already.
-DISTRIBUTED = ("accelerat", "accelify", "distributed")
+DISTRIBUTED = ("accelerat", "accelify", "distributed", "Distributed")
 
 
 def may_train(text: str) -> bool:

@@ -26,6 +26,7 @@ from accelify.heap.run import Run
 from accelify.heap.state import MODE, MODE_OF_ONE
 from accelify.heap.values import (
     DEVICE,
+    FIRST_FLAG,
     MAIN_FLAG,
     NONE,
     ONCE,
@@ -245,7 +246,7 @@ def accelerator_method(
         run.meet("collective", node, f"accelerator.{name}")
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
     if name in _FIRST:
-        return Value(type="#first")
+        return Value(type=FIRST_FLAG)
     if name in _ONCE_DECORATORS:
         return Value(first.place, first.why, first.refs, type=ONCE)
     return Value(type=f"#accelerator.{name}")
@@ -306,7 +307,11 @@ def _note_prepared(run: Run, ref: Instance, whole: Value, depth: int = 0) -> Non
     if ref.kind != "module" or depth > 2:
         return
     run.store.look(ref)
-    parts = [run.read(ref, name) for name in list(ref.fields) if name[0] != "#"]
+    fields = {name: run.read(ref, name) for name in list(ref.fields) if name[0] != "#"}
+    parts = fields.values()
+    for name, value in fields.items() if run.checks else ():
+        if value is not None and not value.place.is_same and run.read(ref, f"#state {name}") is not None:
+            run.store.set(ref, name, value.placed(SAME))  # that of the main process
     for part in [one for value in parts if value is not None for one in value.of(Instance)]:
         if part.kind == "module" and run.read(part, "#prepared") is None:
             _note_prepared(run, part, whole, depth + 1)

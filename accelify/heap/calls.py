@@ -25,8 +25,10 @@ from accelify.heap.object_calls import ObjectCalls
 from accelify.heap.parameters import SPREAD, bind_parameters
 from accelify.heap.process_groups import distributed_call, divided, rank_of_environment
 from accelify.heap.state import made_again
+from accelify.heap.turns import FIRST
 from accelify.heap.values import (
     ENDED,
+    FIRST_FLAG,
     NONE,
     ONCE,
     UNSET,
@@ -423,7 +425,8 @@ class Calls:
             self.run.calls.pop()
             statements.frames.pop()
         if frame.yielded is not None or function.is_generator:
-            return Value(refs=(Iterable(frame.yielded or NONE, frame.yielded_shared),))
+            given = Iterable(frame.yielded or NONE, frame.yielded_shared)
+            return Value(refs=(given,), type=FIRST_FLAG if frame.first else "")
         if not (flow.reached or frame.returned or isinstance(function.node.body[-1], ast.Raise)):
             return Value(type=ENDED)
         return self._result(frame, flow.reached)
@@ -449,6 +452,8 @@ class Calls:
             self.run.leave_pieces(len(self.run.calls) - 1)
             frame = self.engine.statements.frames[-1]
             frame.yielded = value.plain() if frame.yielded is None else join(frame.yielded, value.plain())
+            # As a context manager: `with` goes into it where it gives its value.
+            frame.first = frame.first or any(one.kind == FIRST for one in self.run.guards[frame.guards :])
             frame.yielded_shared = frame.yielded_shared or shared or self.run.in_shared_loop()
 
     # Others

@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Mapping, Sequence
 
-from accelify.heap.values import NONE, Function, Value, constant
+from accelify.heap.values import NONE, Bound, Function, Value, constant
 
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
@@ -40,6 +40,56 @@ def pads_rows(args: Args, keywords: Keywords) -> bool:
     parts = body.elts if isinstance(body, ast.Tuple | ast.List) else [body]
     padded = [_is_padded(part, written, inner, "max" in _called(node)) for part in parts]
     return any(padded) and None not in padded
+
+
+# What makes another number of elements of as many rows.
+_BY_CONTENT = frozenset(
+    "max min sum set unique nonzero where filter groupby defaultdict Counter split chunk extend bincount".split()
+)
+
+
+def splits_by_number(args: Args, keywords: Keywords) -> bool:
+    """Whether a batch is a list with as many elements on all ranks: the function that puts it together splits its rows
+    by how many they are, and not by what is in them."""
+    collate = _collate(args, keywords)
+    found = [*collate.of(Function), *[one.method for one in collate.of(Bound)]]
+    if len(found) != 1 or not isinstance(found[0], Function):
+        return False
+    node = found[0].node
+    parts = list(ast.walk(node))
+    if any(isinstance(one, ast.While | ast.Break | ast.Continue | ast.Yield | ast.Set) for one in parts):
+        return False
+    several = (one for one in parts if isinstance(one, ast.ListComp | ast.GeneratorExp))
+    if (
+        any(len(one.generators) > 1 or one.generators[0].ifs for one in several)
+        or _called(node) & _BY_CONTENT
+    ):
+        return False
+    asked = {
+        id(one) for part in parts if isinstance(part, ast.If | ast.Assert) for one in ast.walk(part.test)
+    }
+    if any(isinstance(one, ast.Compare) and id(one) not in asked for one in parts):
+        return False  # a mask
+    over = [one.iter for one in parts if isinstance(one, ast.For | ast.comprehension)]
+    of_rows = [one for part in over for one in ast.walk(part) if isinstance(one, ast.Subscript)]
+    if any(not isinstance(one.slice, ast.Slice) for one in of_rows):
+        return False
+    for loop in (one for one in parts if isinstance(one, ast.For)):
+        inner = [one for part in loop.body for one in ast.walk(part)]
+        # What is added under a condition, or in a loop over a row of another length.
+        if any(isinstance(one, ast.If | ast.For | ast.AugAssign) for one in inner):
+            return False
+    return _is_list(node)
+
+
+def _is_list(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
+    """Whether a function returns a list that it makes."""
+    made = node.body if isinstance(node, ast.Lambda) else _returned(node)
+    if isinstance(made, ast.Name):
+        bound = [one for one in ast.walk(node) if isinstance(one, ast.Assign)]
+        made = next((one.value for one in bound if getattr(one.targets[0], "id", "") == made.id), None)
+    is_made = isinstance(made, ast.Call) and getattr(made.func, "id", "") == "list"
+    return isinstance(made, ast.List | ast.ListComp) or is_made
 
 
 def _returned(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:

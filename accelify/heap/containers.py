@@ -383,7 +383,7 @@ def _rank(place: Placement) -> int:
 
 def is_part_of_all(base: Value, key: Value, at: ast.expr) -> bool:
     """Whether a subscript takes several elements, or some that all ranks choose from an array that they have alike."""
-    first = at.elts[0] if isinstance(at, ast.Tuple) else at
+    first = at.elts[0] if isinstance(at, ast.Tuple) and at.elts else at
     if isinstance(first, ast.Slice):
         return True
     array = base.type.startswith(("torch", "numpy")) and key.const is UNSET

@@ -214,6 +214,8 @@ def with_token(made: Value, op: ast.operator, left: Value, right: Value) -> Valu
 
 # Comparisons that are known where there are several processes.
 _TRUE, _FALSE = "#true", "#false"
+# Of a rank, which is -1 for a process that is alone.
+_ALONE = {(ast.Lt, 0): _FALSE, (ast.GtE, 0): _TRUE, (ast.LtE, -1): _FALSE, (ast.Gt, -1): _TRUE}
 # What a launcher leaves in the environment of each process: how many there are, and which one it is.
 WORLDS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"})
 _RANK_WORDS = re.compile(r"(?:(?:LOCAL|NODE|GROUP|SLURM|OMPI_COMM_WORLD|PMI)_)*(?:RANK|PROCID|LOCALID)")
@@ -319,6 +321,8 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
     ):
         # They stand for a process that is alone.
         return _TRUE if isinstance(op, ast.NotEq | ast.IsNot) else _FALSE
+    if left.type == RANK and (known := _ALONE.get((type(op), other.const))):
+        return known
     if rank.type == RANK and isinstance(op, ast.Eq) and type(other.const) is int and other.const > 0:
         return ONE_FLAG
     if rank.type != RANK or isinstance(other.const, bool) or other.const not in (0, 1, -1):

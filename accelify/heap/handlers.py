@@ -6,8 +6,9 @@ import ast
 
 from accelify.domains.placement import ROUND
 from accelify.domains.replacing import replace
+from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.run import Event, Run
-from accelify.heap.values import Flow, Guard
+from accelify.heap.values import Flow, Guard, constant
 
 # What the main process does to files and folders, and what that may raise.
 _CAN_FAIL = frozenset({"file.delete", "file.move", "folder.make", "folder.delete"})
@@ -74,6 +75,25 @@ def without_group(run: Run, stmt: ast.Try, met: int, tried: int) -> None:
         body, around = run.events[met:tried], len(run.guards)
         of_main = {one.node for one in body if any(guard.kind == "main" for guard in one.guards[around:])}
         run.events[tried:] = [event for event in run.events[tried:] if event.node not in of_main]
+
+
+def reached(run: Run, stmt: ast.Try) -> list[ast.ExceptHandler]:
+    """The handlers that several processes can come to: what a launcher leaves in their environment is there."""
+    read = [
+        one.slice
+        for part in stmt.body
+        for one in ast.walk(part)
+        if isinstance(one, ast.Subscript) and ast.unparse(one.value).rpartition(".")[2] == "environ"
+    ]
+    if not (
+        run.checks and read and all(getattr(one, "value", "") in WORLDS or _is_rank(one) for one in read)
+    ):
+        return stmt.handlers
+    return [one for one in stmt.handlers if getattr(one.type, "id", "") != "KeyError"]
+
+
+def _is_rank(key: ast.expr) -> bool:
+    return isinstance(key, ast.Constant) and is_of_launcher(constant(key.value))
 
 
 def parting(run: Run, handler: ast.ExceptHandler) -> Guard | None:

@@ -67,6 +67,10 @@ class Iteration:
         self._drawn: dict[ast.AST, list[bool]] = {}
         # What each gave first: afterwards its draws go with the rounds of a loop.
         self._first: dict[ast.AST, Value] = {}
+        # The reasons for batches that are lists with as many elements on all ranks.
+        self._lists: dict[int, Reason] = {}
+        # Objects whose elements are being asked for: `loader = tqdm(loader)` in a loop is around itself.
+        self._within: list[Instance] = []
 
     def over(self, value: Value, node: ast.AST) -> Iterable:
         """A value as what a loop goes over."""
@@ -82,7 +86,7 @@ class Iteration:
         alike = place.kind is Kind.SAME or place.needs == SEEDED
         rounds = SAME if alike or value.type == BATCH else place
         found = Iterable(element(self.run, value, node), shared=False, rounds=rounds)
-        if value.type == BATCH and not place.is_uniform:
+        if value.type == BATCH and not place.is_uniform and id(value.why) not in self._lists:
             text = f"`{self.run.segment(node)}` may have more elements on one rank than on another"
             found.uneven = self.run.reason(node, text, value)
         return found
@@ -92,7 +96,13 @@ class Iteration:
         if isinstance(ref, Iterable):
             return ref
         if isinstance(ref, Instance):
-            return self._over_instance(ref, value, node)
+            if ref in self._within:
+                return None
+            self._within.append(ref)
+            try:
+                return self._over_instance(ref, value, node)
+            finally:
+                self._within.pop()
         if isinstance(ref, Container):
             one = replace(value, refs=(ref,)) if len(value.refs) > 1 else value
             if one is value or any(name[0] == "[" for name in ref.looked_into()):
@@ -141,7 +151,9 @@ class Iteration:
                 self.ask(ref, "__iter__", SAMPLERS, node)  # of a prepared one rank 0 alone goes through it
             if not ref.prepared:
                 self.ask(ref, "__getitem__", ("dataset",), node, Value(type="builtins.int"))
-            return self.over_loader(ref, node)
+            found = self.over_loader(ref, node)
+            found.loader = ref
+            return found
         for method in ("__iter__", "__getitem__"):
             function = self.engine.attributes.method(ref, method)
             if function is not None:
@@ -196,6 +208,8 @@ class Iteration:
             found.whole = copies
             return found
         first = any(self.run.read(one, "#rows first") is not None for one in wrapped)
+        if any(self.run.read(one, "#lists") is not None for one in wrapped):
+            self._lists[id(why)] = why
         padded = any(self.run.read(one, "#padded") is not None for one in wrapped)
         batch = Value(replace(ROUND_ROWS, sure=first, padded=padded), why, type=BATCH, where=where)
         found = Iterable(batch, shared=True, rounds=same(1))
@@ -334,6 +348,7 @@ class Iteration:
         found = Iterable(
             tuple_of(self.run, [counter, inner.item]), inner.shared, inner.rounds, (), inner.samples
         )
+        found.loader = inner.loader
         return found.like(inner)
 
     def _counter(self, first: Value, why: Reason) -> Value:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, Placement
+from accelify.domains.reasons import Reason
 from accelify.heap.locations import meet_model
 from accelify.heap.models import has_parameters
 from accelify.heap.state import mode_met
-from accelify.heap.values import UNSET, Instance, Value
+from accelify.heap.values import UNSET, Instance, Ref, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -87,12 +88,19 @@ class ObjectCalls:
     def _of_batch(self, made: Value, operands: Sequence[Value], node: ast.AST) -> Value:
         """What a wrapped model gives in training of a batch of which nothing is known: each rank has its own."""
         run = self.run
-        plain = made.place.is_same and not made.refs and run.checks and run.at_model and run.loops
+        plain = (
+            made.place.is_same
+            and all(map(_is_unknown, made.refs))
+            and run.checks
+            and run.at_model
+            and run.loops
+        )
         unknown = plain and any(one.place.is_same and not one.type and one.const is UNSET for one in operands)
         if not unknown or run.loops[-1].whole is not None or not self._trains(run.loops[-1].number):
             return made
-        why = run.reason(node, f"`{run.segment(node)}` of a batch of which nothing is known")
-        return Value(Placement(Kind.ROUND, samples=None), why, type=made.type)
+        place = Placement(Kind.ROUND, samples=None)
+        batch = Value(place, Reason("this rank's batch, of which nothing is known", *run.loops[-1].place))
+        return Value(place, run.reason(node, f"`{run.segment(node)}`", batch), type=made.type)
 
     def _trains(self, loop: int) -> bool:
         """Whether a backward stands in the loop of this number, in the module that is gone through."""
@@ -119,3 +127,8 @@ class ObjectCalls:
         name = ref.cls.name if ref.cls is not None else ref.type
         self.run.assume(f"{name} works row by row", node)
         return Value(Placement(source.place.kind, source.place.degree, True), source.why, type="torch.Tensor")
+
+
+def _is_unknown(ref: Ref) -> bool:
+    """Whether it is an object of which nothing is known but what gave it."""
+    return isinstance(ref, Instance) and ref.cls is None and ref.kind == "object" and not ref.prepared

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> Value:
     """What a subscript takes of an array."""
+    if isinstance(at, ast.Tuple) and not at.elts:
+        at = ast.Constant(...)  # `x[()]` is all of it
     parts = [*(at.elts if isinstance(at, ast.Tuple) else [at])]
     turned = base.place.turned
     if base.place.kind is Kind.ROUND and base.place.rows and not turned:

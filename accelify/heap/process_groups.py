@@ -131,7 +131,8 @@ def distributed_call(
     if not name.startswith(_GROUP):
         return None
     if word in _RANKS:
-        return rank(engine.run, node)
+        run.meet("asks", node, word)
+        return rank(run, node)
     if word == "get_world_size":
         return processes(run, node)
     if word in _ALWAYS:

@@ -48,6 +48,8 @@ class Loop:
     apart: bool = False
     # Under how many conditions it stands.
     conditions: int = 0
+    # The loader that it goes through to its end, where it is one.
+    loader: Instance | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, same
 from accelify.heap.containers import array_of
-from accelify.heap.values import Function, Value
+from accelify.heap.values import COUNTER, Function, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -30,8 +30,8 @@ def length_of(engine: Interpreter, given: Sequence[Value], node: ast.AST) -> Val
             engine.run.store.begin()
             with engine.run.quiet():
                 of_steps, of_rounds = [
-                    array_of(engine.calls.call(value, [Value(count, type="builtins.int")], {}, node))
-                    for count in (same(0), same(1))
+                    array_of(engine.calls.call(value, [count], {}, node))
+                    for count in (Value(type="builtins.int"), Value(same(1), type=COUNTER))
                 ]
             engine.run.store.undo()
             if of_rounds.is_same and not of_steps.is_same:

@@ -15,16 +15,18 @@ from accelify.heap.containers import array_of, element, elements, overwrite, put
 from accelify.heap.counts import size
 from accelify.heap.flags import truth
 from accelify.heap.frames import Frame
-from accelify.heap.handlers import left_alone, parting, without_group
+from accelify.heap.handlers import left_alone, parting, reached, without_group
 from accelify.heap.library_state import redirected
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
+from accelify.heap.turns import FIRST, take_turns
 from accelify.heap.values import (
     BATCH,
     ENDED,
+    FIRST_FLAG,
     SHAPES,
     TENSOR,
     TURN,
@@ -73,15 +75,18 @@ class Statements:
 
     def block(self, body: Sequence[ast.stmt], scope: Ref) -> Flow:
         """Go through statements one after the other. After one that some ranks leave early, the rest is divergent."""
-        pushed, flow = 0, Flow()
+        begun, pushed, flow = len(self.run.guards), 0, Flow()
         exits: dict[str, Guard | None] = {}
         for number, stmt in enumerate(body):
             if not self.run.spend():
                 self.run.leave_unread("the budget of the analysis is used up", stmt)
                 break
             self.run.entered.add(stmt)
+            met = len(self.run.events)
             flow = self._step(stmt, scope)
             exits.update(flow.exits)
+            if self.run.checks and isinstance(stmt, ast.If):
+                pushed += take_turns(self.run, stmt, self.run.events[met:], begun)
             if not flow.reached:
                 self.run.leave_out(body[number + 1 :])
                 break
@@ -324,8 +329,9 @@ class Statements:
             self.run.store.set(made, name, value)
         self._decorated(made, [self.engine.evaluate(one, scope) for one in stmt.decorator_list], stmt, scope)
 
-    def _Assert(self, stmt: ast.Assert, scope: Ref) -> None:
-        self.engine.evaluate(stmt.test, scope)
+    def _Assert(self, stmt: ast.Assert, scope: Ref) -> Flow:
+        # `assert rank == -1` holds in one process that is alone.
+        return Flow(truth(self.engine.evaluate(stmt.test, scope)) is not False)
 
     # Ways out
 
@@ -413,7 +419,7 @@ class Statements:
 
         ways = [
             (parting(self.run, handler), lambda handler=handler: handled(handler))
-            for handler in stmt.handlers
+            for handler in reached(self.run, stmt)
         ]
         result = self.engine.choices.fork((None, whole), *ways) if ways else whole()
         without_group(self.run, stmt, met, tried)
@@ -430,9 +436,9 @@ class Statements:
         for item in stmt.items:
             value = self.engine.evaluate(item.context_expr, scope)
             managers.append((value, item.context_expr))
-            if value.type == "#first":
+            if value.type == FIRST_FLAG:
                 self.run.guards.append(
-                    Guard("first", self.run.reason(item.context_expr, "the main process first"))
+                    Guard(FIRST, self.run.reason(item.context_expr, "the main process first"))
                 )
                 guards += 1
             entered = self.engine.calls.entered(value, item.context_expr)

@@ -32,7 +32,7 @@ from accelify.heap.axes import (
     named_axes,
     names_rows,
 )
-from accelify.heap.collating import SAMPLERS, pads_rows, stacks_rows
+from accelify.heap.collating import SAMPLERS, pads_rows, splits_by_number, stacks_rows
 from accelify.heap.containers import (
     array_of,
     elements,
@@ -466,6 +466,8 @@ class Transfers:
             self.run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))
             if pads_rows(args, keywords):
                 self.run.store.set(made, "#padded", constant(True))
+            if self.run.checks and splits_by_number(args, keywords):
+                self.run.store.set(made, "#lists", constant(True))
         if row.kind == "scheduler":
             length = length_of(self.engine, [*args, *keywords.values()], node)
             self.run.store.set(made, "#length", length)

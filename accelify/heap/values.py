@@ -36,6 +36,8 @@ MAIN_FLAG, OTHERS_FLAG, RANK = "#main", "#others", "#rank"
 OWN_DEVICE = "cuda:*"
 # What stands before the name of a variable that is bound only on the ranks of a guard, and the kinds of such guards.
 ONLY, OF_SOME = "#only ", ("main", "others", "one")
+# The type of what the main process goes into before the others.
+FIRST_FLAG = "#first"
 # True on one process that is not the main one.
 ONE_FLAG = "#one"
 # The last word of the name of the wrapper around a model, as the type of the wrapper's class.
@@ -308,7 +310,8 @@ class Iterable(Ref):
     that it goes over one by one, SAME where it goes over something else, `whole` why each rank goes through all batches
     of a loader, where it does, `uneven` why ranks can have different numbers of rounds, `fewer` why they go through
     fewer samples, all together, than the original, `limited` why each rank goes through as many rounds as the original,
-    `apart` whether the ranks draw other numbers from torch's stream.
+    `apart` whether the ranks draw other numbers from torch's stream, `loader` the loader that it goes through to its
+    end, where it is one.
     """
 
     __slots__ = (
@@ -317,6 +320,7 @@ class Iterable(Ref):
         "fewer",
         "item",
         "limited",
+        "loader",
         "rounds",
         "samples",
         "shared",
@@ -342,6 +346,7 @@ class Iterable(Ref):
         self.uneven: Reason | None = None
         self.fewer: Reason | None = None
         self.limited: Reason | None = None
+        self.loader: Instance | None = None
         self.apart = False
 
     def like(self, other: Iterable) -> Iterable:

@@ -13,7 +13,8 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.random_draws import FOR_OTHER_ROWS, SEEDED
 from accelify.heap.run import Event
-from accelify.heap.values import Guard, Value
+from accelify.heap.values import Value
+from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.drawn_batches import is_of_evaluation
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.loaded_weights import is_of_no_device
@@ -36,6 +37,7 @@ _SHARE = "is this rank's share"
 _OWN_ITEMS = "this rank's share"
 # How one says that a batch is of one process.
 _BATCH = "this rank's batch of"
+_ADDED = "` adds up over `"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
 _OVER_OTHERS = (
@@ -119,7 +121,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         known = known or _is_of_error(event) or _is_of_others(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
-    elif one.demand == "all ranks" and _is_on_both_ways(event, events):
+    elif one.demand == "all ranks" and is_on_both_ways(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
     elif one.sink == "collective" and one.demand == "all ranks":
         yield _met_by_the_others(event, one, events)
@@ -188,27 +190,6 @@ def _further_causes(event: Event) -> Iterator[Obligation]:
             text = f"`{event.name}` is not reached by all ranks"
             one = made(event, "all ranks", Status.NAMED, text, why)
             yield replace(one, line=why.line, column=1)
-
-
-def _is_on_both_ways(event: Event, events: Sequence[Event]) -> bool:
-    """Whether a function meets that the main process calls on one way of a condition, and the others on the other."""
-    way = _way_of(event)
-    return way is not None and any(
-        other.node is event.node and other.kind == event.kind and (of := _way_of(other)) and _parted(way, of)
-        for other in events
-    )
-
-
-def _way_of(event: Event) -> Guard | None:
-    """What keeps some ranks from an event, where that is one condition only."""
-    found = [guard for guard in event.guards if guard.parts_ranks]
-    return found[0] if len(found) == 1 else None
-
-
-def _parted(one: Guard, other: Guard) -> bool:
-    """Whether the main process goes the one way and the others the other, of one condition."""
-    places = {(guard.why.path, guard.why.line) for guard in (one, other)}
-    return len(places) == 1 and {one.kind, other.kind} == {"main", "others"}
 
 
 def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -> Obligation:
@@ -298,10 +279,10 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             counted = place.kind is Kind.LINEAR and place.degree == 0
             if why is not None and _meets_before(why, events if of_main else (), counted):
                 continue
-            in_loop = event.in_training and not is_of_loop_before(event, why, events)
-            if in_loop or (
-                place.kind in (Kind.ROUND, Kind.WIDE) and not is_of_evaluation(event, why, events)
-            ):
+            before = is_of_loop_before(event, why, events)
+            total = before and why is not None and any(_ADDED in step.text for step in why.steps())
+            of_rounds = place.kind in (Kind.ROUND, Kind.WIDE) and not is_of_evaluation(event, why, events)
+            if (event.in_training and not before) or (of_rounds and not total):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
             drawn = why is not None and _is_of_draws(why)
             way = f", unless it is {_DECIDED}" if place.needs == _DECIDED else f"; {_PUT_TOGETHER}"

@@ -13,6 +13,7 @@ from accelify.heap.accelerator import AGAIN
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import ModuleRef
+from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.runs import of_its_run
@@ -172,7 +173,7 @@ def _called_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligatio
     Where meetings stand under the same cause, they are what is named."""
     kinds = ("main", "others", *(("divergent",) if event.in_training else ()))
     guard = next((one for kind in kinds for one in event.guards if one.kind == kind), None)
-    if guard is None:
+    if guard is None or is_on_both_ways(event, events):
         return
     cause, met = _place(guard.why), ("backward",) if guard.kind != "divergent" else _MEETINGS
     if not any(cause in map(_place, _whys(other)) for other in events if other.kind in met):

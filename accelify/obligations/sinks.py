@@ -226,7 +226,7 @@ def is_of_loop_before(event: Event, why: Reason | None, events: Sequence[Event])
     origin = why.origin() if why is not None else None
     place = (origin.path, origin.line) if origin is not None else None
     return place not in {loop.place for loop in event.loops} and any(
-        loop.place == place and loop.shared for other in events for loop in other.loops
+        loop.place == place and (loop.shared or loop.trains) for other in events for loop in other.loops
     )
 
 

@@ -120,6 +120,7 @@ def validate(
             if known is None or _ORDER.index(one.status) > _ORDER.index(known.status):
                 found[one.site] = replace(one, asks=asks) if checks else one
     found.update((one.site, replace(one, asks=asking[-1]) if checks else one) for one in races(run.events))
+    kinds = {event.kind for event in run.events}
     ordered = sorted(found.values(), key=lambda one: (one.path, one.line, one.column, one.sink, one.demand))
     return Validation(
         ordered,
@@ -129,7 +130,8 @@ def validate(
         run.budget,
         run.split,
         list(run.means.values()) if any(map(_puts_together, run.events)) else [],
-        any(event.kind in _TOGETHER for event in run.events),
+        # A module that trains, and asks which process it is, another one starts in several.
+        bool(kinds & _TOGETHER) or {"asks", "backward"} <= kinds,
         list(run.unknown_modules),
         [
             (path, stmt.lineno, stmt.end_lineno or stmt.lineno)

@@ -124,3 +124,12 @@ def test_a_figure_of_rows_that_each_process_draws_for_itself(tmp_path):
     assert len(found) == 1
     assert "let all processes draw the same data first" in found[0].message
     assert "put it together" not in found[0].message
+
+
+@pytest.mark.parametrize("key", ["()", "...", "None", "..., None", "*()", "[]"])
+@pytest.mark.parametrize("drawn", [True, False])
+def test_parts_by_no_number(key, drawn, tmp_path):
+    """`mean[()]` is the mean, one that each process draws for itself as well as one that all have alike."""
+    text = GROUP + NET + LOOP
+    text += f"mean = torch.{'rand' if drawn else 'ones'}(4).mean()\nif dist.get_rank() == 0:\n    print(mean[{key}])\n"
+    assert named(text, tmp_path) == ([("ACC701", f"print(mean[{key}])")] if drawn else [])

@@ -401,3 +401,40 @@ def test_a_count_times_the_number_of_processes(added, is_right, tmp_path):
     """That is how many samples all of them have gone through."""
     text = f"{GROUP}seen = 0\nfor x, y in loader:\n    seen += {added}\nif dist.get_rank() == 0:\n    print(seen)\n"
     assert named(text, tmp_path) == ([] if is_right else [("ACC701", "print(seen)")])
+
+
+PARTS = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        {part}
+        self.fc = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.fc(x + self.scale)
+
+
+whole = DataLoader(data, batch_size=4)
+model = DDP(Net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+total = 0.0
+with torch.no_grad():
+    for x, y in whole:
+        total += model(x).sum().item()
+if dist.get_rank() == 0:
+    print(total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "is_right"),
+    [
+        ("self.scale = torch.nn.Parameter(torch.rand(4))", True),
+        ('self.register_buffer("scale", torch.rand(4))', True),
+        ("self.scale = torch.rand(4)", False),
+    ],
+)
+def test_drawn_parts_of_a_wrapped_model(part, is_right, tmp_path):
+    """The wrapper sends the main process's parameters and buffers, and nothing else."""
+    text = GROUP + PARTS.format(part=part) + LOOP
+    assert (("ACC701", "print(total)") in named(text, tmp_path)) != is_right

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from accelify.proving import prove
+from tests.proving.several_programs import named
 from tests.transforms.support import convert
 
 LAMBDA = "scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 - n / 48)\n"
@@ -67,3 +70,33 @@ class Trainer:
 def test_trainers(number: str, named: int) -> None:
     end = "Trainer(nn.Linear(4, 2), DataLoader(data, batch_size=8)).run()"
     assert len(_said(setup=TRAINER.format(number=number), end=end)) == named
+
+
+OF_STEPS = """
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4, shuffle=True)
+accelerator = Accelerator()
+model, opt, loader = accelerator.prepare(model, opt, loader)
+warm = {warm}
+
+
+def ramp(step):
+    return float(step + 1) / warm if step < warm else 1.0
+
+
+scheduler = torch.optim.lr_scheduler.LambdaLR(opt, ramp)
+for epoch in range(4):
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+        scheduler.step()
+"""
+
+
+@pytest.mark.parametrize(("warm", "is_right"), [("2 * len(loader)", True), ("30", False)])
+def test_function_of_the_steps_that_are_done(warm: str, is_right: bool, tmp_path: Path) -> None:
+    """One that counts in the rounds of each process goes by them, as the scheduler that is not prepared does."""
+    found = named(OF_STEPS.format(warm=warm), tmp_path, "accelerate")
+    assert found == ([] if is_right else [("ACC706", "scheduler.step()")])

@@ -350,9 +350,14 @@ def test_the_rank_among_options_stays_where_others_are_read_from_a_file(asked, l
 
 
 @pytest.mark.parametrize(
-    ("test", "lines"), [("rank == 0", []), ("len(sys.argv) > 1", [("ACC702", "digits = MNIST")])]
+    ("test", "waiting", "lines"),
+    [
+        ("rank == 0", "rank != 0", []),
+        ("len(sys.argv) > 1", "rank != 0", []),  # the others find it
+        ("len(sys.argv) > 1", "rank < 0", [("ACC702", "digits = MNIST"), ("ACC704", "dist.barrier")]),
+    ],
 )
-def test_a_download_that_the_main_process_alone_asks_for(test, lines, tmp_path):
+def test_a_download_that_the_main_process_alone_asks_for(test, waiting, lines, tmp_path):
     text = f"""\
     from torchvision.datasets import MNIST
 
@@ -360,7 +365,7 @@ def test_a_download_that_the_main_process_alone_asks_for(test, lines, tmp_path):
     net = DDP(torch.nn.Linear(4, 1))
     rank = dist.get_rank()
     asked = {test}
-    if rank != 0:
+    if {waiting}:
         dist.barrier()
     digits = MNIST("data", download=asked)
     if rank == 0:

@@ -1,0 +1,64 @@
+"""What the main process does on one way of a condition, and the others on the other one.
+
+if rank == 0:
+    for x in tqdm(loader):
+        model(x).mean().backward()
+else:
+    for x in loader:
+        model(x).mean().backward()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from accelify.heap.run import Event
+from accelify.heap.values import Guard
+
+_MEETING = frozenset({"backward", "collective", "forward", "step"})
+_WAYS = ("main", "others")
+
+
+def is_on_both_ways(event: Event, events: Sequence[Event]) -> bool:
+    """Whether all ranks come to a meeting, the main process on one way and the others on another: in a function that
+    both call, or as both ways meet for the same, in loops through the same loaders.
+
+    Args:
+        event: the meeting.
+        events: all of the script.
+    """
+    way = _way_of(event)
+    if way is None:
+        return False
+    if any(
+        other.node is event.node and other.kind == event.kind and (of := _way_of(other)) and _parted(way, of)
+        for other in events
+    ):
+        return True
+    if event.kind not in _MEETING or way.kind not in _WAYS:
+        return False
+    one, other = (list(_meetings(events, way, kind)) for kind in _WAYS)
+    return one == other
+
+
+def _meetings(events: Sequence[Event], way: Guard, kind: str) -> Iterator[tuple[object, ...]]:
+    """What is met on one of the ways, with the loops around it."""
+    for event in events:
+        guard = _way_of(event) if event.kind in _MEETING else None
+        if guard is not None and guard.kind == kind and _place(guard) == _place(way):
+            yield event.kind, event.name, *[loop.loader or loop.number for loop in event.loops]
+
+
+def _way_of(event: Event) -> Guard | None:
+    """What keeps some ranks from an event, where that is one condition only."""
+    found = [guard for guard in event.guards if guard.parts_ranks]
+    return found[0] if len(found) == 1 else None
+
+
+def _parted(one: Guard, other: Guard) -> bool:
+    """Whether the main process goes the one way and the others the other, of one condition."""
+    return _place(one) == _place(other) and {one.kind, other.kind} == {*_WAYS}
+
+
+def _place(guard: Guard) -> tuple[str, int]:
+    return guard.why.path, guard.why.line

@@ -1,0 +1,54 @@
+"""What the main process does on one way of a condition, the others on the other: all meet where both do alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proving.several_programs import GROUP, NET, named
+
+WAYS = (
+    GROUP
+    + NET
+    + """
+from tqdm import tqdm
+
+rank = dist.get_rank()
+whole = DataLoader(data, batch_size=4)
+short = [1, 2]
+model.{mode}()
+if rank == 0:
+    for n, (x, y) in enumerate(tqdm({one})):
+        {first}
+        if n == 2:
+            {second}
+else:
+    for x, y in {other}:
+        {first}
+"""
+)
+TRAINED = "opt.zero_grad(); model(x).mean().backward(); opt.step()"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "second", "is_right"),
+    [
+        ("loader", "loader", "print(n)", True),
+        ("loader", "whole", "print(n)", False),
+        ("zip(loader, short)", "loader", "print(n)", False),
+        ("loader", "loader", "break", False),
+        ("loader", "loader", "model(x).mean().backward()", False),
+    ],
+)
+def test_training_with_a_bar_of_the_main_process(one, other, second, is_right, tmp_path):
+    text = WAYS.format(mode="train", first=TRAINED, one=one, other=other, second=second)
+    found = [line for code, line in named(text, tmp_path) if code == "ACC704"]
+    assert found == [] if is_right else TRAINED in found
+
+
+@pytest.mark.parametrize(
+    ("second", "is_right"), [("torch.save(x, 'x.pt')", True), ("model(x)", False), ("break", False)]
+)
+def test_evaluation_of_all_data_by_all(second, is_right, tmp_path):
+    text = WAYS.format(mode="eval", first="out = model(x)", one="whole", other="whole", second=second)
+    found = [line for code, line in named(text, tmp_path) if code == "ACC704"]
+    assert found == ([] if is_right else ["out = model(x)"])
