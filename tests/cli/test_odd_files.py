@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,20 +108,20 @@ def test_names_that_are_no_text(odd: Path) -> None:
 def test_what_may_not_be_read(run: Run, odd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (odd / "secret.py").write_text(WORDS)
     (odd / "closed").mkdir()
-    read, scan = Path.read_bytes, os.scandir
+    scan, opened = os.scandir, open
 
     # The user root may read everything.
-    def read_bytes(path: Path) -> bytes:
-        if path.name == "secret.py":
+    def opening(place: str | int | Path, *more: Any, **named: Any) -> Any:
+        if str(place).endswith("secret.py"):
             raise PermissionError(13, "Permission denied")
-        return read(path)
+        return opened(place, *more, **named)
 
     def scandir(place: str) -> object:
         if str(place).endswith("closed"):
             raise PermissionError(13, "Permission denied")
         return scan(place)
 
-    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr(builtins, "open", opening)
     monkeypatch.setattr(os, "scandir", scandir)
     outcome = run("check", odd)
     assert outcome.code == 1
