@@ -65,13 +65,22 @@ def container(run: Run, type_: str, site: object = None) -> Container:
     return made
 
 
-def tuple_of(run: Run, values: Sequence[Value], site: object = None) -> Value:
-    """A tuple of some values, made at a place of the script or in passing."""
-    made = container(run, "tuple", site)
+def tuple_of(run: Run, values: Sequence[Value], site: object = None, type_: str = "tuple") -> Value:
+    """A tuple of some values, or a list, made at a place of the script or in passing."""
+    made = container(run, type_, site)
     for number, value in enumerate(values):
         put(run, made, value, number)
     run.store.set(made, "#known", constant(len(values)))
-    return Value(refs=(made,), type="tuple")
+    return Value(refs=(made,), type=type_)
+
+
+def with_rest(run: Run, known: list[Value], targets: Sequence[ast.expr]) -> list[Value]:
+    """The values of targets of which one takes the rest: `model, *loaders = prepared`; as they are where none does."""
+    star = next((number for number, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
+    if star is None or len(known) < len(targets) - 1:
+        return known
+    last = len(known) - (len(targets) - star - 1)
+    return [*known[:star], tuple_of(run, known[star:last], type_="list"), *known[last:]]
 
 
 def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: str = "") -> None:

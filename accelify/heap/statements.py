@@ -11,7 +11,7 @@ from accelify.domains.placement import function, is_figure, unturned
 from accelify.domains.replacing import replace
 from accelify.heap.appending import is_first
 from accelify.heap.chosen_elements import added_to_one
-from accelify.heap.containers import array_of, element, elements, overwrite, put, refill
+from accelify.heap.containers import array_of, element, elements, overwrite, put, refill, with_rest
 from accelify.heap.counts import size
 from accelify.heap.flags import truth
 from accelify.heap.frames import Frame
@@ -155,10 +155,12 @@ class Statements:
 
     def _unpack(self, targets: Sequence[ast.expr], value: Value, scope: Ref) -> None:
         known = elements(self.run, value)
+        known = known if known is None else with_rest(self.run, known, targets)
         starred = any(isinstance(target, ast.Starred) for target in targets)
         for number, target in enumerate(targets):
-            if known is not None and not starred and len(known) == len(targets):
+            if known is not None and len(known) == len(targets):
                 part = known[number].plain()
+                target = target.value if isinstance(target, ast.Starred) else target
             elif value.of(Container):
                 part = element(self.run, value, target, UNSET if starred else number)
             elif value.refs:

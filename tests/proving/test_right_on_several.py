@@ -438,3 +438,31 @@ def test_drawn_parts_of_a_wrapped_model(part, is_right, tmp_path):
     """The wrapper sends the main process's parameters and buffers, and nothing else."""
     text = GROUP + PARTS.format(part=part) + LOOP
     assert (("ACC701", "print(total)") in named(text, tmp_path)) != is_right
+
+
+STARRED = """
+train, val = DataLoader(data, batch_size=8, shuffle=True), DataLoader(data, batch_size=8)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+accelerator = Accelerator()
+{prepared} = accelerator.prepare(model, opt, train, val)
+{taken}
+for x, y in train:
+    opt.zero_grad()
+    accelerator.backward(((model(x) - y) ** 2).mean())
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("prepared", "taken", "is_right"),
+    [
+        ("model, opt, *loaders", "train, val = loaders", True),
+        ("*trained, train, val", "model, opt = trained", True),
+        ("model, *others, val", "opt, train = others", True),
+        ("model, opt, *loaders", "val, train = loaders[1], DataLoader(data, batch_size=8)", False),
+    ],
+)
+def test_results_of_which_one_name_takes_the_rest(prepared, taken, is_right, tmp_path):
+    codes = {code for code, _ in named(STARRED.format(prepared=prepared, taken=taken), tmp_path, "accelerate")}
+    assert (not codes) if is_right else ("ACC705" in codes)
