@@ -140,3 +140,8 @@ def _ends(handler: ast.ExceptHandler) -> bool:
     last = handler.body[-1]
     call = last.value if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
     return isinstance(last, ast.Raise) or (call is not None and "exit" in ast.unparse(call.func))
+
+
+def ends_well(call: ast.expr) -> bool:
+    """Whether a call that ends the process says that nothing went wrong: `sys.exit()`, `exit(0)`."""
+    return isinstance(call, ast.Call) and all(getattr(one, "value", 1) in (0, None) for one in call.args)

@@ -15,7 +15,7 @@ from accelify.heap.containers import array_of, element, elements, overwrite, put
 from accelify.heap.counts import size
 from accelify.heap.flags import truth
 from accelify.heap.frames import Frame
-from accelify.heap.handlers import left_alone, parting, reached, without_group
+from accelify.heap.handlers import ends_well, left_alone, parting, reached, without_group
 from accelify.heap.library_state import redirected
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
@@ -230,7 +230,10 @@ class Statements:
     # Simple statements
 
     def _Expr(self, stmt: ast.Expr, scope: Ref) -> Flow:
-        return Flow(self.engine.evaluate(stmt.value, scope).type != ENDED)
+        if self.engine.evaluate(stmt.value, scope).type != ENDED:
+            return Flow()
+        # With an error the launcher ends the other processes; without one they go on by themselves.
+        return Flow(False, {"return": None} if self.run.checks and ends_well(stmt.value) else {})
 
     def _Assign(self, stmt: ast.Assign, scope: Ref) -> None:
         first = stmt.targets[0]

@@ -464,5 +464,23 @@ for x, y in train:
     ],
 )
 def test_results_of_which_one_name_takes_the_rest(prepared, taken, is_right, tmp_path):
-    codes = {code for code, _ in named(STARRED.format(prepared=prepared, taken=taken), tmp_path, "accelerate")}
+    codes = {
+        code for code, _ in named(STARRED.format(prepared=prepared, taken=taken), tmp_path, "accelerate")
+    }
     assert (not codes) if is_right else ("ACC705" in codes)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "is_right"),
+    [
+        ("sys.exit()", False),
+        ("exit(0)", False),
+        ("sys.exit(1)", True),
+        ("sys.exit('no data')", True),
+        ("pass", True),
+    ],
+)
+def test_processes_that_end_while_the_others_wait(leaves, is_right, tmp_path):
+    """After one that ends with an error, the launcher ends all."""
+    text = f"import sys\n{GROUP}if dist.get_rank() > 0:\n    {leaves}\ndist.barrier()\n"
+    assert named(text, tmp_path) == ([] if is_right else [("ACC704", "dist.barrier()")])
