@@ -56,7 +56,7 @@ from accelify.knowledge import Row
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
 
-# What is said of a condition that parts the ranks.
+# How a condition is described that parts the ranks.
 CHOSEN = "can be true on one rank only"
 
 # What becomes of a batch, or of a count, that an operator takes.

@@ -88,7 +88,7 @@ class Names:
         return Value()
 
     def _meet_unbound(self, owner: Ref, name: str, node: ast.AST) -> None:
-        """A name is used that some processes have alone: said once of each time that it is bound."""
+        """A name is used that some processes have alone: named once for each time that it is bound."""
         run = self.run
         run.depends()
         only = run.read(owner, f"{ONLY}{name}")

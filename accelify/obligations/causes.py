@@ -14,7 +14,7 @@ def by_cause(obligations: Sequence[Obligation], *, apart: bool = False) -> list[
     """Those of one file with one cause together: the same is found, of what one operation gave.
 
     Args:
-        obligations: in the order in which they are said.
+        obligations: in the order in which they are reported.
         apart: each of which no cause is known is a cause by itself, so that a comment can silence it alone.
     """
     groups: dict[tuple[object, ...], list[Obligation]] = {}

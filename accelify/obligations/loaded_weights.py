@@ -41,7 +41,7 @@ def is_of_no_device(event: Event, events: Sequence[Event]) -> bool:
     """Whether a file is loaded to which the script writes numbers and texts alone, and no tensors.
 
     Args:
-        event: what is said of the load.
+        event: the reading of a file of weights.
         events: all of the script.
     """
     if not isinstance(event.node, ast.expr):

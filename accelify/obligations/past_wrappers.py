@@ -39,7 +39,7 @@ def unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     past = "a model that is not prepared" if has_accelerator(event, events) else "the model past its wrapper"
     if not any(other.kind == "wrapped" for other in events):
         if any(other.detail == "bare" and other.loops[-1:] == event.loops[-1:] for other in events):
-            return  # it is said of the step
+            return  # the finding is at the step
         past = "a model that has no wrapper"
     text = f"`{event.name}` calls {past}: its gradients are not averaged over the processes"
     one = made(event, "prepared", Status.NAMED, text)
@@ -108,11 +108,11 @@ def _without_gradients(tree: ast.Module) -> list[tuple[int, int]]:
     found = list[tuple[int, int]]()
     for one in ast.walk(tree):
         if isinstance(one, ast.With | ast.AsyncWith):
-            said = [item.context_expr for item in one.items]
+            around_it = [item.context_expr for item in one.items]
         elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-            said = one.decorator_list
+            around_it = one.decorator_list
         else:
             continue
-        if any(_UNRECORDED.search(ast.unparse(part)) for part in said):
+        if any(_UNRECORDED.search(ast.unparse(part)) for part in around_it):
             found.append((one.lineno, one.end_lineno or one.lineno))
     return found

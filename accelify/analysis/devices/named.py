@@ -257,8 +257,8 @@ def _is_option(script: ScriptModel, node: ast.expr) -> bool:
     else:
         name = node.attr
     by_self = isinstance(base, ast.Name) and base.id == script.scope_of(node).self_name()
-    held = isinstance(base, (ast.Name, ast.Attribute)) and not by_self
-    if not held or not isinstance(name, str):
+    has_name = isinstance(base, (ast.Name, ast.Attribute)) and not by_self
+    if not has_name or not isinstance(name, str):
         return False
     return bool(k.DEVICE_NAME.search(name) or _is_moved_to(script, node)) and holds_options(script, base)
 
