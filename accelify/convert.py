@@ -43,7 +43,7 @@ from accelify.transforms import DRAWN_ALONE, THREADING, TRANSFORMS
 from accelify.transforms.base import Change, Context
 
 NO_LOOP = "it has no training loop (no call of backward)"
-_HAND_IT = "hand it the Accelerator as that script does"
+_PASS_IT = "pass it the Accelerator as that script does"
 
 
 def convert_paths(paths: Iterable[Path], options: ConvertOptions | None = None) -> list[Conversion]:
@@ -313,7 +313,7 @@ def _convert_project(
     ):
         # Other modules train, too, or have the base class that places what trains: else only the script's loop trains.
         together = _convert_together(source, models, options, imports)
-        if together[0].status == CONVERTED or together[0].reason.endswith(_HAND_IT):
+        if together[0].status == CONVERTED or together[0].reason.endswith(_PASS_IT):
             return together
     elif _done_by_all([alone]) and not _may_be_lowered(source.text, options):
         bases = {module.path for module in writing_bases(models[0])}
@@ -418,7 +418,7 @@ def _converted_already(
     taking = calls_without(script) if len(script.modules) > 1 else None
     if taking is not None:
         path = _shown(sources[0].path or "", taking.path) if taking.path is not None else taking.name
-        return left_alone(sources[0], REFUSED, f"its module {path} is converted already: {_HAND_IT}")
+        return left_alone(sources[0], REFUSED, f"its module {path} is converted already: {_PASS_IT}")
     for module, part, one in zip(script.modules[1:], script.tree.trees[1:], sources[1:], strict=True):
         handed = any(
             (dotted(call.func) or "").endswith(f"{NAME}.backward") and script.module_of(call) is module

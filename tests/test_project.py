@@ -264,7 +264,7 @@ def test_converting_again_from_another_file_changes_nothing(tmp_path: Path) -> N
         assert [(c.status, c.changed) for c in found] == [("unchanged", False)], name
     (other,) = convert_paths([tmp_path / "other.py"])
     assert (other.status, other.changed) == ("refused", False)
-    assert "hand it the Accelerator" in other.reason
+    assert "pass it the Accelerator" in other.reason
 
 
 def test_a_starter_of_a_converted_trainer_is_unchanged(tmp_path: Path) -> None:

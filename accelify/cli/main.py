@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(words: Sequence[str]) -> int:
     """Run a command line by typer; it may exit."""
-    # A shell that completes a line hands it over in a variable.
+    # A shell that completes a line passes it in a variable.
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
     app: Callable[..., Any] = build_app(line.split()[1:] if "_ACCELIFY_COMPLETE" in os.environ else words)
     app(list(words), prog_name="accelify")

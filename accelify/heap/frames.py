@@ -33,7 +33,7 @@ class Frame:
         self.returned: list[tuple[Value, Guard | None]] = []
         self.yielded: Value | None = None
         self.yielded_shared = False
-        # Whether the main process comes to a `yield` before the others.
+        # Whether the main process reaches a `yield` before the others.
         self.first = False
         self.left: list[tuple[Written, Guard | None]] = []
         self.early: list[Early] = []

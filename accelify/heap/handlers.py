@@ -1,4 +1,4 @@
-"""Handlers of exceptions that one rank comes to alone."""
+"""Handlers of exceptions that one rank reaches alone."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ _NOTHING = constant(0)
 
 
 def _with_first(first: list[Event], last: list[Event]) -> list[Event]:
-    """The events of a loop: those of its last pass and, each in its place, what only the first round comes to, as a
+    """The events of a loop: those of its last pass and, each in its place, what only the first round reaches, as a
     flag says that is set in it."""
     again = {event.node: number for number, event in enumerate(last)}
     found, done = list[Event](), 0

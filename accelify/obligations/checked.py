@@ -194,7 +194,7 @@ def _further_causes(event: Event) -> Iterator[Obligation]:
 
 def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -> Obligation:
     """A collective of one branch, where the main process goes one way and the others another: they meet all the same
-    where each comes to the same ones in the same order."""
+    where each reaches the same ones in the same order."""
     of: dict[str, list[str]] = {"main": [], "others": []}
     if not {guard.kind for guard in event.guards} & of.keys():
         return one
@@ -208,7 +208,7 @@ def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -
         one_name, other_name = next(
             pair for pair in zip(of["main"], of["others"], strict=True) if len({*pair}) > 1
         )
-        text = f"the main process comes to `{one_name}` first and the others to `{other_name}`"
+        text = f"the main process reaches `{one_name}` first and the others `{other_name}`"
         return replace(one, found=f"{text}; call them in one order")
     return one
 

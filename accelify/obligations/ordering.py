@@ -1,7 +1,7 @@
 """What is written before what is read: files of the main process that others read with no wait between.
 
 A read happens after a write of another rank only where all ranks meet between the two. The pairs are found in the order
-in which the abstract run comes to them, by what is known of their paths' texts.
+in which the abstract run reaches them, by what is known of their paths' texts.
 """
 
 from __future__ import annotations

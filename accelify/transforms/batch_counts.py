@@ -57,7 +57,7 @@ def _all_batches(context: Context) -> Iterator[Change]:
         if not counted:
             continue
         text = tree.segment(node)
-        message = f"`{text}` counts the batches of all processes, of which each of N comes to 1/N"
+        message = f"`{text}` counts the batches of all processes, of which each of N takes 1/N"
         accelerator = context.accelerator(node) if context.reaches_cheaply(node) else None
         context.claim(node)
         sign = "//" if isinstance(node.op, ast.FloorDiv) else "/"

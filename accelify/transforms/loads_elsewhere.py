@@ -88,7 +88,7 @@ def transform(context: Context) -> Iterator[Change]:
         yield context.change(LOAD, call, message)
     for call, places in devices.items():
         message = (
-            f"this call comes to a GPU that is used by its number ({'; '.join(places)}), the same one for every "
+            f"this call reaches a GPU that is used by its number ({'; '.join(places)}), the same one for every "
             'process: without the number, "cuda" is each process\'s own'
         )
         yield context.change(CONSTANT, call, message)

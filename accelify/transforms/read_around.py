@@ -84,7 +84,7 @@ def read_before(context: Context, run: list[ast.stmt]) -> bool:
     tree, script = context.tree, context.script
     block = tree.block_of(run[0])[2]
     written = {text_of(path) for stmt in run for path in written_paths(context, stmt)}
-    # Who comes to a step of the training knows that the others have come to it.
+    # A process at a step of the training knows that the others have reached it.
     for stmt in reversed(block[: block.index(run[0])] if written else []):
         if context.meets_others(stmt):
             break

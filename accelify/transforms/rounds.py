@@ -114,7 +114,7 @@ def _left_out(context: Context) -> Iterator[Change]:
         context.claim(number)
         text = context.tree.segment(number)
         message = (
-            f"`{text}` counts the whole batches of all processes: of N processes, each comes to 1/N of them"
+            f"`{text}` counts the whole batches of all processes: of N processes, each takes 1/N of them"
         )
         accelerator = context.accelerator(branch)
         if accelerator is None:

@@ -153,7 +153,7 @@ def _check_calls(old: Sequence[_File], new: Sequence[_File]) -> None:
         if not earlier[name]:
             raise EditError(
                 f"the call `{_short(call)}` in {file} would not fit `{name}` any more: "
-                f"call it from what the training comes to, or give it what `{name}` takes by name with a default"
+                f"call it from what the training reaches, or pass it what `{name}` takes by name with a default"
             )
         earlier[name] -= 1
 

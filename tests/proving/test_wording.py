@@ -106,7 +106,7 @@ else:
 """
     (said,) = messages(tmp_path, text)
     first, other = "`accelerator.reduce`", "`accelerator.wait_for_everyone`"
-    assert said.startswith(f"the main process comes to {first} first and the others to {other}: ")
+    assert said.startswith(f"the main process reaches {first} first and the others {other}: ")
 
 
 def test_what_a_wrapper_does_not_have_is_not_said_to_be_written(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ TIED = {
     "it sets a global that is read": "STEP = 0\n\n\ndef step():\n    return STEP\n\n\ndef keep(x, path):\n"
     "    global STEP\n    STEP = 1\n    np.save(path, x)\n",
     "it changes what all read": "def keep(x, path):\n    np.save(path, x)\n    os.environ['A'] = path\n",
-    "it hands on values": "def keep(x, path):\n    np.save(path, x)\n    yield x\n",
+    "it yields values": "def keep(x, path):\n    np.save(path, x)\n    yield x\n",
     "a generator draws random numbers": "def draw():\n    yield 1\n    np.random.rand(3)\n\n\n"
     "def keep(x, path):\n    np.save(path, x + np.array([n for n in draw()]))\n",
     "it ends the run": "def keep(x, path):\n    np.save(path, x)\n    sys.exit()\n",

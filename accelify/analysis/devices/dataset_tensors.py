@@ -10,7 +10,7 @@ _DATA_SETS = frozenset({"torch.utils.data.TensorDataset", "torch.utils.data.Stac
 
 
 def goes_to_data_sets(script: ScriptModel, made: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether a value comes to nothing but data sets of torch: as their argument, or by names that do.
+    """Whether a value reaches nothing but data sets of torch: as their argument, or by names that do.
 
     Args:
         script: the script that makes it.

@@ -11,7 +11,7 @@ from accelify.analysis.files.effect_sites import (
 from accelify.analysis.models.handed_models import parameter_of
 from accelify.analysis.scopes import Scope, handed_to, spread_to
 
-HANDS_ON = "it hands on values"  # to whoever iterates over what it yields
+HANDS_ON = "it yields values"  # to whoever iterates over what it yields
 
 
 @dataclass
