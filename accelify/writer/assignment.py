@@ -373,6 +373,8 @@ def _parameters(args: ast.arguments) -> set[str]:
 
 def _every_function(node: ast.AST, where: str) -> Iterator[tuple[str, Function]]:
     for child in children(node):
+        if isinstance(child, ast.expr):
+            continue
         inner = f"{where}.{child.name}" if isinstance(child, (*FUNCTIONS, ast.ClassDef)) else where
         if isinstance(child, FUNCTIONS):
             yield inner, child
@@ -384,7 +386,7 @@ def functions_in(body: Iterable[ast.AST]) -> Iterator[Function]:
     for node in body:
         if isinstance(node, FUNCTIONS):
             yield node
-        elif not isinstance(node, (ast.Lambda, ast.ClassDef)):
+        elif not isinstance(node, (ast.expr, ast.ClassDef)):
             yield from functions_in(children(node))
 
 

@@ -1,4 +1,4 @@
-"""What is written, looked at before it is used: it is Python, its names are bound and its calls fit."""
+"""What is written, looked at before it is used: it is Python, its names are bound in time and its calls fit."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def check(tree: Tree, before: Sequence[str], after: Sequence[str], names: Sequen
         names: what they are called.
 
     Raises:
-        EditError: when one binds a name no longer, or a call does not fit its function any more.
+        EditError: when one binds a name no longer or too late, takes one that has another meaning, or a call does not
+            fit its function any more.
         SyntaxError: when one is not Python.
         ValueError: when one is not Python.
     """
