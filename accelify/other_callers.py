@@ -151,7 +151,9 @@ def _left_without(
     """The files with classes derived from one whose objects would lack an attribute, and the words for it."""
     home = _home(others.script, scope) if scope.kind == "class" else None
     changed = next((one for one in conversions if home is not None and one.place == home.resolve()), None)
-    for path in others.of(scope) if changed is not None and changed.changed else ():
+    if changed is None or not changed.changed:
+        return
+    for path in others.of(scope):
         with suppress(SyntaxError, ValueError, SourceError):
             further = Source.read(path).tree.body
             before, after = (
@@ -159,10 +161,8 @@ def _left_without(
                 for text in (changed.source.text, changed.new_text)
             )
             for derived, name in sorted(after.lacking - before.lacking):
-                yield (
-                    path,
-                    f"sets `{name}` in its `__init__` now, without which objects of `{derived}` are made",
-                )
+                made = f"without which objects of `{derived}` are made"
+                yield path, f"sets `{name}` in its `__init__` now, {made}"
 
 
 def _without_moves(
