@@ -188,6 +188,13 @@ WRONG = cases(
         "random.shuffle(data)",
     ),
     (
+        "rows in another order, where another stream is seeded",
+        BOTH,
+        "torch.manual_seed(1)\ndata = [data[n] for n in np.random.permutation(60)]\n",
+        TRAIN,
+        "permutation",
+    ),
+    (
         "a metric of one share",
         HF,
         "import evaluate\n",
@@ -479,6 +486,13 @@ RIGHT = cases(
     ),
     ("noise of each process", HF, "set_seed(1, device_specific=True)\n", NOISE, ""),
     ("noise of each process", TORCH, "torch.manual_seed(rank)\n", SIZED_NOISE, ""),
+    (
+        "rows in one order of a seeded stream",
+        BOTH,
+        "np.random.seed(1)\ndata = [data[n] for n in np.random.permutation(60)]\n",
+        TRAIN,
+        "",
+    ),
     ("rows in one order", BOTH, "random.seed(1)\ndata = list(range(60))\nrandom.shuffle(data)\n", TRAIN, ""),
     (
         "a metric of all",
