@@ -24,14 +24,13 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import (
-    OF_RESULTS,
     compared,
-    counting_type,
     divided_whole,
     identity_test,
     is_number,
     is_same_object,
     of_ranks,
+    result_type,
     share_of,
     size,
     summed,
@@ -172,8 +171,7 @@ class Expressions:
         met = meeting((left_place, right_place), of_peaks=isinstance(op, ast.Div | ast.Mod | ast.FloorDiv))
         if met:
             place = mixing(place)
-        type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
-        type_ = counting_type(op, left, right) or OF_RESULTS.get(type_, type_)
+        type_ = result_type(op, left, right)
         if met:
             made = self.run.cause(node, place, meets(self.run.segment(node), met), type_)
         elif what := what_is_made(op, place, left_place, right_place):

@@ -107,6 +107,8 @@ def distributed_call(
     if name in _PROCESSES:
         return _started(engine, name, keywords, node)
     if is_accelerate(name) in ("notebook_launcher", "debug_launcher"):
+        if is_accelerate(name) == "notebook_launcher":
+            misuse.of_launch(run, node)
         return _spawned(engine, args, keywords, node, with_rank=False)
     if is_accelerate(name) == "PrepareForLaunch" and args:
         made = run.allocate((node, name), lambda: Instance(None, name))

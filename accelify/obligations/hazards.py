@@ -16,6 +16,7 @@ from accelify.heap.values import ModuleRef
 from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.polled_files import polled
 from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import SHOWING, made, places, word_of
 
@@ -46,6 +47,8 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _on_first(event, events)
     elif event.kind == "sees one":
         yield from _sees_one(event, events)
+    elif event.kind == "polls":
+        yield from polled(event, events)
 
 
 def _sees_one(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
