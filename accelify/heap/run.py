@@ -211,7 +211,7 @@ class Run:
             for value in (sorted(values, key=_distance) if len(values) > 1 else values)
             if value is not None
         ]
-        found = tuple(parent for parent in parents if parent is not None)
+        found = tuple([parent for parent in parents if parent is not None])
         return Reason(text, self.module.path, getattr(node, "lineno", 0), found, by_data, cause)
 
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
@@ -458,6 +458,8 @@ def why_of(value: Value, depth: int = 0) -> Reason | None:
     the rank by itself, which says nothing of the others, last."""
     if value.why is not None:
         return None if value.place.is_same else value.why
+    if not value.refs:
+        return None
     parts: list[Value] = [
         part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")
     ]
