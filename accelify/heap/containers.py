@@ -356,11 +356,7 @@ def reduced_value(value: Value, operation: str, over_rows: bool = True) -> Place
         if fill == "rounds" and operation in ("sum", "mean"):
             return over_rounds(place, operation)
     if value.of(Container) and operation == "count":
-        return (
-            SAME
-            if all(array_of(value).kind is not kind for kind in (Kind.SHARD, Kind.OWN))
-            else _count(value)
-        )
+        return _count(value) if array_of(value).kind in (Kind.SHARD, Kind.OWN) else SAME
     return reduced(array_of(value), operation, over_rows)
 
 

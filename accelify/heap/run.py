@@ -52,7 +52,8 @@ class Loop:
     loader: Instance | None = None
 
 
-@dataclass(frozen=True, slots=True)
+# Never changed once it is made.
+@dataclass(unsafe_hash=True, slots=True)
 class Event:
     """Something that can be seen outside of one rank, or that ranks do together, where the script does it.
 
@@ -418,13 +419,13 @@ class Run:
 
     def read(self, owner: Ref, name: str) -> Value | None:
         """What stands in a slot; within a loop with a token, where nothing was written to it in this round yet."""
-        value = owner.fields.get(name)
-        pieces, fixed = self.store.pieces, value is not None and is_fixed(value)
+        value, store = owner.fields.get(name), self.store
+        fixed = value is not None and is_fixed(value)
         if fixed and isinstance(owner, OF_DEFINITIONS):
             return value
-        if pieces and owner.serial <= pieces[-1].made:
-            self.store.note(owner, name)
-        if value is None or fixed or self.store.touched_in_round(owner, name):
+        if store.pieces and owner.serial <= store.pieces[-1].made:
+            store.note(owner, name)
+        if value is None or fixed or store.touched_in_round(owner, name):
             return value
         token: Key = (owner, name)
         return value if value.token == token and value.delta is None else _with_token(value, token)

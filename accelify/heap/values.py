@@ -427,7 +427,7 @@ def is_zero(value: Value) -> bool:
     return not value.refs and isinstance(value.const, int | float) and value.const == 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(unsafe_hash=True, slots=True)
 class Guard:
     """What a piece of code stands under, with the placement of the condition.
 
