@@ -24,7 +24,7 @@ class Memory:
         self._calls: Known = {}
 
     def begin(self, around: Hashable = None) -> None:
-        """A piece begins, with these guards and loops around where they are known."""
+        """A piece begins; `around` are the guards and loops around it where they were looked at."""
         run = self.run
         piece = Piece(len(run.guards), len(run.loops), len(run.calls), len(run.events))
         piece.before = around or self._around()

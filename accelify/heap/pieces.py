@@ -109,8 +109,8 @@ class Piece:
         return [piece for piece, is_apart in self.taken.items() if is_apart]
 
     def by_rounds(self) -> tuple[Steady, Others]:
-        """What it read itself that adds nothing up, and all else: what matters by the round in which it was written, and
-        what is only joined."""
+        """What it read itself, but for what adds up or is only joined; and that, with the round in which it was written
+        as `reads` has it."""
         if self.split is None:
             reads, joins = self.reads.items(), self.joins.items()
             adding = [(key, *read) for key, read in reads if read[1] >= 0]
