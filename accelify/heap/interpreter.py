@@ -74,6 +74,7 @@ class Interpreter:
         self.attributes = Attributes(self)
         self.iteration = Iteration(self)
         self.expressions = Expressions(self)
+        self.evaluate = self.expressions.evaluate
         self.statements = Statements(self)
         self.choices = Choices(self)
         self.loops = Loops(self)
@@ -157,10 +158,6 @@ class Interpreter:
                     made[cls] = self.calls.call(Value(refs=(cls,)), [], self._passed(begin), cls.node)
                 bound = self.attributes.read(made[cls], method.name, method.node)
                 self.calls.call(bound, [], self._passed(method), method.node)
-
-    def evaluate(self, node: ast.expr, scope: Ref) -> Value:
-        """What an expression is."""
-        return self.expressions.evaluate(node, scope)
 
     def guard(self, test: Value, node: ast.AST, taken: bool = True) -> Guard | None:
         """What code stands under that a condition leads to, None where all ranks go the same way."""

@@ -113,7 +113,7 @@ class Statements:
             left += broken
             return cast(Flow, flow)
         before = len(frame.returned), len(frame.left), len(left)
-        memory.begin()
+        memory.begin(key[-1])
         flow = handler(stmt, scope) or Flow()
         result = flow, frame.returned[before[0] :], frame.left[before[1] :], left[before[2] :]
         memory.end_statement(frame.known, key, result)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
+from accelify.domains.placement import OWN
+from accelify.heap.containers import array_of
+from accelify.heap.store import Store
+from accelify.heap.values import Container, Value
 from accelify.knowledge import Knowledge
 from accelify.obligations import Status, Validation, validate
 
@@ -52,6 +58,25 @@ def test_calls_in_each_other_cost_as_much_as_their_lines() -> None:
         return "".join(parts) + f"for x, y in loader:\n    z = step_{depth - 1}(x)\n"
 
     assert found(text(16)).steps < 2 * found(text(8)).steps
+
+
+def test_containers_that_are_reached_on_many_ways_are_looked_into_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    levels = [[Container("list", Store()) for _ in range(3)] for _ in range(5)]
+    for around, inside in pairwise(levels):
+        for one in around:
+            one.fields["[]"] = Value(refs=tuple(inside))
+    levels[-1][-1].fields["[]"] = Value(OWN)
+    looked: list[Container] = []
+
+    def looked_into(container: Container) -> dict[str, Value]:
+        looked.append(container)
+        return container.fields
+
+    monkeypatch.setattr(Container, "looked_into", looked_into)
+    assert array_of(Value(refs=tuple(levels[0]))) == OWN
+    assert len(looked) == 15
 
 
 def test_a_helper_that_many_places_call() -> None:
