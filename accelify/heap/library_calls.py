@@ -20,7 +20,7 @@ from accelify.heap.containers import (
     elements,
     put,
 )
-from accelify.heap.library_state import LEVELS, LibraryState
+from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
 from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, is_prepared, mark
 from accelify.heap.paths import joined_path, pattern, with_text
@@ -57,7 +57,7 @@ Keywords = Mapping[str, Value]
 WRAPPED_WEIGHTS, BARE_WEIGHTS = "#wrapped weights", "#bare weights"
 # In place of a level: every process sets up its loggers; the main process alone does, so that the others have Python's
 # level of warnings. It is no level that `disable` sets, which a set-up by all does not undo.
-_EACH_LOGS, _MAIN_LOGS = -1, logging.INFO + 1
+_EACH_LOGS = -1
 # Calls that keep the loggers of the processes quiet that make them.
 _SILENCING = frozenset(
     {"logging.basicConfig", "logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"}
@@ -224,14 +224,14 @@ class LibraryCalls:
             # A logger's own level lets it write what is at it.
             below = int(name in ("setLevel", "logging.basicConfig"))
             self.run.logs_once = LEVELS.get(names[-1] if names else "", logging.CRITICAL) - below
-        elif name == "logging.basicConfig" and self.run.logs_once in (0, _MAIN_LOGS):
+        elif name == "logging.basicConfig" and self.run.logs_once in (0, MAIN_LOGS):
             # Where nothing sets them up, loggers write warnings and worse.
             kinds = {one.kind for one in self.run.guards}
             asked = LEVELS.get(names[-1], 0) if names else 0
             if "main" not in kinds:
                 self.run.logs_once = asked - 1 if asked > logging.INFO and "others" in kinds else _EACH_LOGS
             elif kinds == {"main"}:
-                self.run.logs_once = _MAIN_LOGS
+                self.run.logs_once = MAIN_LOGS
 
     def _type_of(self, receiver: Value, instance: Instance | None) -> str:
         if instance is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,15 @@ if TYPE_CHECKING:
 
 # The type of what the script has put in the place of a library's function.
 REPLACED = "#replaced"
-# Of loggers: what each line begins with, the lowest level that was asked for, and that the script sets them up.
+# Of loggers: what each line begins with, the lowest level that was asked for, and that something sets them up.
 _LABEL, _LEVEL, _SET_UP = "#label", "#level", "#set up"
+# Where nothing sets them up, loggers write warnings and worse.
+MAIN_LOGS = logging.INFO + 1
+# Where each process writes to a file of its rank, what they write meets nowhere.
+_OWN_FILES = logging.CRITICAL + 1
+# What sets them up in ways of its own, as the frame around a script or by a name that says so.
+_FRAMES = frozenset({"absl.app.run", "hydra.main"})
+_LOGS = re.compile(r"log(?!in|ical|it|sumexp|softmax|aritm|arithm|space|[0-9]|_?prob|_softmax|_sum|_loss)", re.IGNORECASE)
 LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
 _SHOWING = frozenset({"file.write", "figure.show"})
 
@@ -96,6 +104,31 @@ class LibraryState:
             run.store.set(self._replaced, _LEVEL, constant(lowest))
             if name == "logging.basicConfig":
                 run.store.set(self._replaced, _SET_UP, constant(True))
+        elif name == "addHandler":
+            self._handled(first)
+        elif self._may_set_up(name):
+            run.store.set(self._replaced, _LEVEL, constant(0))
+
+    def _handled(self, handler: Value | None) -> None:
+        """Note which processes write where, by a handler that they get."""
+        run = self.engine.run
+        run.depends()
+        is_of_main = any(guard.kind == "main" for guard in run.guards)
+        is_of_each = handler is not None and not array_of(handler).is_uniform
+        run.store.set(self._replaced, _SET_UP, constant(True))
+        by_handlers = run.logs_once in (0, MAIN_LOGS, _OWN_FILES)
+        if is_of_main:
+            run.logs_once = run.logs_once or MAIN_LOGS
+        elif by_handlers:
+            run.logs_once = _OWN_FILES if is_of_each else -1
+
+    def _may_set_up(self, name: str) -> bool:
+        """Whether a library's function may set loggers up by itself."""
+        root, _, last = name.rpartition(".")
+        if root == "logging" and last not in ("dictConfig", "fileConfig"):
+            return False
+        known = self.engine.run.knowledge.row(name)
+        return name in _FRAMES or (known is None and bool(_LOGS.search(last)))
 
     def label(self) -> Value | None:
         """What loggers write with each line that differs between processes, None where nothing does."""
@@ -106,7 +139,8 @@ class LibraryState:
         level = LEVELS.get(row.name.rpartition(".")[2].upper(), logging.CRITICAL)
         run = self.engine.run
         lowest, set_up = run.read(self._replaced, _LEVEL), run.read(self._replaced, _SET_UP)
-        asked = lowest.const if lowest is not None and set_up is not None else None
+        is_known = set_up is not None or lowest is None
+        asked = (lowest.const if lowest is not None else logging.WARNING) if is_known else None
         return not (row.name.startswith("logging.") and isinstance(asked, int) and level < asked)
 
     def _of(self, row: Row, receiver: Value | None) -> Container | None:
