@@ -11,6 +11,7 @@ from accelify.domains.placement import (
     SAME,
     Kind,
     function,
+    own,
 )
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
@@ -276,7 +277,10 @@ class LibraryCalls:
         met = len(self.run.events)
         if row.transfer in _CALLING and row.kind in ("", "object"):
             self.unknown_calls.callbacks(args[shift:], keywords, node)
-        if row.effect and self._happens(row, args, keywords, shift) and self.state.is_heard(row):
+        # What lies in the temporary folder has another name on each process.
+        is_temporary = self.run.checks and row.name.startswith("tempfile.") and bool(row.effect)
+        happens = bool(row.effect) and not is_temporary and self._happens(row, args, keywords, shift)
+        if happens and self.state.is_heard(row):
             shown = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
             shown += self.state.shown(row, args[0] if receiver else None)
             if row.effect == "log.write" and (label := self.state.label()) is not None:
@@ -330,6 +334,8 @@ class LibraryCalls:
                 else "",
             )
         result = self.transfers.of(row, args, keywords, node)
+        if is_temporary:
+            result = result.placed(own(), self.run.reason(node, "a temporary name"))
         if row.kind == "file":
             result = joined_path(result, self._paths(row, args, keywords, shift)[:1])
             for value in self._paths(row, args, keywords, shift):
