@@ -318,6 +318,9 @@ class LibraryCalls:
                 guards.append(
                     Guard("main", self.run.reason(node, "the loggers of the other processes are silent"))
                 )
+            if row.effect == "terminal.write" and (put := self.state.printing(row)) is not None:
+                self.engine.calls.call(put, shown, {}, node)
+                return self.transfers.of(row, args, keywords, node)
             self.run.meet(
                 row.effect,
                 node,

@@ -37,8 +37,12 @@ MAIN_LOGS = logging.INFO + 1
 _OWN_FILES = logging.CRITICAL + 1
 # What sets them up in ways of its own, as the frame around a script or by a name that says so.
 _FRAMES = frozenset({"absl.app.run", "hydra.main"})
+# Loggers of OpenMMLab, which write errors alone on other processes than the main one.
+_ONE_LOGS = frozenset({"mmcv.utils.get_logger", "mmcv.utils.logging.get_logger", "mmcv.get_logger"})
 _LOGS = re.compile(r"log(?!in|ical|it|sumexp|softmax|aritm|arithm|space|[0-9]|_?prob|_softmax|_sum|_loss)", re.IGNORECASE)
 LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
+# Those that print by themselves, or are what is printed with.
+_WITHOUT_PRINT = frozenset({"builtins", "logging", "sys", "traceback", "warnings"})
 _SHOWING = frozenset({"file.write", "figure.show"})
 
 
@@ -81,6 +85,12 @@ class LibraryState:
         asks = row is not None and row.transfer == "same" and row.returns
         return self.engine.run.read(self._started, asks) if asks else None
 
+    def printing(self, row: Row) -> Value | None:
+        """What a library prints with, where the script has put something in the place of `print`."""
+        known = row.name.partition(".")[0] in _WITHOUT_PRINT
+        put = None if known or not self.engine.run.checks else self.current("builtins.print")
+        return put if put is not None and (put.of(Function) or put.type == ONCE) else None
+
     def keep(self, row: Row, result: Value) -> None:
         """Note what a call has started."""
         if row.effect == "tracker.start" and row.returns and result.refs:
@@ -106,6 +116,9 @@ class LibraryState:
                 run.store.set(self._replaced, _SET_UP, constant(True))
         elif name == "addHandler":
             self._handled(first)
+        elif name in _ONE_LOGS and run.grouped and run.logs_once == 0:
+            run.logs_once = logging.ERROR - 1
+            run.store.set(self._replaced, _SET_UP, constant(True))
         elif self._may_set_up(name):
             run.store.set(self._replaced, _LEVEL, constant(0))
 
