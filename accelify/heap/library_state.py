@@ -34,12 +34,14 @@ _LABEL, _LEVEL, _SET_UP = "#label", "#level", "#set up"
 # Where nothing sets them up, loggers write warnings and worse.
 MAIN_LOGS = logging.INFO + 1
 # Where each process writes to a file of its rank, what they write meets nowhere.
-_OWN_FILES = logging.CRITICAL + 1
+_RANK_FILES = logging.CRITICAL + 1
 # What sets them up in ways of its own, as the frame around a script or by a name that says so.
 _FRAMES = frozenset({"absl.app.run", "hydra.main"})
 # Loggers of OpenMMLab, which write errors alone on other processes than the main one.
 _ONE_LOGS = frozenset({"mmcv.utils.get_logger", "mmcv.utils.logging.get_logger", "mmcv.get_logger"})
-_LOGS = re.compile(r"log(?!in|ical|it|sumexp|softmax|aritm|arithm|space|[0-9]|_?prob|_softmax|_sum|_loss)", re.IGNORECASE)
+_LOGS = re.compile(
+    r"log(?!in|ical|it|sumexp|softmax|aritm|arithm|space|[0-9]|_?prob|_softmax|_sum|_loss)", re.IGNORECASE
+)
 LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
 # Those that print by themselves, or are what is printed with.
 _WITHOUT_PRINT = frozenset({"builtins", "logging", "sys", "traceback", "warnings"})
@@ -129,11 +131,11 @@ class LibraryState:
         is_of_main = any(guard.kind == "main" for guard in run.guards)
         is_of_each = handler is not None and not array_of(handler).is_uniform
         run.store.set(self._replaced, _SET_UP, constant(True))
-        by_handlers = run.logs_once in (0, MAIN_LOGS, _OWN_FILES)
+        by_handlers = run.logs_once in (0, MAIN_LOGS, _RANK_FILES)
         if is_of_main:
             run.logs_once = run.logs_once or MAIN_LOGS
         elif by_handlers:
-            run.logs_once = _OWN_FILES if is_of_each else -1
+            run.logs_once = _RANK_FILES if is_of_each else -1
 
     def _may_set_up(self, name: str) -> bool:
         """Whether a library's function may set loggers up by itself."""
