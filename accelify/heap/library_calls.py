@@ -314,7 +314,9 @@ class LibraryCalls:
                 guards.append(Guard("main", self.run.reason(node, "only the main process does it")))
             level = LEVELS.get(row.name.rpartition(".")[2].upper(), 0)
             heard = row.effect == "log.write" and 0 < self.run.logs_once < level
-            if row.effect == "log.write" and self.run.logs_once > 0 and not heard:
+            below = 0 < level < logging.WARNING and row.name.startswith("logging.")
+            unset = self.run.checks and below and not self.state.is_set_up()
+            if row.effect == "log.write" and (unset or self.run.logs_once > 0) and not heard:
                 guards.append(
                     Guard("main", self.run.reason(node, "the loggers of the other processes are silent"))
                 )

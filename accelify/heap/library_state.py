@@ -154,9 +154,13 @@ class LibraryState:
         level = LEVELS.get(row.name.rpartition(".")[2].upper(), logging.CRITICAL)
         run = self.engine.run
         lowest, set_up = run.read(self._replaced, _LEVEL), run.read(self._replaced, _SET_UP)
-        is_known = set_up is not None or lowest is None
-        asked = (lowest.const if lowest is not None else logging.WARNING) if is_known else None
+        asked = lowest.const if lowest is not None and set_up is not None else None
         return not (row.name.startswith("logging.") and isinstance(asked, int) and level < asked)
+
+    def is_set_up(self) -> bool:
+        """Whether anything may have set loggers up, which write warnings and worse where nothing does."""
+        read = self.engine.run.read
+        return read(self._replaced, _LEVEL) is not None or read(self._replaced, _SET_UP) is not None
 
     def _of(self, row: Row, receiver: Value | None) -> Container | None:
         root = (row.name if receiver is None else receiver.type).partition(".")[0]
