@@ -150,7 +150,10 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
         numbers = elements(run, listed) if listed is not None else None
         _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *(numbers or ()), *_at(keywords)], node, name)
     passed_on = isinstance(node, ast.Call) and any(word.arg is None for word in node.keywords)
-    if name == "torch.load" and len(args) < 2 and "map_location" not in keywords and not passed_on:
+    # A file that each rank has for itself was written by it, on its device.
+    of_rank = any(not array_of(value).is_uniform for value in args[:1])
+    mapped = len(args) > 1 or "map_location" in keywords
+    if name == "torch.load" and not (mapped or passed_on or of_rank):
         text = "`torch.load` puts what was on a GPU on the same GPU for every process; pass map_location"
         run.meet("misuse", node, text, detail="device")
 

@@ -149,10 +149,15 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     if any(around & {loop.number for loop in other.loops} for other in training):
         return True
     number = next((n for n, other in enumerate(events) if other is event), 0)
-    # What another function did that nobody calls is no part of its run.
-    begin = max((n for n, other in enumerate(events[:number]) if other.kind == "entry"), default=0)
+    # What another function did that nobody calls is no part of its run, and what was done before the processes join
+    # again is of another call of the same function.
+    begin = max((n for n, other in enumerate(events[:number]) if _begins_run(other)), default=0)
     wrapped = any(other.kind == "wrapped" for other in events[begin:number])
     return wrapped and any(other.kind in ("backward", "step") for other in events[number:])
+
+
+def _begins_run(event: Event) -> bool:
+    return event.kind == "entry" or (event.kind == "joins" and event.name == "init_process_group")
 
 
 def _copies(event: Event, whole: bool) -> Iterator[Obligation]:
