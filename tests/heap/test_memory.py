@@ -250,3 +250,17 @@ def test_a_list_that_is_filled_anew_where_it_is_has_the_new_elements_for_all_its
     assert trained_on(anew, "other[1]") == [Status.PROVED]
     assert trained_on(anew.replace("made[:]", "made"), "other[1]") == [Status.NAMED]
     assert trained_on(anew.replace("made[:]", "made[1:]"), "other[0]") == [Status.NAMED]
+
+
+def test_attributes_of_attributes_of_several_objects_are_one_method_each() -> None:
+    text = f"""
+import unknown
+class Samples(unknown.Sampler):
+    def __init__(self, inner):
+        self.inner = inner
+first, second = Samples(1), Samples(2)
+chosen = first if unknown.asks() else second
+print(Samples(chosen{".sampler" * 40}).inner)
+"""
+    # Each way to them taken apart, it would be more than 2 ** 40.
+    assert [one.demand for one in found(text).obligations][-1:] == ["once"]
