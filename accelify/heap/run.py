@@ -111,6 +111,8 @@ class Run:
     unread: dict[str, Reason] = field(default_factory=dict)
     # Modules that are imported, and are neither in the project nor in the knowledge.
     unknown_modules: dict[str, None] = field(default_factory=dict)
+    # How many rows the batches of loaders have, as far as that is known.
+    batch_sizes: set[int] = field(default_factory=set)
     # Loops that add up or list means over their rounds.
     means: dict[tuple[str, int], Reason] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
