@@ -13,8 +13,8 @@ from accelify.domains.reasons import Reason
 from accelify.findings import Finding
 from accelify.heap.modules import text_of
 from accelify.obligations import Obligation, Status, Validation
-from accelify.obligations.causes import by_cause, called
-from accelify.obligations.sinks import SHARES, UNKNOWN_LOSS, WARNS
+from accelify.obligations.causes import by_cause, called, cause_of
+from accelify.obligations.sinks import MISSED, SHARES, UNKNOWN_LOSS, WARNS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
 from accelify.proving.wording import because, deciding, distinct, link, of_share, unmixed, what_of
@@ -76,7 +76,12 @@ class Named:
         # What a wrapper does not have is not written either.
         raised = {(one.path, one.line) for one in named if one.demand == "wrapper"}
         named = [one for one in named if one.demand != "unwrapped" or (one.path, one.line) not in raised]
-        for group in by_cause(self._own_first(named), apart=self.checks):
+        # Once all ranks come to where they meet, they come to what is shown, too.
+        parted = {cause_of(one) for one in named if one.demand == "all ranks"} - {()}
+        missed = [one for one in named if one.found.endswith(MISSED) and cause_of(one) in parted]
+        for group in by_cause(self._own_first(one for one in named if one not in missed), apart=self.checks):
+            if group[0].demand == "all ranks":
+                group += [one for one in missed if cause_of(one) == cause_of(group[0])]
             first = group[0]
             rule = rule_of(first.demand)
             path, conversion, origins = self.places.file(first.path)
