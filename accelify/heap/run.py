@@ -115,6 +115,8 @@ class Run:
     batch_sizes: set[int] = field(default_factory=set)
     # Loops that add up or list means over their rounds.
     means: dict[tuple[str, int], Reason] = field(default_factory=dict)
+    # Loops that add up sums over the samples of each process, each of which repeats one where it has none.
+    sums: dict[tuple[str, int], Reason] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     # How many conditions stand around, also those by which all ranks go the same way.
     conditions: int = 0
@@ -239,6 +241,10 @@ class Run:
         place = next((loop.place for loop in reversed(self.loops) if loop.shared), None)
         if place is not None:
             self.means.setdefault(place, Reason("means over the rounds", *place))
+
+    def take_sum(self, loop: Loop) -> None:
+        """Note that a loop adds up over the samples of each process."""
+        self.sums.setdefault(loop.place, Reason("sums over the samples of each process", *loop.place))
 
     def leave_out(self, statements: Iterable[ast.stmt]) -> None:
         """Note statements that are not come to."""

@@ -43,6 +43,8 @@ class Validation:
     split: bool = False
     # Loops that add up or list means over their rounds, where figures are put together over the ranks.
     means: list[Reason] = field(default_factory=list)
+    # Loops that add up sums over the samples of each process, where they are.
+    sums: list[Reason] = field(default_factory=list)
     # Whether it has an Accelerator, or anything else that its processes do together.
     meets: bool = False
     # Modules that are imported, and are neither in the project nor in the knowledge.
@@ -121,6 +123,7 @@ def validate(
                 found[one.site] = replace(one, asks=asks) if checks else one
     found.update((one.site, replace(one, asks=asking[-1]) if checks else one) for one in races(run.events))
     kinds = {event.kind for event in run.events}
+    together = any(map(_puts_together, run.events))
     ordered = sorted(found.values(), key=lambda one: (one.path, one.line, one.column, one.sink, one.demand))
     return Validation(
         ordered,
@@ -129,7 +132,8 @@ def validate(
         run.steps,
         run.budget,
         run.split,
-        list(run.means.values()) if any(map(_puts_together, run.events)) else [],
+        list(run.means.values()) if together else [],
+        list(run.sums.values()) if together else [],
         # A module that trains, and asks which process it is, another one starts in several.
         bool(kinds & _TOGETHER) or {"asks", "backward"} <= kinds,
         list(run.unknown_modules),

@@ -173,12 +173,14 @@ class Named:
         if warned := [one for one in self.found.of(Status.NAMED) if one.found.endswith(WARNS)]:
             yield f"warnings that every process gives: {self._lines(warned)}"
         if means := self.found.means:
-            lines = _listed(
-                list(dict.fromkeys(self.places.at(one.path, one.line, self.entry_name) for one in means))
-            )
             yield (
-                f"means over batches, of which a last, shorter round counts as much as a whole one: {lines}; figures "
-                "made of them are the original's where every process has whole rounds"
+                "means over batches, of which a last, shorter round counts as much as a whole one: "
+                f"{self._lines(means)}; figures made of them are the original's where every process has whole rounds"
+            )
+        if sums := self.found.sums:
+            yield (
+                f"sums over the samples of each process: {self._lines(sums)}; where a last round has fewer samples "
+                "than there are processes, those without one count the last sample again"
             )
         if self.found.unknown_modules:
             modules = ", ".join(self.found.unknown_modules)
@@ -295,11 +297,11 @@ class Named:
         found.pop(here, None)
         return list(found.values())
 
-    def _lines(self, obligations: Sequence[Obligation]) -> str:
-        return _listed(self._distinct(obligations, self.entry_name))
+    def _lines(self, found: Sequence[Obligation | Reason]) -> str:
+        return _listed(self._distinct(found, self.entry_name))
 
-    def _distinct(self, obligations: Sequence[Obligation], beside: str) -> list[str]:
-        return list(dict.fromkeys(self.places.at(one.path, one.line, beside) for one in obligations))
+    def _distinct(self, found: Sequence[Obligation | Reason], beside: str) -> list[str]:
+        return list(dict.fromkeys(self.places.at(one.path, one.line, beside) for one in found))
 
 
 def _named(finding: Finding) -> set[str]:
