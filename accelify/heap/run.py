@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
@@ -131,6 +131,8 @@ class Run:
     # Statements that were gone through, and those that a test of which the answer is known leaves out, with their file.
     entered: set[ast.stmt] = field(default_factory=set)
     left_out: dict[ast.stmt, str] = field(default_factory=dict)
+    # Those that the budget does not reach.
+    not_reached: dict[ast.stmt, str] = field(default_factory=dict)
     # Conditions that are the same on all ranks, with their file; "" for those that are not.
     agreed: dict[ast.AST, str] = field(default_factory=dict)
     # The slots in which nothing is yet on the ways that are gone, and how many pieces were begun before each.
@@ -249,6 +251,11 @@ class Run:
     def leave_out(self, statements: Iterable[ast.stmt]) -> None:
         """Note statements that are not come to."""
         self.left_out.update(dict.fromkeys(statements, self.module.path))
+
+    def stop_before(self, statements: Sequence[ast.stmt]) -> None:
+        """Note that the budget does not reach some statements."""
+        self.leave_unread("the budget of the analysis is used up", statements[0])
+        self.not_reached.update(dict.fromkeys(statements, self.module.path))
 
     def leave_unread(self, text: str, node: ast.AST) -> None:
         """Note what was not gone through."""

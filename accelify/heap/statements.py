@@ -79,7 +79,7 @@ class Statements:
         exits: dict[str, Guard | None] = {}
         for number, stmt in enumerate(body):
             if not self.run.spend():
-                self.run.leave_unread("the budget of the analysis is used up", stmt)
+                self.run.stop_before(body[number:])
                 break
             self.run.entered.add(stmt)
             met = len(self.run.events)

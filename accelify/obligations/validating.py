@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -53,6 +54,9 @@ class Validation:
     left_out: list[tuple[str, int, int]] = field(default_factory=list)
     # The files and lines of conditions that are the same on all ranks.
     agreed: set[tuple[str, int]] = field(default_factory=set)
+
+    # Statements that the budget does not reach.
+    not_reached: list[tuple[str, int, int]] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:
@@ -137,13 +141,19 @@ def validate(
         # A module that trains, and asks which process it is, another one starts in several.
         bool(kinds & _TOGETHER) or {"asks", "backward"} <= kinds,
         list(run.unknown_modules),
-        [
-            (path, stmt.lineno, stmt.end_lineno or stmt.lineno)
-            for stmt, path in run.left_out.items()
-            if stmt not in run.entered
-        ],
+        _not_entered(run, run.left_out),
         {(path, getattr(test, "lineno", 0)) for test, path in run.agreed.items() if path},
+        _not_entered(run, run.not_reached),
     )
+
+
+def _not_entered(run: Run, statements: Mapping[ast.stmt, str]) -> list[tuple[str, int, int]]:
+    """The places of those statements that another way through the script does not come to either."""
+    return [
+        (path, stmt.lineno, stmt.end_lineno or stmt.lineno)
+        for stmt, path in statements.items()
+        if stmt not in run.entered
+    ]
 
 
 def _come_to(events: list[Event]) -> list[Event]:

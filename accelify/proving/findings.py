@@ -21,6 +21,8 @@ from accelify.proving.wording import because, deciding, distinct, link, of_share
 from accelify.source import SourceError, parse
 
 _MOST_LINES = 12
+# Blank lines and comments between statements that are listed together.
+_NEAR = 4
 # Where a figure is shown that a finding stands at.
 _SHOWN = re.compile(r"is shown in lines? (\d+(?:, \d+)*)")
 # Lines of other modules that findings at a call name: "(data.py, lines 3, 5)".
@@ -188,6 +190,22 @@ class Named:
         for reason in self.found.unread:
             where = self.places.at(reason.path, reason.line, self.entry_name)
             yield f"not read further: {reason.text} ({where})"
+        if spans := self._spans(self.found.not_reached):
+            yield f"what these lines show or do is not proved, nor what they call: {spans}"
+
+    def _spans(self, spans: Iterable[tuple[str, int, int]]) -> str:
+        """Statements by their first and last lines, those one after the other together."""
+        found: list[tuple[str, int, int]] = []
+        for path, first, last in sorted(spans):
+            if found and found[-1][0] == path and first <= found[-1][2] + _NEAR:
+                path, first, before = found.pop()
+                last = max(last, before)
+            found.append((path, first, last))
+        words = []
+        for path, first, last in found:
+            begin, end = (self.places.at(path, line, self.entry_name) for line in (first, last))
+            words.append(begin if begin == end else f"{begin}-{end.rpartition(':')[2]}")
+        return _listed(words) if words else ""
 
     @property
     def entry_name(self) -> str:
