@@ -13,9 +13,9 @@ from accelify.domains.placement import (
     Kind,
     Placement,
     function,
+    nearer,
     own,
     unsure,
-    unturned,
 )
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, element, is_index, takes_all
@@ -37,7 +37,7 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
     ahead = (
         isinstance(parts[0], ast.Constant) and parts[0].value is ...
     )  # whatever comes before the last axes
-    whole = takes_all(parts[int(turned and not ahead) :])
+    whole = takes_all(parts[0 if ahead else turned :])
     first = key if not isinstance(at, ast.Tuple) else element(run, key, node, 0)
     linearly = not base.place.rows and array_of(key).is_same  # a part of figures
     keys = [] if isinstance(at, ast.Tuple) else [key.place]
@@ -67,7 +67,7 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
             padded=base.place.padded and all(isinstance(one, ast.Slice) for one in parts),
         )
     if turned and not (ahead or isinstance(parts[0], ast.Slice)):
-        place = unturned(place)  # the axis before that of the rows is gone
+        place = nearer(place)  # an axis before that of the rows is gone
     type_ = TENSOR if base.type == BATCH else base.type
     if place.kind is Kind.ROUND and place.mixed and not base.place.mixed:
         text = f"`{run.segment(node)}` chooses among the rows of each process's batch"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
@@ -112,8 +112,12 @@ class Run:
     unread: dict[str, Reason] = field(default_factory=dict)
     # Modules that are imported, and are neither in the project nor in the knowledge.
     unknown_modules: dict[str, None] = field(default_factory=dict)
+    # How many rows the batches of loaders have, as far as that is known.
+    batch_sizes: set[int] = field(default_factory=set)
     # Loops that add up or list means over their rounds.
     means: dict[tuple[str, int], Reason] = field(default_factory=dict)
+    # Loops that add up sums over the samples of each process, each of which repeats one where it has none.
+    sums: dict[tuple[str, int], Reason] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     # How many conditions stand around, also those by which all ranks go the same way.
     conditions: int = 0
@@ -128,6 +132,8 @@ class Run:
     # Statements that were gone through, and those that a test of which the answer is known leaves out, with their file.
     entered: set[ast.stmt] = field(default_factory=set)
     left_out: dict[ast.stmt, str] = field(default_factory=dict)
+    # Those that the budget does not reach.
+    not_reached: dict[ast.stmt, str] = field(default_factory=dict)
     # Conditions that are the same on all ranks, with their file; "" for those that are not.
     agreed: dict[ast.AST, str] = field(default_factory=dict)
     # The slots in which nothing is yet on the ways that are gone, and how many pieces were begun before each.
@@ -239,9 +245,18 @@ class Run:
         if place is not None:
             self.means.setdefault(place, Reason("means over the rounds", *place))
 
+    def take_sum(self, loop: Loop) -> None:
+        """Note that a loop adds up over the samples of each process."""
+        self.sums.setdefault(loop.place, Reason("sums over the samples of each process", *loop.place))
+
     def leave_out(self, statements: Iterable[ast.stmt]) -> None:
         """Note statements that are not come to."""
         self.left_out.update(dict.fromkeys(statements, self.module.path))
+
+    def stop_before(self, statements: Sequence[ast.stmt]) -> None:
+        """Note that the budget does not reach some statements."""
+        self.leave_unread("the budget of the analysis is used up", statements[0])
+        self.not_reached.update(dict.fromkeys(statements, self.module.path))
 
     def leave_unread(self, text: str, node: ast.AST) -> None:
         """Note what was not gone through."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from accelify.domains.meeting_rows import mixing
-from accelify.domains.placement import function, is_figure, unturned
+from accelify.domains.placement import function, is_figure, nearer
 from accelify.domains.replacing import replace
 from accelify.heap.appending import is_first
 from accelify.heap.chosen_elements import added_to_one
@@ -77,7 +77,7 @@ class Statements:
         exits: dict[str, Guard | None] = {}
         for number, stmt in enumerate(body):
             if not self.run.spend():
-                self.run.leave_unread("the budget of the analysis is used up", stmt)
+                self.run.stop_before(body[number:])
                 break
             self.run.entered.add(stmt)
             met = len(self.run.events)
@@ -246,7 +246,7 @@ class Statements:
         value = self.engine.evaluate(stmt.value, scope)
         if value.place.turned and value.type == TENSOR and isinstance(first, ast.Tuple | ast.List):
             if not isinstance(stmt.value, ast.Call):  # which may give several, each as it is
-                value = replace(value, place=unturned(value.place))
+                value = replace(value, place=nearer(value.place))
         for target in stmt.targets:
             self.bind(target, value, scope)
 
