@@ -55,8 +55,9 @@ def asked(run: Run, node: ast.AST, value: Value) -> Value:
     """What the main process alone has, or a rank, as a condition that stands by itself."""
     if value.type == RANK and not value.text:
         if isinstance(node, ast.Compare):
-            # With another number it parts them elsewhere.
-            return Value(own(), run.reason(node, f"`{run.segment(node)}`", value))
+            # With a number it parts them elsewhere; with what changes, each of them has its turn.
+            fixed = any(isinstance(side, ast.Constant) for side in (node.left, *node.comparators))
+            return Value(own(), run.reason(node, f"`{run.segment(node)}`", None if fixed else value))
         return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=OTHERS_FLAG)
     return flagged(run, node, value)
 
