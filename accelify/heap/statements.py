@@ -29,6 +29,7 @@ from accelify.heap.values import (
     FIRST_FLAG,
     SHAPES,
     TENSOR,
+    TUPLE,
     TURN,
     UNSET,
     Class,
@@ -50,7 +51,6 @@ _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonloca
 _OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
 # What makes a statement cost more to be gone through than to be remembered.
 _DEAR = (ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
 
 # A line so near to a condition goes without saying.
 _NEAR = 3
@@ -168,7 +168,7 @@ class Statements:
             elif value.type in SHAPES and not starred:
                 part = size(self.run, target, value, number)
             else:
-                part = value.plain()
+                part = replace(value.plain(), type=TENSOR if value.type == TUPLE else value.type)
             self.bind(target, part, scope)
 
     def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref, *, again: bool = False) -> None:

@@ -23,6 +23,8 @@ class _Unset(Enum):
 UNSET = _Unset.UNSET
 # What one iteration of a loader gives: tensors in a structure that only its use shows.
 BATCH = "#batch"
+# A tuple or a list of tensors: how long it is counts no samples.
+TUPLE = "builtins.tuple"
 TENSOR = "torch.Tensor"
 # Where a tensor lies.
 HOST, DEVICE = "host", "device"
