@@ -242,7 +242,7 @@ def _setattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST)
         if name is not None:
             engine.attributes.write(args[0], name, args[2], node)
         else:
-            write_field(engine.run, args[0], args[1], args[2])
+            write_field(engine.run, args[0], args[1], args[2], node)
     return NONE
 
 

@@ -250,6 +250,16 @@ class Choices:
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             tables = self.engine.evaluate(node.value, scope).of(Container)
             slot = (tables[0], f"[{node.slice.value!r}]") if len(tables) == 1 else None
+        if slot is None and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            # Options of which nothing is known, as of a function that a library calls.
+            owner, base = (
+                self.engine.names.owner(node.value.id, scope),
+                self.engine.evaluate(node.value, scope),
+            )
+            if owner is not None and not base.refs and not base.type and base.place.is_same:
+                options = run.allocate((node, node.value.id), lambda: Instance(None, "argparse.Namespace"))
+                run.store.set(owner, node.value.id, replace(base, refs=(options,)))
+                slot = options, node.attr
         stood = run.read(*slot) if slot is not None else None
         if slot is not None and not (stood is not None and stood.of(Instance)):
             run.store.set(*slot, value)

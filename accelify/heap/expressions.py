@@ -24,14 +24,13 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import (
-    OF_RESULTS,
     compared,
-    counting_type,
     divided_whole,
     identity_test,
     is_number,
     is_same_object,
     of_ranks,
+    result_type,
     share_of,
     size,
     summed,
@@ -97,15 +96,20 @@ class Expressions:
 
     def all(self, nodes: Sequence[ast.expr], scope: Ref) -> list[Value]:
         """What several expressions are, starred ones as their elements."""
-        found: list[Value] = []
+        return self._spread(nodes, scope)[0]
+
+    def _spread(self, nodes: Sequence[ast.expr], scope: Ref) -> tuple[list[Value], bool]:
+        """What several expressions are, starred ones as their elements, and whether it is known how many those are."""
+        found, counted = list[Value](), True
         for node in nodes:
             if isinstance(node, ast.Starred):
                 inner = self.evaluate(node.value, scope)
                 known = elements(self.run, inner)
+                counted = counted and known is not None
                 found.extend(known if known is not None else [element(self.run, inner, node)])
             else:
                 found.append(self.evaluate(node, scope))
-        return found
+        return found, counted
 
     # Leaves
 
@@ -174,8 +178,7 @@ class Expressions:
         met = meeting((left_place, right_place), of_peaks=isinstance(op, ast.Div | ast.Mod | ast.FloorDiv))
         if met:
             place = mixing(place)
-        type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
-        type_ = counting_type(op, left, right) or OF_RESULTS.get(type_, type_)
+        type_ = result_type(op, left, right)
         if met:
             made = self.run.cause(node, place, meets(self.run.segment(node), met), type_)
         elif what := what_is_made(op, place, left_place, right_place):
@@ -328,9 +331,8 @@ class Expressions:
         return self._display(node, scope, "set")
 
     def _display(self, node: ast.Tuple | ast.List | ast.Set, scope: Ref, type_: str) -> Value:
-        values = self.all(node.elts, scope)
+        values, known = self._spread(node.elts, scope)
         made = container(self.run, type_, node)
-        known = not any(isinstance(part, ast.Starred) for part in node.elts)
         for number, value in enumerate(values):
             put(self.run, made, value, number if known else UNSET)
         self.run.store.set(made, "#known", constant(len(values)) if known else None)

@@ -52,7 +52,8 @@ class Loop:
     loader: Instance | None = None
 
 
-@dataclass(frozen=True, slots=True)
+# Never changed once it is made.
+@dataclass(unsafe_hash=True, slots=True)
 class Event:
     """Something that can be seen outside of one rank, or that ranks do together, where the script does it.
 
@@ -211,7 +212,7 @@ class Run:
             for value in (sorted(values, key=_distance) if len(values) > 1 else values)
             if value is not None
         ]
-        found = tuple(parent for parent in parents if parent is not None)
+        found = tuple([parent for parent in parents if parent is not None])
         return Reason(text, self.module.path, getattr(node, "lineno", 0), found, by_data, cause)
 
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
@@ -418,13 +419,13 @@ class Run:
 
     def read(self, owner: Ref, name: str) -> Value | None:
         """What stands in a slot; within a loop with a token, where nothing was written to it in this round yet."""
-        value = owner.fields.get(name)
-        pieces, fixed = self.store.pieces, value is not None and is_fixed(value)
+        value, store = owner.fields.get(name), self.store
+        fixed = value is not None and is_fixed(value)
         if fixed and isinstance(owner, OF_DEFINITIONS):
             return value
-        if pieces and owner.serial <= pieces[-1].made:
-            self.store.note(owner, name)
-        if value is None or fixed or self.store.touched_in_round(owner, name):
+        if store.pieces and owner.serial <= store.pieces[-1].made:
+            store.note(owner, name)
+        if value is None or fixed or store.touched_in_round(owner, name):
             return value
         token: Key = (owner, name)
         return value if value.token == token and value.delta is None else _with_token(value, token)
@@ -458,6 +459,8 @@ def why_of(value: Value, depth: int = 0) -> Reason | None:
     the rank by itself, which says nothing of the others, last."""
     if value.why is not None:
         return None if value.place.is_same else value.why
+    if not value.refs:
+        return None
     parts: list[Value] = [
         part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")
     ]

@@ -143,8 +143,12 @@ class Transfers:
             "new": self._new,
             "none": lambda row, args, keywords, node: NONE,
             # What is read is the same under a name by the clock, too: that the name differs is named where it is made.
+            # A flag of one rank says who reports it.
             "read": lambda row, args, keywords, node: self._function(
-                row, [Value() if one.place.kind is Kind.CLOCK else one for one in args], keywords, node
+                row,
+                [Value() if one.place.kind is Kind.CLOCK or one.type in OPPOSITES else one for one in args],
+                {word: one for word, one in keywords.items() if one.type not in OPPOSITES},
+                node,
             ),
             **dict.fromkeys(_REDUCTIONS, self._reduction),
             **dict.fromkeys(_OPERATORS, self._operation),
