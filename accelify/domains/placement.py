@@ -99,6 +99,7 @@ SHARD = Placement(Kind.SHARD, rows=True)
 SAMPLE = Placement(Kind.SAMPLE)
 NUMBERED = Placement(Kind.SAMPLE, None)
 WIDE_ROWS = Placement(Kind.WIDE, rows=True)
+CHOSEN_ROWS = Placement(Kind.WIDE, rows=True, mixed=True)
 MAIN, CLOCK, OWN = Placement(Kind.MAIN), Placement(Kind.CLOCK), Placement(Kind.OWN)
 # The same, and put together over the ranks: what is added to it on each rank counts N times where it is summed again.
 TOTAL = Placement(Kind.SAME, needs="set to zero first")
@@ -325,7 +326,8 @@ def is_figure(place: Placement) -> bool:
 
 def _of_all_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
     if rows:
-        return WIDE_ROWS if all(place == WIDE_ROWS for place in found) else wide(None, rows=True)
+        # Chosen rows meet those that the same choice, or one of as many in each batch, leaves.
+        return found[0] if found in ([WIDE_ROWS], [CHOSEN_ROWS]) else wide(None, rows=True)
     degrees = {place.degree for place in found}
     exact = linearly and len(degrees) == 1 and not any(place.rows for place in found)
     return Placement(Kind.WIDE, degrees.pop() if exact else None, even=even)

@@ -54,6 +54,7 @@ from accelify.heap.values import (
     PART,
     SHAPES,
     TENSOR,
+    TUPLE,
     TURN,
     UNSET,
     Container,
@@ -68,6 +69,7 @@ from accelify.heap.values import (
 )
 
 if TYPE_CHECKING:
+    from accelify.heap.choices import Narrowed
     from accelify.heap.interpreter import Interpreter
 
 # What `%` puts a value in place of.
@@ -218,9 +220,11 @@ class Expressions:
 
     def _BoolOp(self, node: ast.BoolOp, scope: Ref) -> Value:
         values: list[Value] = []
-        guards = 0
+        guards, choices = 0, self.engine.choices
+        narrowed: list[Narrowed] = []
         for part in node.values:
             value = self.evaluate(part, scope)
+            narrowed += choices.narrow(part, scope, isinstance(node.op, ast.And))
             if (known := truth(value)) is not None:
                 if known == isinstance(node.op, ast.Or):
                     # Nothing after it is evaluated.
@@ -233,6 +237,7 @@ class Expressions:
                 self.run.guards.append(guard)
                 guards += 1
         del self.run.guards[len(self.run.guards) - guards :]
+        choices.widen(narrowed)
         if not values:
             return constant(isinstance(node.op, ast.And))
         counts = isinstance(node.op, ast.Or) and len(values) == 2 and is_number(values[1].const)
@@ -427,7 +432,7 @@ class Expressions:
         chosen = self.run.checks and key.place.kind is Kind.ROUND  # by what the batch has
         if base.type == BATCH and not (base.place.is_same or row or chosen):
             return Value(base.place, base.why, type=BATCH, where=base.where)
-        if base.type == "builtins.tuple" and not base.refs:
+        if base.type == TUPLE and not base.refs:
             return Value(base.place, base.why, type=TENSOR, where=base.where)
         for ref in base.refs:
             if isinstance(ref, Library) and ref.name == "sys.modules":

@@ -209,10 +209,10 @@ class Interpreter:
         guard, asked = self.guard(test, node.test), self.choices.asked(node.test, scope)
         met = [len(self.run.events)]
         with self.run.under(guard), self.choices.taking(asked, True):
-            left = self.choices.begun(node.test, scope, True, one())
+            left = self.choices.begun(node.test, scope, True, one)
         with self.run.under(self.guard(test, node.test, taken=False)), self.choices.taking(asked, False):
             met.append(len(self.run.events))
-            right = self.choices.begun(node.test, scope, False, other())
+            right = self.choices.begun(node.test, scope, False, other)
         if guard is None and (several := of_several(self.run, [*met, len(self.run.events)])) is not None:
             self.choices.hold(node.test, scope, not several)
             return right if several else left

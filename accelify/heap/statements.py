@@ -29,6 +29,7 @@ from accelify.heap.values import (
     FIRST_FLAG,
     SHAPES,
     TENSOR,
+    TUPLE,
     TURN,
     UNSET,
     Class,
@@ -166,7 +167,7 @@ class Statements:
             elif value.type in SHAPES and not starred:
                 part = size(self.run, target, value, number)
             else:
-                part = value.plain()
+                part = replace(value.plain(), type=TENSOR if value.type == TUPLE else value.type)
             self.bind(target, part, scope)
 
     def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref, *, again: bool = False) -> None:

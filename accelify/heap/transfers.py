@@ -55,6 +55,7 @@ from accelify.heap.values import (
     LENGTH,
     NONE,
     PASS,
+    POSITIONS,
     TENSOR,
     UNDIVIDED,
     UNSET,
@@ -169,6 +170,8 @@ class Transfers:
         if lays_out(row) and operands and not operands[0].place.is_same:
             operands = operands[:1]  # the shape says how the values lie, not which they are
         places = [array_of(value) for value in operands]
+        if _word(row) == "where" and len(operands) == 1 and places[0].rows:
+            return self.run.made(node, function(places), *operands, type_=POSITIONS)
         linearly = row.transfer in _LINEAR
         rowwise = (
             linearly

@@ -21,8 +21,12 @@ class _Unset(Enum):
 
 
 UNSET = _Unset.UNSET
+# The type of the positions of rows, by which others are chosen: `torch.where(y == 1)[0]`.
+POSITIONS = "#positions"
 # What one iteration of a loader gives: tensors in a structure that only its use shows.
 BATCH = "#batch"
+# A tuple or a list of tensors: how long it is counts no samples.
+TUPLE = "builtins.tuple"
 TENSOR = "torch.Tensor"
 # Where a tensor lies.
 HOST, DEVICE = "host", "device"
