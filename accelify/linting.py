@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from accelify.conversion import REFUSED, UNCHANGED, Conversion, ConvertOptions, left_alone
@@ -53,7 +53,7 @@ def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: S
     for entry in entries_of(conversions, [source.path] if source.path is not None else []):
         prove(conversions, entry)
     if findings is None:
-        findings = [_of_single(f) for c in conversions for f in [*c.applied, *c.remaining]]
+        findings = [f for c in conversions for f in [*c.applied, *c.remaining]]
     findings += marked_places(source, findings)
     # Convert leaves a script alone that is distributed already; nothing is wrong with it.
     findings = [one for one in findings if one.code != ALREADY_DISTRIBUTED]
@@ -66,18 +66,6 @@ def _may_be_distributed(source: Source, imports: Imports) -> bool:
     """Whether a script, or a module that it imports from its project, can be written for several processes."""
     return may_be_distributed(source.text) or (
         source.path is not None and imports.leads_to_words(Path(source.path), DISTRIBUTED)
-    )
-
-
-def _of_single(finding: Finding) -> Finding:
-    """A finding of a plain script, which is no original of another one."""
-    texts = (finding.message, *finding.evidence)
-    message, *evidence = [
-        text.replace("the original's", "that of a single process").replace("the original", "a single process")
-        for text in texts
-    ]
-    return (
-        replace(finding, message=message, evidence=tuple(evidence)) if "original" in str(texts) else finding
     )
 
 

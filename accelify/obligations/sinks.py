@@ -33,18 +33,18 @@ _ONCE = frozenset(
 )
 # What may be done by all, after the main process has done it.
 _FIRST = frozenset({"network.get", "folder.make"})
-UNKNOWN_LOSS = "the loss is not the original's"
+UNKNOWN_LOSS = "the loss is not that of a single process"
 # Of figures that are put together from all ranks and go through more than the algebra follows.
-TAKEN = "the same on every rank, taken for the original's"
+TAKEN = "the same on every rank, taken for that of a single process"
 _MEETING = frozenset({"collective", "backward", "step"})
 _MOST_WRITTEN = 100
 # What would have helped where a value comes from a rank's rows, and from nothing else that it has by itself.
 _OF_SHARES = frozenset({"put together first", "gathered first", "gathered before"})
 _LONGEST_NAME = 48
-_OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of the original's"
+_OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of those of a single process"
 _OF_OTHER_ROUNDS = {
-    COUNTED: "the loss goes with a count of the rounds of each process, 1/N of the original's",
-    CARRIED: "the loss goes with what each process's round before left, in the original that of another batch",
+    COUNTED: "the loss goes with a count of the rounds of each process, 1/N of those of a single process",
+    CARRIED: "the loss goes with what each process's round before left, on a single process that of another batch",
 }
 _BY_ITSELF = {"search.run": "chooses the settings of its trainings on every process by itself"}
 _PLACES = {
@@ -97,7 +97,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
     elif event.kind == "leave":
         why = next((guard.why for guard in event.guards if guard.parts_ranks), None)
         if event.detail == "counted":
-            text = "a loop ends by a count of the rounds of each process, after N times as much as in the original"
+            text = "a loop ends by a count of the rounds of each process, after N times as much as on a single process"
             yield made(event, "rounds", Status.NAMED, text, event.guards[-1].why)
         elif why is not None:
             yield made(event, "all ranks", Status.NAMED, "some ranks leave a loop in which all meet", why)
@@ -105,9 +105,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
         yield _meeting(event)
         counted = next((guard.why for guard in event.guards if guard.kind == "counted"), None)
         if event.kind == "step" and counted is not None:
-            text = (
-                "an optimizer steps by a count of the rounds of each process, which are 1/N of the original's"
-            )
+            text = "an optimizer steps by a count of the rounds of each process, 1/N of those of a single one"
             yield made(event, "rounds", Status.NAMED, text, counted)
         if event.kind == "step" and event.detail == "bare":
             text = (
@@ -126,7 +124,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
         text = "divides by a whole part of the rounds of each process, which is 0 where a process has few of them"
         yield made(event, "rounds", Status.NAMED, text, event.shown[0].why)
     elif event.kind == "draw" and event.in_training:
-        text = "as many rounds on each process as in the original, each of a batch that no other process has"
+        text = "as many rounds on each process as on a single one, each of a batch that no other process has"
         why = event.shown[0].why if event.shown else None
         yield made(event, "rounds", Status.NAMED, text, why)
     elif event.kind == "forward":
@@ -316,14 +314,14 @@ def _shown(
 
 def _what(place: Placement) -> str:
     if place.kind is Kind.LINEAR:
-        return "of the main process's share; its sum or mean over the ranks is the original's"
+        return "of the main process's share; its sum or mean over the ranks is that of a single process"
     if place.kind is Kind.SAME and place.degree == 1:
-        return "counts the rounds of each process, 1/N of the original's"
+        return "counts the rounds of each process, 1/N of those of a single process"
     if place.kind is Kind.SHARD:
         return "of the main process's share of the rows"
     if place.kind is Kind.EXTREME:
         return "the main process's largest or smallest, not that of all"
-    return f"not the original's{_unless(place)}"
+    return f"not that of a single process{_unless(place)}"
 
 
 def _unless(place: Placement) -> str:
@@ -350,7 +348,7 @@ def _wrapped(event: Event) -> Iterator[Obligation]:
 def _what_of_round(exponent: int | None) -> str:
     if exponent == 1:
         return "a sum of its rows, and the gradients are averaged over the ranks"
-    return f"the original's but for the number of ranks to the power of {exponent}"
+    return f"that of a single process but for the number of ranks to the power of {exponent}"
 
 
 def _path(event: Event) -> Obligation:
@@ -387,7 +385,7 @@ def _as_often(event: Event) -> Iterator[Obligation]:
         )
     fewer = event.loops[-1].fewer if event.loops and event.kind == "collective" else None
     if fewer is not None and not event.loops[-1].trains:
-        text = "this evaluation covers fewer samples than the original's"
+        text = "this evaluation covers fewer samples than on a single process"
         yield made(event, "rounds", Status.NAMED, text, fewer)
 
 
@@ -407,7 +405,7 @@ def _state(event: Event) -> Obligation:
         text = f"`{event.name}` gives a prepared model new parameters, whose gradients no Accelerator reduces"
         return made(event, "same", Status.NAMED, text)
     if event.detail == "in each round":
-        text = f"each round changes `{event.name}`, and each process makes 1/N of the original's"
+        text = f"each round changes `{event.name}`, and each process makes 1/N of those of a single process"
         return made(event, "rounds", Status.NAMED, text)
     guard = next((guard for guard in event.guards if guard.kind == "counted"), None)
     if event.detail == "setting" and guard is not None:
@@ -426,7 +424,7 @@ def _state(event: Event) -> Obligation:
 
 
 def _of_counts(event: Event) -> str:
-    return f"`{event.name}` follows a count of the rounds of each process, 1/N of the original's"
+    return f"`{event.name}` follows a count of the rounds of each process, 1/N of those of a single process"
 
 
 def _is_counted(place: Placement, why: Reason | None) -> bool:
@@ -472,7 +470,9 @@ def _loss(event: Event) -> Obligation:
         )
         return made(event, "loss", Status.NAMED, f"the loss is {text}", value.why)
     if place.is_same and summed:
-        text = "the loss is the original's on every rank, and the gradients are summed over the ranks"
+        text = (
+            "the loss is that of a single process on every rank, and the gradients are summed over the ranks"
+        )
         return made(event, "loss", Status.NAMED, text, value.why)
     if place.kind in (Kind.ROUND, Kind.SAME) or (place.kind is Kind.LINEAR and place.degree == int(summed)):
         return made(event, "loss", Status.PROVED)

@@ -177,7 +177,8 @@ class Named:
         if means := self.found.means:
             yield (
                 "means over batches, of which a last, shorter round counts as much as a whole one: "
-                f"{self._lines(means)}; figures made of them are the original's where every process has whole rounds"
+                f"{self._lines(means)}; figures made of them are those of a single process where every process has "
+                "whole rounds"
             )
         if sums := self.found.sums:
             yield (

@@ -23,14 +23,14 @@ RULES = (
     _rule(
         "ACC701",
         "unproved-figure",
-        "A figure that is shown or written is not proved to be the original's.",
+        "A figure that is shown or written is not proved to be that of a single process.",
         "content",
         10,
     ),
     _rule(
         "ACC702",
         "effect-by-all",
-        "Every process does what the original does once.",
+        "Every process does what a single process does once.",
         "once",
         5,
     ),
@@ -51,14 +51,14 @@ RULES = (
     _rule(
         "ACC705",
         "parted-gradients",
-        "The gradients of a step are not proved to be the original's.",
+        "The gradients of a step are not proved to be those of a single process.",
         "loss, prepared, accumulated",
         15,
     ),
     _rule(
         "ACC706",
         "counted-rounds",
-        "A count of one process's rounds stands for that of the original.",
+        "A count of one process's rounds stands for that of a single process.",
         "rounds",
         10,
     ),

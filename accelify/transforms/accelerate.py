@@ -127,8 +127,8 @@ def _loaders(context: Context) -> Iterator[Change]:
             yield context.change(
                 ORDER,
                 call,
-                "several processes shuffle with a generator of Accelerate's: another order than the original's, so "
-                "that single losses cannot be compared",
+                "several processes shuffle with a generator of Accelerate's: another order than a single process has, "
+                "so that single losses cannot be compared",
             )
 
 

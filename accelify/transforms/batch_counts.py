@@ -225,10 +225,10 @@ def _rounds_of_steps(context: Context) -> Iterator[Change]:
             continue
         done.add(division)
         message = (
-            f"`{context.tree.segment(division)}` keeps the original's number of steps: as the loader has 1/N of its "
-            "batches on each of N processes, there are N times the epochs; divide it by "
+            f"`{context.tree.segment(division)}` keeps the number of steps of a single process: as the loader has 1/N of "
+            "its batches on each of N processes, there are N times the epochs; divide it by "
             "`accelerator.num_processes` where the epochs are to stay as they are"
         )
         if rounds.loop in plan.of_fixed_steps and stepped_in(script, {rounds.loop}):
-            message += ", and prepare the scheduler then, which steps as often as in the original now"
+            message += ", and prepare the scheduler then, which steps as often as on a single process now"
         yield context.change(LENGTH, division, message, severity=Severity.INFO)
