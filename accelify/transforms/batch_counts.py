@@ -225,8 +225,8 @@ def _rounds_of_steps(context: Context) -> Iterator[Change]:
             continue
         done.add(division)
         message = (
-            f"`{context.tree.segment(division)}` keeps the number of steps of a single process: as the loader has 1/N of "
-            "its batches on each of N processes, there are N times the epochs; divide it by "
+            f"`{context.tree.segment(division)}` keeps the number of steps of a single process: as the loader has 1/N "
+            "of its batches on each of N processes, there are N times the epochs; divide it by "
             "`accelerator.num_processes` where the epochs are to stay as they are"
         )
         if rounds.loop in plan.of_fixed_steps and stepped_in(script, {rounds.loop}):
