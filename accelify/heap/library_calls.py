@@ -62,9 +62,8 @@ _EACH_LOGS, _MAIN_LOGS = -1, logging.INFO + 1
 _SILENCING = frozenset(
     {"logging.basicConfig", "logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"}
 )
-
-
-_QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_dir"})
+# What asks whether something is there, and reads nothing of it.
+QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_dir"})
 # What runs a function beside this process, and what it must not do there.
 _STARTED = frozenset({"multiprocessing.Process", "threading.Thread"})
 _OF_RANKS = frozenset({"backward", "step", "collective", "prepare", "accelerator"})
@@ -341,7 +340,7 @@ class LibraryCalls:
                 self.run.store.set(ref, "#worker", constant(True))
         if row.effect == "random.seed":
             result = self.transfers.random.seeded(row, result, args, node, receiver)
-        if row.effect == "file.read" and row.name.rpartition(".")[2] in _QUESTIONS:
+        if row.effect == "file.read" and row.name.rpartition(".")[2] in QUESTIONS:
             result = replace(result, type=FOUND_FLAG)
         self.state.note(row, args[0] if receiver else None, args[shift:], keywords, node)
         self.state.keep(row, result)
