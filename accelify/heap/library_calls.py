@@ -24,6 +24,7 @@ from accelify.heap.library_state import LEVELS, LibraryState
 from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, is_prepared, mark
 from accelify.heap.paths import joined_path, pattern, with_text
+from accelify.heap.schedules import length_of
 from accelify.heap.state import is_part, mode_set, part_written, registered
 from accelify.heap.texts import filled
 from accelify.heap.transfers import Transfers
@@ -134,10 +135,10 @@ class LibraryCalls:
             return NONE
         if instance is not None and instance.kind in ("optimizer", "scheduler", "scaler") and name == "step":
             kind = "schedule" if instance.kind == "scheduler" else "step"
-            length = self.run.read(instance, "#length")
+            length = self._length(instance, node)
             detail = "prepared" if instance.prepared else "own rounds" if length is not None else "plain"
             known = instance.wrapped.of(Instance) if instance.wrapped is not None else []
-            if kind == "schedule" and any(self._is_short(self.run.read(one, "#length")) for one in known):
+            if kind == "schedule" and any(self._is_short(self._length(one, node)) for one in known):
                 detail = "fast"
             inner = (
                 instance.wrapped.of(Instance) if instance.wrapped is not None and self.run.at_model else []
@@ -193,6 +194,13 @@ class LibraryCalls:
             return self.unknown_calls.method(receiver, instance, name, args, keywords, node)
         made = self._by_row(row, name, [receiver, *args], keywords, node, receiver=True)
         return replace(made, type=BARE_WEIGHTS) if weights and self.run.checks else made
+
+    def _length(self, schedule: Instance, node: ast.AST) -> Value | None:
+        """The length of a schedule; functions that give its rates read what is there as they are called."""
+        rates = self.run.read(schedule, "#rates")
+        if rates is not None:
+            return length_of(self.engine, [rates], node)
+        return self.run.read(schedule, "#length")
 
     def _is_short(self, length: Value | None) -> bool:
         """Whether a schedule's length is in rounds of each process."""
