@@ -25,7 +25,7 @@ from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, is_prepared, mark
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.schedules import length_of
-from accelify.heap.state import is_part, mode_set, part_written, registered
+from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
 from accelify.heap.texts import filled
 from accelify.heap.transfers import Transfers
 from accelify.heap.unknown_calls import UnknownCalls
@@ -165,6 +165,7 @@ class LibraryCalls:
         if receiver.type == BATCH and receiver.where and name in ("to", "cuda"):
             # It may be an object that moves in place.
             self.mutated.setdefault(node, {})[-1] = replace(receiver, where="")
+        statistics_begun(self.run, name, node)
         if name in SIGNS:
             mark(self.run, receiver, trained=True)
         if name == "parameters" and instance is not None and instance.kind == "module":

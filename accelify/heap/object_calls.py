@@ -10,7 +10,7 @@ from accelify.domains.placement import Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.locations import meet_model
 from accelify.heap.models import has_parameters
-from accelify.heap.state import mode_met
+from accelify.heap.state import mode_met, statistics_made
 from accelify.heap.values import UNSET, Instance, Ref, Value
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class ObjectCalls:
         if ref.kind == "module":
             inner = next(iter(ref.wrapped.of(Instance)), None) if ref.wrapped is not None else None
             meet_model(self.run, node, ref, inner, [*args, *keywords.values()])
+            if not self._in_model:
+                statistics_made(self.run, inner or ref, [*args, *keywords.values()], node)
         if ref.prepared and ref.wrapped is not None:
             self.run.depends()
             if ref.kind == "module":

@@ -140,7 +140,7 @@ class Statements:
             self.engine.names.write(target.id, value, scope)
         elif isinstance(target, ast.Attribute):
             base = self.engine.evaluate(target.value, scope)
-            part_written(self.run, base, value, target)
+            part_written(self.run, base, value, target, name=target.attr)
             if target.attr == "data" and not base.refs:
                 self.bind_again(target.value, value, scope)
             self.engine.attributes.write(base, target.attr, value, target)
