@@ -126,7 +126,8 @@ def counting_type(op: ast.operator, left: Value, right: Value) -> str:
         return PASS
     if isinstance(op, ast.FloorDiv) and (place.degree or 0) > 0 and right.const != 1:
         return PART
-    return LAST if isinstance(op, ast.Sub) and right.const == 1 and place.degree == 1 else ""
+    beside = isinstance(op, ast.Sub) or (isinstance(op, ast.Add) and not place.phase)
+    return LAST if beside and right.const == 1 and place.degree == 1 else ""
 
 
 def divided_whole(left: Value, right: Value) -> Placement | None:

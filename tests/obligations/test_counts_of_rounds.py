@@ -204,6 +204,20 @@ def test_a_tensor_that_the_round_before_wrote() -> None:
     assert [f"{one.sink}/{one.demand}" for one in found] == ["backward/rounds"]
 
 
+@pytest.mark.parametrize(
+    ("end", "ends_early"),
+    [
+        ("i >= len(loader) + 1", False),
+        ("i == len(loader) - 1", False),
+        ("i + 1 >= len(loader)", False),
+        ("i >= rounds + 1", True),
+        ("i >= 100", True),
+    ],
+)
+def test_a_loop_that_ends_by_the_length_of_its_loader(end: str, ends_early: bool) -> None:
+    assert named(f"{STEP}        if {end}: break\n") == (["leave/rounds"] if ends_early else [])
+
+
 SCHEDULED = """
 import torch
 from torch.utils.data import DataLoader
