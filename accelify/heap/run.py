@@ -13,7 +13,19 @@ from accelify.domains.reasons import Reason
 from accelify.heap.locations import located
 from accelify.heap.pieces import MADE
 from accelify.heap.store import OF_DEFINITIONS, Store, is_fixed
-from accelify.heap.values import NONE, RANK, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
+from accelify.heap.values import (
+    NONE,
+    RANK,
+    TENSOR,
+    Container,
+    Guard,
+    Instance,
+    Key,
+    ModuleRef,
+    Ref,
+    Value,
+    as_it_is,
+)
 from accelify.knowledge import Knowledge
 
 _LONGEST_SEGMENT = 72
@@ -325,7 +337,18 @@ class Run:
             found = (*self.guards, *guards)
             loops, via = tuple(self.loops), tuple(self.via())
             self.events.append(
-                Event(kind, self.module, node, name, tuple(shown), path, found, loops, detail, via)
+                Event(
+                    kind,
+                    self.module,
+                    node,
+                    name,
+                    tuple(map(as_it_is, shown)),
+                    path,
+                    found,
+                    loops,
+                    detail,
+                    via,
+                )
             )
 
     def ranks_meet(self) -> None:
