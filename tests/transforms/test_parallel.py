@@ -497,7 +497,11 @@ def describe(path, net):
         ("ready", "{k.replace('module.', ''): w for k, w in state['net'].items()}", False),
         ("build", "state['net']", False),
         ("end", "state['net']", False),
-        ("ready", "state['net']) if path else net.module.load_state_dict(state['net']", False),
+        (
+            "ready",
+            "1) if not isinstance(net, torch.nn.DataParallel) else net.module.load_state_dict(state['net']",
+            False,
+        ),
         ("ready", "state.module", True),
     ],
 )
