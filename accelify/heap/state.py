@@ -125,7 +125,7 @@ def statistics_made(run: Run, ref: Instance, args: Sequence[Value], node: ast.AS
     """A model in the mode for training sees a rank's batch: its layers note the statistics of that."""
     mode = run.read(ref, MODE)
     own = next((value for value in args if not array_of(value).is_same), None)
-    if own is not None and mode is not None and mode.const is True and run.in_shared_loop:
+    if own is not None and mode is not None and mode.const is True and run.in_shared_loop():
         run.meet("statistics.made", node, run.segment(node), [own])
 
 

@@ -413,3 +413,5 @@ def test_statistics_of_batches_that_are_made_anew_of_a_share(forget: str, model:
 def test_statistics_that_go_on_or_are_not_made(end: str) -> None:
     assert not named(checked(ready=AVERAGED, end=end), "same")
     assert not named(checked(ready=FORGET.format(ZEROS).replace("swa", "model")), "same")
+    one = FORGET.format(ZEROS) + "swa.train()\nx, y = next(iter(loader))\nswa(x)\n"
+    assert not named(checked(ready=AVERAGED, end=one), "same")
