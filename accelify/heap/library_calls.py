@@ -22,7 +22,7 @@ from accelify.heap.containers import (
 )
 from accelify.heap.library_state import LEVELS, LibraryState
 from accelify.heap.locations import sent
-from accelify.heap.models import SIGNS, gone_through, is_prepared, mark
+from accelify.heap.models import SIGNS, gone_through, hooked, is_prepared, mark
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.schedules import length_of
 from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
@@ -160,6 +160,7 @@ class LibraryCalls:
             registered(self.run, instance, args[0], args[1], name.removeprefix("register_"))
         if instance is not None and instance.kind == "module":
             sent(self.run, instance, name, args)
+            hooked(self.run, instance, name, args)
             if name in ("train", "eval"):
                 mode_set(self.run, instance, name, args, node)
         if receiver.type == BATCH and receiver.where and name in ("to", "cuda"):
