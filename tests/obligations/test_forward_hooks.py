@@ -31,7 +31,8 @@ class Net(nn.Module):
         return self.head(self.body(x))
 accelerator = Accelerator()
 net, data = Net(), torch.load("d")
-model, loader, whole = *accelerator.prepare(net, DataLoader(data, batch_size=8)), DataLoader(data)
+model, loader = accelerator.prepare(net, DataLoader(data, batch_size=8))
+whole = DataLoader(data)
 found = []
 with torch.no_grad():
     for x, y in {loader}:
@@ -63,9 +64,7 @@ def test_what_a_hook_keeps(registered: str) -> None:
     assert named(loader="whole", registered=registered) == []
 
 
-@pytest.mark.parametrize(
-    "count", ["len(found) == 16", "16 == len(found)", "len(found) == len(data)", "found.shape[0] == 16"]
-)
+@pytest.mark.parametrize("count", ["len(found) == 16", "16 == len(found)", "len(found) == len(data)"])
 def test_an_assertion_that_counts_a_share(count: str) -> None:
     assert named(end=f"assert {count}") == ["misuse/rounds"]
     assert named("accelerator.gather_for_metrics(features)", end=f"assert {count}") == []
