@@ -12,20 +12,8 @@ from accelify.domains.placement import SAME, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.locations import located
 from accelify.heap.pieces import MADE
-from accelify.heap.store import OF_DEFINITIONS, Store, is_fixed
-from accelify.heap.values import (
-    NONE,
-    RANK,
-    TENSOR,
-    Container,
-    Guard,
-    Instance,
-    Key,
-    ModuleRef,
-    Ref,
-    Value,
-    as_it_is,
-)
+from accelify.heap.store import OF_DEFINITIONS, Store, as_it_is, is_fixed
+from accelify.heap.values import NONE, RANK, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
 _LONGEST_SEGMENT = 72

@@ -413,36 +413,6 @@ class Value:
         return [ref for ref in self.refs if isinstance(ref, cls)]
 
 
-_DEEPEST = 4
-
-
-def as_it_is(value: Value, depth: int = 0) -> Value:
-    """A value with containers of its own: what the script does to them later changes nothing of what it is now."""
-    if depth == _DEEPEST or not any(isinstance(ref, Container) for ref in value.refs):
-        return value
-    found: list[Ref] = []
-    for ref in value.refs:
-        made = ref
-        if isinstance(ref, Container):
-            made = Container(ref.type, ref.store, ref.loops, passing=False)
-            made.passing, made.serial = ref.passing, ref.serial
-            fields = ref.looked_into(wholly=True)
-            made.fields = {name: as_it_is(inner, depth + 1) for name, inner in fields.items()}
-        found.append(made)
-    return Value(
-        value.place,
-        value.why,
-        tuple(found),
-        value.type,
-        value.const,
-        value.token,
-        value.delta,
-        value.optional,
-        value.text,
-        value.where,
-    )
-
-
 NONE = Value(const=None)
 
 
