@@ -157,7 +157,7 @@ def _convert(
     context.release()
     if others is not None and found.status == CONVERTED:
         # Scripts that import its functions are converted without it, and call them as before.
-        found.until = other_callers(others, plan, found.applied)
+        found.until = other_callers(others, plan, [found])
         found.remaining += [finding for finding, _ in found.until]
     return source.finished(found, options.runtime)
 
@@ -383,8 +383,7 @@ def _convert_group(
     found[0] = source.finished(found[0], options.runtime)
     if found[0].status == REFUSED:
         return [found[0]]
-    fixed = [finding for conversion in found for finding in conversion.applied]
-    found[0].until = other_callers(others, plan, fixed)
+    found[0].until = other_callers(others, plan, found)
     found[0].remaining += [finding for finding, _ in found[0].until]
     for module, conversion in zip(script.modules, found, strict=False):
         conversion.functions = _functions(script, plan, module)

@@ -6,6 +6,9 @@ predictor.py:  Reader.load(path)        stays as it is, and fits
 nets.py:       x = x.cuda()         ->  (gone: the prepared loader places its batches)
 predictor.py:  nets.scores(x)           stays as it is, and is named (ACC409)
 
+base.py:       self.accelerator = accelerator
+other.py:      class Other(Base), whose __init__ does not call that of Base: named, too
+
 agent.py:      def __init__(self):  ->  def __init__(self, accelerator=None):
                def restored(cls): return cls()
 predictor.py:  Agent.restored()         which the script itself never calls
@@ -25,10 +28,12 @@ from accelify.analysis.modules.search_path import top_of_project, up_to_top
 from accelify.analysis.planning.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
+from accelify.conversion import Conversion
 from accelify.findings import Finding, Safety
 from accelify.left_calls import calls_left
 from accelify.project import Imports
-from accelify.source import Source, python_files
+from accelify.source import Source, SourceError, python_files
+from accelify.writer.attributes import Attributes
 
 # The code of the finding about scripts that call what was converted without them.
 OTHER_CALLERS = "ACC409"
@@ -95,16 +100,17 @@ class OtherCallers:
 
 
 def other_callers(
-    others: OtherCallers, plan: Plan, applied: Iterable[Finding] = ()
+    others: OtherCallers, plan: Plan, conversions: Collection[Conversion] = ()
 ) -> list[tuple[Finding, frozenset[Path]]]:
     """Functions that were changed for all who call them, where scripts outside of the group do: with those.
 
     Args:
         others: who calls them.
         plan: which functions take the Accelerator.
-        applied: what was fixed in all files.
+        conversions: what became of the files.
     """
     script = others.script
+    applied = [finding for conversion in conversions for finding in conversion.applied]
     if plan.reach is None:
         return []
     fitting = {scope for scope in plan.reach.threaded if others.stay(scope, plan.reach.threaded)}
@@ -112,9 +118,11 @@ def other_callers(
     changed = [(scope, "takes the Accelerator now") for scope in taking]
     known = {plan.reach.root, *taking}  # those that make the Accelerator lack nothing
     changed += [(scope, _MOVES_NOTHING) for scope in _without_moves(script, known, applied)]
-    found = []
-    for scope, what in changed:
-        callers = others.of(scope)
+    found: list[tuple[Finding, frozenset[Path]]] = []
+    asked = [(scope, what, others.of(scope)) for scope, what in changed]
+    for scope in (plan.reach.root, *plan.reach.threaded):
+        asked += [(scope, what, [path]) for path, what in _left_without(others, scope, conversions)]
+    for scope, what, callers in asked:
         if callers:
             name, method = _names(scope)
             shown = f"{name}.{method}" if method else name
@@ -135,6 +143,26 @@ def other_callers(
             )
             found.append((finding, frozenset(caller.resolve() for caller in callers)))
     return found
+
+
+def _left_without(
+    others: OtherCallers, scope: Scope, conversions: Iterable[Conversion]
+) -> Iterator[tuple[Path, str]]:
+    """The files with classes derived from one whose objects would lack an attribute, and the words for it."""
+    home = _home(others.script, scope) if scope.kind == "class" else None
+    changed = next((one for one in conversions if home is not None and one.place == home.resolve()), None)
+    if changed is None or not changed.changed:
+        return
+    for path in others.of(scope):
+        with suppress(SyntaxError, ValueError, SourceError):
+            further = Source.read(path).tree.body
+            before, after = (
+                Attributes(ast.Module([*ast.parse(text).body, *further], []))
+                for text in (changed.source.text, changed.new_text)
+            )
+            for derived, name in sorted(after.lacking - before.lacking):
+                made = f"without which objects of `{derived}` are made"
+                yield path, f"sets `{name}` in its `__init__` now, {made}"
 
 
 def _without_moves(

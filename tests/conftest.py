@@ -29,6 +29,16 @@ def pytest_runtest_setup(item):
         pytest.skip("there is no CUDA device here")
 
 
+@pytest.fixture(scope="session")
+def nursery():
+    """The processes of verifications."""
+    from tests.verify.shared_nursery import SharedNursery
+
+    shared = SharedNursery(threads=1)
+    yield shared
+    shared.close()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session, exitstatus):
     """A process that is left fails the session, by name; it is ended."""

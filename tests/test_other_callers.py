@@ -124,6 +124,28 @@ def test_a_class_that_is_derived_is_called_too(tmp_path: Path) -> None:
     assert fitted(tmp_path, pkg__wide=own, pkg__use=use) == set()
 
 
+@pytest.mark.parametrize(
+    ("makes", "named"),
+    [
+        ("super().__init__(4)", []),
+        ("self.network = None", ["`Reader` sets `accelerator` in its `__init__` now"]),
+    ],
+)
+def test_a_class_that_is_derived_is_made_without_the_constructor(
+    tmp_path: Path, makes: str, named: list[str]
+) -> None:
+    derived = f"from reader import Reader\n\nclass Wide(Reader):\n    def __init__(self):\n        {makes}\n"
+    train = TRAIN.replace("pkg.", "").replace("Reader.load(sys.argv[1]) if len(sys.argv) > 1 else ", "")
+    for name, text in (("reader", READER), ("train", train), ("wide", derived)):
+        (tmp_path / f"{name}.py").write_text(text)
+    found = convert_paths([tmp_path / "train.py"])
+    said = [f.message for one in found for f in one.remaining if f.code == "ACC409"]
+    assert [message.partition(",")[0] for message in said] == named
+    assert all(
+        "without which objects of `Wide` are made; not converted with it" in message for message in said
+    )
+
+
 NETS = """\
 import torch
 from torch import nn

@@ -250,6 +250,11 @@ FLAG_NAME = re.compile(
     r"|^(is|has|with|enable|on|train_on|run_on|to)_?(cuda|gpu)$",
     re.I,
 )
+# Methods of a dict, EasyDict, CfgNode, DictConfig or ConfigDict that set entries.
+WRITING_METHODS = frozenset(
+    "update setdefault pop popitem clear merge_from_file merge_from_list merge_from_other_cfg merge_from_dict "
+    "merge_with merge_with_cli merge_with_dotlist update_from_flattened_dict __setitem__ __setattr__".split()
+)
 NO_FLAG_NAME = re.compile(r"^(no|disable)_?(cuda|gpu|accel)$|^(use_)?cpu(_only)?$", re.I)
 FLAG, DEVICE = "flag", "device"
 

@@ -13,6 +13,7 @@ from accelify.domains.placement import (
     function,
     is_figure,
     turned,
+    unsure,
     unturned,
     wide,
 )
@@ -24,6 +25,12 @@ def mixing(place: Placement) -> Placement:
     if place.kind is Kind.ROUND:
         return replace(place, samples=None, mixed=True)
     return wide(None, rows=True) if place.kind is Kind.WIDE else function((place,))
+
+
+def at_axis(place: Placement, axis: int) -> Placement:
+    """The same with its rows along an axis, which for one that is counted from the end may be any but the first."""
+    place = replace(place, form="") if place.form else place
+    return unturned(place) if axis == 0 else turned(place if axis > 0 else unsure(place), max(axis, 1))
 
 
 def turned_over(place: Placement) -> Placement:

@@ -62,8 +62,8 @@ class Kind(StrEnum):
 class Placement:
     """One answer.
 
-    `needs` says for OWN what would have made it right further up; `turned` that rows lie along another axis than the
-    first, `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest.
+    `needs` says for OWN what would have made it right further up; `turned` along which axis rows lie (0: the first),
+    `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest.
     `form` is AHEAD or BESIDE of rows with an axis of one put ahead of theirs or next to it, PEAK of what is the largest
     or smallest of a batch.
     """
@@ -75,7 +75,7 @@ class Placement:
     even: bool = False
     phase: str = ""
     samples: int | None = 0
-    turned: bool = False
+    turned: int = 0
     mixed: bool = False
     sure: bool = False
     padded: bool = False
@@ -99,6 +99,7 @@ SHARD = Placement(Kind.SHARD, rows=True)
 SAMPLE = Placement(Kind.SAMPLE)
 NUMBERED = Placement(Kind.SAMPLE, None)
 WIDE_ROWS = Placement(Kind.WIDE, rows=True)
+CHOSEN_ROWS = Placement(Kind.WIDE, rows=True, mixed=True)
 MAIN, CLOCK, OWN = Placement(Kind.MAIN), Placement(Kind.CLOCK), Placement(Kind.OWN)
 # The same, and put together over the ranks: what is added to it on each rank counts N times where it is summed again.
 TOTAL = Placement(Kind.SAME, needs="set to zero first")
@@ -164,9 +165,21 @@ def is_mean_of_round(place: Placement) -> bool:
     return place.kind is Kind.WIDE or (place.kind is Kind.ROUND and (place.samples == 0 or place.mixed))
 
 
+def is_sum_of_share(place: Placement) -> bool:
+    """Whether it is a sum, or a count, over the samples that one process has."""
+    if place.kind is Kind.ROUND:
+        return not place.rows and place.degree == 0 and place.samples == 1
+    return place.kind is Kind.LINEAR and place.degree == 1
+
+
 def unturned(place: Placement) -> Placement:
     """The same with its rows along the first axis."""
-    return replace(place, turned=False) if place.turned else place
+    return replace(place, turned=0) if place.turned else place
+
+
+def nearer(place: Placement) -> Placement:
+    """The same with an axis gone that lay before that of its rows."""
+    return replace(place, turned=place.turned - 1) if place.turned else place
 
 
 def unsure(place: Placement) -> Placement:
@@ -174,9 +187,9 @@ def unsure(place: Placement) -> Placement:
     return replace(place, sure=False, form="") if place.sure or place.form else place
 
 
-def turned(place: Placement) -> Placement:
-    """The same with its rows along another axis than the first."""
-    return replace(place, turned=True) if place.rows else place
+def turned(place: Placement, axis: int = 1) -> Placement:
+    """The same with its rows along another axis."""
+    return replace(place, turned=axis) if place.rows else place
 
 
 def _in_step(
@@ -185,7 +198,9 @@ def _in_step(
     @functools.wraps(operation)
     def call(left: Placement, right: Placement, /, *args: P.args, **keywords: P.kwargs) -> Placement:
         if left.turned or right.turned:
-            return turned(call(unturned(left), unturned(right), *args, **keywords))
+            return turned(
+                call(unturned(left), unturned(right), *args, **keywords), max(left.turned, right.turned)
+            )
         if not (left.phase or right.phase):
             return operation(left, right, *args, **keywords)
         found = operation(replace(left, phase=""), replace(right, phase=""), *args, **keywords)
@@ -226,8 +241,8 @@ def function(places: Iterable[Placement], *, rowwise: bool = False, linearly: bo
 
 @functools.lru_cache(maxsize=4096)
 def _function(given: tuple[Placement, ...], rowwise: bool, linearly: bool) -> Placement:
-    if any(place.turned for place in given):
-        return turned(function(map(unturned, given), rowwise=rowwise, linearly=linearly))
+    if axis := max(place.turned for place in given):
+        return turned(function(map(unturned, given), rowwise=rowwise, linearly=linearly), axis)
     if any(place.phase for place in given):
         still = [replace(place, phase="") for place in given]
         return moved(function(still, rowwise=rowwise, linearly=linearly), _phase(given))
@@ -311,7 +326,8 @@ def is_figure(place: Placement) -> bool:
 
 def _of_all_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
     if rows:
-        return WIDE_ROWS if all(place == WIDE_ROWS for place in found) else wide(None, rows=True)
+        # Chosen rows meet those that the same choice, or one of as many in each batch, leaves.
+        return found[0] if found in ([WIDE_ROWS], [CHOSEN_ROWS]) else wide(None, rows=True)
     degrees = {place.degree for place in found}
     exact = linearly and len(degrees) == 1 and not any(place.rows for place in found)
     return Placement(Kind.WIDE, degrees.pop() if exact else None, even=even)
@@ -380,7 +396,7 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
         padded = rows and (left.padded or right.padded)
         scaled = next((one for one, other in ((left, right), (right, left)) if other.is_same), None)
         form = scaled.form if scaled is not None and (scaled is left or sign > 0) else ""
-        return Placement(Kind.ROUND, degree, rows, needs, even, "", samples, False, mixed, sure, padded, form)
+        return Placement(Kind.ROUND, degree, rows, needs, even, "", samples, 0, mixed, sure, padded, form)
     if Kind.WIDE in kinds and kinds <= {Kind.WIDE, Kind.SAME} and not rows:
         return _of_means(left, right, sign)
     if Kind.EXTREME in kinds and SAME in (left, right) and (sign > 0 or right.is_same):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from accelify.domains.meeting_rows import mixing
+from accelify.domains.meeting_rows import at_axis, mixing, turned_over
 from accelify.domains.placement import (
     AHEAD,
     BESIDE,
@@ -13,6 +15,7 @@ from accelify.domains.placement import (
     Kind,
     Placement,
     function,
+    nearer,
     reduced,
     turned,
     unsure,
@@ -20,7 +23,7 @@ from accelify.domains.placement import (
 )
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, elements, parts_of
-from accelify.heap.values import NONE, UNSET, Value
+from accelify.heap.values import NONE, UNSET, WIDTH, Value
 from accelify.knowledge import Argument, Row
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ _MOVING = frozenset(
 _PUT_IN = {0: AHEAD, 1: BESIDE, -1: BESIDE}
 # What lays rows beside each other as often as it is asked to.
 _COPYING = frozenset({"expand", "expand_as", "repeat", "tile"})
+# The axes in one side of a pattern, those put together in brackets.
+_AXES = re.compile(r"\([^)]*\)|[^\s()]+")
 
 
 def arguments_of(one: Argument, args: Args, keywords: Keywords, shift: int) -> list[Value]:
@@ -86,13 +91,28 @@ def names_rows(row: Row, args: Args, keywords: Keywords) -> bool:
     return known and axis is not None and first.rows and axis.const == int(first.turned)
 
 
-def moved_rows(row: Row, place: Placement, args: Args, keywords: Keywords) -> Placement:
+def rows_after(run: Run, row: Row, args: Args, keywords: Keywords) -> int | None:
+    """Along which axis rows lie after a reduction, None where rows go into it."""
+    axis, at = axis_of(row, args, keywords), array_of(args[0]).turned if args else 0
+    if axis is None or axis.const is None:
+        return None
+    known = elements(run, axis)
+    numbers = [value.const for value in known] if known is not None else [axis.const]
+    of_rows = (at, -1) if at else (0,)
+    if any(not isinstance(one, int) or isinstance(one, bool) or one in of_rows for one in numbers):
+        return None
+    keeps = any(name in keywords and keywords[name].const is True for name in ("keepdim", "keepdims"))
+    return at if keeps else at - sum(0 <= one < at for one in numbers)
+
+
+def moved_rows(
+    run: Run, row: Row, place: Placement, args: Args, keywords: Keywords, node: ast.AST
+) -> Placement:
     """Rows in another shape: they are known to stay along their axis where the call says so."""
     sizes = [inner for value in args[1:] for inner in parts_of(value)] or list(keywords.values())
     first, word = sizes[0] if sizes else NONE, row.name.rpartition(".")[2]
     if row.transfer == "reshaped":
-        later = word == "flatten" and isinstance(first.const, int) and first.const > 0
-        return unturned(place if (later or first.place.even) and not place.turned else unsure(place))
+        return _flattened(place, first) if word == "flatten" else _laid_out(run, place, sizes, node)
     axis = axis_of(row, args, keywords) if row.axis is not None else first
     number = axis.const if row.axis is not None and axis is not None else None
     if word == "unsqueeze" and number in _PUT_IN and place.sure and not (place.turned or place.form):
@@ -101,13 +121,91 @@ def moved_rows(row: Row, place: Placement, args: Args, keywords: Keywords) -> Pl
     if word == "unsqueeze" and number == 0:
         return unsure(place)
     if word == "squeeze" and number == 0 and place.turned:
-        return unturned(place)  # the axis before that of the rows is gone
+        return nearer(place)
     if word in _COPYING:
         return replace(unsure(place), form=place.form)
     if place.form and word in _MOVING and word != "unsqueeze":
         place = replace(place, form="")
     stays = isinstance(number, int) and number != 0
     return place if stays or word not in _MOVING else unsure(place)
+
+
+def _flattened(place: Placement, first: Value) -> Placement:
+    """Rows after all axes from one on are put together."""
+    start = first.const if isinstance(first.const, int) else 0
+    if start > place.turned:
+        return place
+    # One that is counted from the end is taken for a later one.
+    return (
+        turned(unsure(place), start)
+        if 0 < start < place.turned
+        else place
+        if start
+        else unturned(unsure(place))
+    )
+
+
+def _laid_out(run: Run, place: Placement, sizes: Sequence[Value], node: ast.AST) -> Placement:
+    """Rows in an array of other sizes: they lead where the first is their number, or left to torch. Where it is
+    another, as in `x.view(classes, -1)`, the next axes have parts of all rows."""
+    first = sizes[0] if sizes else NONE
+    if first.place.even:
+        return unturned(unsure(place) if place.turned else place)
+    if first.place.rows:  # the shape of another array
+        return at_axis(unsure(place), first.place.turned)
+    if len(sizes) < 2 or first.const == -1 or not first.place.is_same or not place.rows:
+        return unturned(unsure(place))
+    known = [one.const for one in sizes if isinstance(one.const, int)]
+    if first.const in run.batch_sizes or (
+        first.type != WIDTH and not place.turned and min(known, default=0) > 0
+    ):
+        return unturned(unsure(place))
+    if place.turned:
+        stays = place.turned < len(sizes) and sizes[place.turned].place.even
+        return place if stays else turned(unsure(place))
+    if first.type == WIDTH or isinstance(first.const, int):
+        return turned(unsure(place))
+    if place.kind is Kind.ROUND:
+        run.assume(f"`{run.segment(node)}` has the rows of the batch along its first axis", node)
+    return unsure(place)
+
+
+def exchanged(run: Run, row: Row, place: Placement, args: Args, keywords: Keywords) -> Placement:
+    """Rows after axes have changed places: those of the call, or of its pattern."""
+    word, at = row.name.rpartition(".")[2], place.turned
+    place = replace(place, form="") if place.form else place
+    if word == "rearrange":
+        pattern = args[1].const if len(args) > 1 else UNSET
+        return _by_names(place, pattern) if isinstance(pattern, str) else unturned(unsure(place))
+    axes = [value.const for value in [*args[1:], *keywords.values()]]
+    if len(args) > 1 and (known := elements(run, args[1])) is not None:
+        axes = [value.const for value in known]
+    numbers = [axis for axis in axes if isinstance(axis, int)]
+    if len(numbers) < len(axes):
+        place = unsure(place)
+    if word in ("permute", "permute_dims") or len(axes) > 2:
+        numbers = [axis % len(axes) for axis in numbers]
+        return at_axis(place, numbers.index(at)) if at in numbers else turned_over(unturned(place))
+    if len(axes) < 2 or len(numbers) < 2:
+        return turned_over(place) if not axes or 0 in axes or UNSET in axes else place
+    source, into = numbers
+    if word not in ("movedim", "moveaxis"):
+        return at_axis(place, {source: into, into: source}.get(at, at))
+    if source == at:
+        return at_axis(place, into)
+    left = at - (0 <= source < at)
+    return at_axis(place, left + (0 <= into <= left))
+
+
+def _by_names(place: Placement, pattern: str) -> Placement:
+    """Rows by a pattern of names of axes (`"b c h w -> c (b h w)"`)."""
+    given, made = ([one.strip("()").split() for one in _AXES.findall(side)] for side in pattern.split("->"))
+    name = given[place.turned][:1] if place.turned < len(given) else []
+    for axis, names in enumerate(made):
+        if name and name[0] in names:
+            place = place if names == given[place.turned] else unsure(place)
+            return at_axis(place, axis)
+    return unturned(unsure(place))
 
 
 def named_axes(equation: str, places: Sequence[Placement]) -> Placement | None:
@@ -131,7 +229,7 @@ def named_axes(equation: str, places: Sequence[Placement]) -> Placement | None:
     found = unturned(function(places, rowwise=True))
     if letter not in made:
         return reduced(found, "sum")
-    return found if made[0] == letter else turned(found) if made[1] == letter else unsure(found)
+    return found if made[0] == letter else turned(found, made.index(letter))
 
 
 def exchanges_rows(run: Run, row: Row, args: Args, keywords: Keywords) -> bool:

@@ -37,6 +37,7 @@ from accelify.heap.values import (
     PASS,
     PROCESSES,
     RANK,
+    TUPLE,
     UNDIVIDED,
     UNSET,
     WRAPPER,
@@ -119,6 +120,8 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
     for ref in value.refs:
         if isinstance(ref, Iterable):
             return engine.run.made(node, ref.rounds, ref.item, type_="builtins.int")
+    if value.type == TUPLE and not value.refs:
+        return Value(type="builtins.int")
     place = reduced_value(value, "count")
     text = f"`{engine.run.segment(node)}` counts samples"
     type_ = LENGTH if place.is_same else "builtins.int"
@@ -239,7 +242,7 @@ def _setattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST)
         if name is not None:
             engine.attributes.write(args[0], name, args[2], node)
         else:
-            write_field(engine.run, args[0], args[1], args[2])
+            write_field(engine.run, args[0], args[1], args[2], node)
     return NONE
 
 

@@ -203,7 +203,7 @@ class Calls:
             if made is not None:
                 return made
         made = self.libraries.call(ref.name, args, keywords, node)
-        return divided(self.run, made, node) if self.run.checks else made
+        return divided(self.run, made, keywords, node) if self.run.checks else made
 
     def _bound(
         self, ref: Bound, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST

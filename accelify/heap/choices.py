@@ -25,12 +25,26 @@ from accelify.heap.frames import Early, Frame
 from accelify.heap.handlers import left_within
 from accelify.heap.pieces import Written
 from accelify.heap.run import Event, Run
-from accelify.heap.values import SEVERAL, Container, Flow, Guard, Instance, Ref, Value, constant, is_zero
+from accelify.heap.values import (
+    SEVERAL,
+    TUPLE,
+    Container,
+    Flow,
+    Guard,
+    Instance,
+    Ref,
+    Value,
+    constant,
+    is_zero,
+)
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 Slot = tuple[Ref, str]
+# A slot, with what is in it while a test holds, and what was.
+Narrowed = tuple[Slot, Value, Value]
+_SEQUENCES = ("tuple", "list")
 _Left = tuple[Value | None, Value | None, Value | None]
 _Way = tuple[Guard | None, Callable[[], Flow]]
 
@@ -59,6 +73,7 @@ class Choices:
     def beginning(self, test: ast.expr, scope: Ref, taken: bool) -> Iterator[None]:
         """Within, a total may begin where there is none yet: it goes on from nothing, as one that is added to."""
         run = self.engine.run
+        narrowed = self.narrow(test, scope, taken)
         slot = _absent(self.engine, test, scope, taken) if run.loops else None
         before = slot[0].fields.get(slot[1]) if slot is not None else None
         run.absent.append((slot, len(self.store.pieces)))
@@ -67,9 +82,37 @@ class Choices:
         value = slot[0].fields.get(slot[1]) if slot is not None else None
         if slot is not None and value is not None and value is not before:
             self.store.set(*slot, _begun(slot, value))
+        self.widen(narrowed)
 
-    def begun(self, test: ast.expr, scope: Ref, taken: bool, value: Value) -> Value:
+    def narrow(self, test: ast.expr, scope: Ref, taken: bool) -> list[Narrowed]:
+        """Note what a test says of the kinds of variables, `isinstance(out, tuple)`, until `widen` is called with what
+        this gives: the slots, with what is in them meanwhile and what was."""
+        while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, taken = test.operand, not taken
+        if isinstance(test, ast.BoolOp):
+            parts = test.values if taken == isinstance(test.op, ast.And) else ()
+            return [one for part in parts for one in self.narrow(part, scope, taken)]
+        asked = _asked_for_tuple(test) if taken else None
+        slot = _slot_of(self.engine, asked, scope) if asked is not None else None
+        value = slot[0].fields.get(slot[1]) if slot is not None else None
+        if slot is None or value is None or value.refs or not value.place.rows:
+            return []
+        known = replace(value, type=TUPLE)
+        self.store.note(*slot)
+        self.store.set(*slot, known)
+        return [(slot, known, value)]
+
+    def widen(self, narrowed: Sequence[Narrowed]) -> None:
+        """Forget what `narrow` noted, where nothing was written since."""
+        for slot, known, value in narrowed:
+            if slot[0].fields.get(slot[1]) is known:
+                self.store.set(*slot, value)
+
+    def begun(self, test: ast.expr, scope: Ref, taken: bool, give: Callable[[], Value]) -> Value:
         """What one way of a conditional expression gives, which may begin a total."""
+        narrowed = self.narrow(test, scope, taken)
+        value = give()
+        self.widen(narrowed)
         slot = _absent(self.engine, test, scope, taken) if self.engine.run.loops else None
         return value if slot is None else _begun(slot, value)
 
@@ -207,6 +250,16 @@ class Choices:
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             tables = self.engine.evaluate(node.value, scope).of(Container)
             slot = (tables[0], f"[{node.slice.value!r}]") if len(tables) == 1 else None
+        if slot is None and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            # Options of which nothing is known, as of a function that a library calls.
+            owner, base = (
+                self.engine.names.owner(node.value.id, scope),
+                self.engine.evaluate(node.value, scope),
+            )
+            if owner is not None and not base.refs and not base.type and base.place.is_same:
+                options = run.allocate((node, node.value.id), lambda: Instance(None, "argparse.Namespace"))
+                run.store.set(owner, node.value.id, replace(base, refs=(options,)))
+                slot = options, node.attr
         stood = run.read(*slot) if slot is not None else None
         if slot is not None and not (stood is not None and stood.of(Instance)):
             run.store.set(*slot, value)
@@ -253,6 +306,14 @@ def _slot_of(engine: Interpreter, node: ast.expr, scope: Ref) -> Slot | None:
         base = engine.evaluate(node.value, scope).of(Instance)
         return (base[0], node.attr) if len(base) == 1 else None
     return None
+
+
+def _asked_for_tuple(test: ast.expr) -> ast.expr | None:
+    """What a test asks for being a tuple or a list."""
+    if not isinstance(test, ast.Call) or getattr(test.func, "id", "") != "isinstance" or len(test.args) != 2:
+        return None
+    kinds = test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
+    return test.args[0] if all(getattr(kind, "id", "") in _SEQUENCES for kind in kinds) else None
 
 
 def _absent(engine: Interpreter, test: ast.expr, scope: Ref, taken: bool) -> Slot | None:

@@ -53,6 +53,10 @@ _DISTANCE = (
 )
 
 
+# What lies in containers, each by how many it lies in.
+_Inside = dict[tuple[Container, int], list[Placement]]
+
+
 def container(run: Run, type_: str, site: object = None) -> Container:
     """An empty list, tuple, set, dictionary or bag, made at a place of the script or in passing."""
     loops = run.shared_loops()
@@ -289,24 +293,39 @@ def parts_of(value: Value) -> list[Value]:
     )
 
 
-def array_of(value: Value, depth: int = 0) -> Placement:
-    """What a value is as a whole: for a container that of all its elements together, `depth` containers down."""
+def array_of(value: Value, depth: int = 0, inside: _Inside | None = None) -> Placement:
+    """What a value is as a whole: for a container that of all its elements together, `depth` containers down.
+
+    `inside` has what lies in the containers that were looked into: one may be reached on many ways.
+    """
     place = value.place
     for ref in value.refs:
         if isinstance(ref, Container) and depth < _DEEPEST:
-            for name, inner in ref.looked_into().items():
-                if name.startswith("["):
-                    more = _together(inner, ref, depth)
-                    # Side by side means and sums of one batch stay what they are.
-                    linearly = place.kind is Kind.ROUND and (more.kind is Kind.ROUND or more.is_same)
-                    linearly = linearly or (more == place and more.kind in (Kind.SAME, Kind.LINEAR))
-                    both = (place, more)
-                    place = more if place.is_same else function(both, rowwise=True, linearly=linearly)
+            inside = {} if inside is None else inside
+            parts = inside.get((ref, depth))
+            if parts is None:
+                parts = inside[ref, depth] = _inside(ref, depth, inside)
+            for more in parts:
+                # Side by side means and sums of one batch stay what they are.
+                linearly = place.kind is Kind.ROUND and (more.kind is Kind.ROUND or more.is_same)
+                linearly = linearly or (more == place and more.kind in (Kind.SAME, Kind.LINEAR))
+                both = (place, more)
+                place = more if place.is_same else function(both, rowwise=True, linearly=linearly)
     return place
 
 
-def _together(inner: Value, ref: Container, depth: int) -> Placement:
-    place, fill = array_of(inner, depth + 1), fill_of(ref)
+def _inside(ref: Container, depth: int, inside: _Inside) -> list[Placement]:
+    """What each element of a container is as a part of it."""
+    places = [
+        array_of(inner, depth + 1, inside)
+        for name, inner in ref.looked_into().items()
+        if name.startswith("[")
+    ]
+    fill = fill_of(ref) if places else ""
+    return [_together(place, ref, fill) for place in places]
+
+
+def _together(place: Placement, ref: Container, fill: str) -> Placement:
     if place.kind is Kind.SAMPLE and OF_SAMPLE in ref.loops:
         return place
     if not fill:
@@ -337,11 +356,7 @@ def reduced_value(value: Value, operation: str, over_rows: bool = True) -> Place
         if fill == "rounds" and operation in ("sum", "mean"):
             return over_rounds(place, operation)
     if value.of(Container) and operation == "count":
-        return (
-            SAME
-            if all(array_of(value).kind is not kind for kind in (Kind.SHARD, Kind.OWN))
-            else _count(value)
-        )
+        return _count(value) if array_of(value).kind in (Kind.SHARD, Kind.OWN) else SAME
     return reduced(array_of(value), operation, over_rows)
 
 

@@ -64,7 +64,7 @@ _NEGLIGIBLE = 1e-4
 CHOSEN = "can be true on one rank only"
 
 # What becomes of a batch, or of a count, that an operator takes.
-OF_RESULTS = {BATCH: TENSOR, **dict.fromkeys((COUNTER, LAST, PART, PASS, WIDTH), "builtins.int")}
+_OF_RESULTS = {BATCH: TENSOR, **dict.fromkeys((COUNTER, LAST, PART, PASS, WIDTH), "builtins.int")}
 
 # What an operator makes of figures of a batch that is no figure of its kind any more.
 _RESULTS = {
@@ -119,7 +119,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def counting_type(op: ast.operator, left: Value, right: Value) -> str:
+def result_type(op: ast.operator, left: Value, right: Value) -> str:
+    """The type of what an operator makes."""
+    type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
+    if type_ == PROCESSES and not isinstance(op, ast.Mult):
+        # A remainder of the number of processes may be 0, and a quotient 1.
+        type_ = "" if isinstance(op, ast.Div) else "builtins.int"
+    return _counting_type(op, left, right) or _OF_RESULTS.get(type_, type_)
+
+
+def _counting_type(op: ast.operator, left: Value, right: Value) -> str:
     """The type of what an operator makes of a count of rounds; "" where it is no such count."""
     place = array_of(left)
     if place.kind is not Kind.SAME or not array_of(right).is_same:

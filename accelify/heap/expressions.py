@@ -24,14 +24,13 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import (
-    OF_RESULTS,
     compared,
-    counting_type,
     divided_whole,
     identity_test,
     is_number,
     is_same_object,
     of_ranks,
+    result_type,
     share_of,
     size,
     summed,
@@ -55,6 +54,7 @@ from accelify.heap.values import (
     PART,
     SHAPES,
     TENSOR,
+    TUPLE,
     TURN,
     UNSET,
     Container,
@@ -69,6 +69,7 @@ from accelify.heap.values import (
 )
 
 if TYPE_CHECKING:
+    from accelify.heap.choices import Narrowed
     from accelify.heap.interpreter import Interpreter
 
 # What `%` puts a value in place of.
@@ -95,15 +96,20 @@ class Expressions:
 
     def all(self, nodes: Sequence[ast.expr], scope: Ref) -> list[Value]:
         """What several expressions are, starred ones as their elements."""
-        found: list[Value] = []
+        return self._spread(nodes, scope)[0]
+
+    def _spread(self, nodes: Sequence[ast.expr], scope: Ref) -> tuple[list[Value], bool]:
+        """What several expressions are, starred ones as their elements, and whether it is known how many those are."""
+        found, counted = list[Value](), True
         for node in nodes:
             if isinstance(node, ast.Starred):
                 inner = self.evaluate(node.value, scope)
                 known = elements(self.run, inner)
+                counted = counted and known is not None
                 found.extend(known if known is not None else [element(self.run, inner, node)])
             else:
                 found.append(self.evaluate(node, scope))
-        return found
+        return found, counted
 
     # Leaves
 
@@ -172,8 +178,7 @@ class Expressions:
         met = meeting((left_place, right_place), of_peaks=isinstance(op, ast.Div | ast.Mod | ast.FloorDiv))
         if met:
             place = mixing(place)
-        type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
-        type_ = counting_type(op, left, right) or OF_RESULTS.get(type_, type_)
+        type_ = result_type(op, left, right)
         if met:
             made = self.run.cause(node, place, meets(self.run.segment(node), met), type_)
         elif what := what_is_made(op, place, left_place, right_place):
@@ -215,9 +220,11 @@ class Expressions:
 
     def _BoolOp(self, node: ast.BoolOp, scope: Ref) -> Value:
         values: list[Value] = []
-        guards = 0
+        guards, choices = 0, self.engine.choices
+        narrowed: list[Narrowed] = []
         for part in node.values:
             value = self.evaluate(part, scope)
+            narrowed += choices.narrow(part, scope, isinstance(node.op, ast.And))
             if (known := truth(value)) is not None:
                 if known == isinstance(node.op, ast.Or):
                     # Nothing after it is evaluated.
@@ -230,6 +237,7 @@ class Expressions:
                 self.run.guards.append(guard)
                 guards += 1
         del self.run.guards[len(self.run.guards) - guards :]
+        choices.widen(narrowed)
         if not values:
             return constant(isinstance(node.op, ast.And))
         counts = isinstance(node.op, ast.Or) and len(values) == 2 and is_number(values[1].const)
@@ -323,9 +331,8 @@ class Expressions:
         return self._display(node, scope, "set")
 
     def _display(self, node: ast.Tuple | ast.List | ast.Set, scope: Ref, type_: str) -> Value:
-        values = self.all(node.elts, scope)
+        values, known = self._spread(node.elts, scope)
         made = container(self.run, type_, node)
-        known = not any(isinstance(part, ast.Starred) for part in node.elts)
         for number, value in enumerate(values):
             put(self.run, made, value, number if known else UNSET)
         self.run.store.set(made, "#known", constant(len(values)) if known else None)
@@ -425,7 +432,7 @@ class Expressions:
         chosen = self.run.checks and key.place.kind is Kind.ROUND  # by what the batch has
         if base.type == BATCH and not (base.place.is_same or row or chosen):
             return Value(base.place, base.why, type=BATCH, where=base.where)
-        if base.type == "builtins.tuple" and not base.refs:
+        if base.type == TUPLE and not base.refs:
             return Value(base.place, base.why, type=TENSOR, where=base.where)
         for ref in base.refs:
             if isinstance(ref, Library) and ref.name == "sys.modules":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
@@ -61,8 +62,8 @@ def _matching(ref: Ref, name: Value) -> list[str]:
     return [field for field in ref.fields if field[0] != "#" and fnmatchcase(field, pattern(name))]
 
 
-def write_field(run: Run, value: Value, name: Value, written: Value) -> None:
-    """Write the attribute of an object that a name may mean."""
+def write_field(run: Run, value: Value, name: Value, written: Value, node: ast.AST | None = None) -> None:
+    """Write the attribute of an object that a name may mean: `node` is the call that does, where there is one."""
     written = written.plain()
     known = name_of(name)
     for ref in _owners(value):
@@ -70,8 +71,22 @@ def write_field(run: Run, value: Value, name: Value, written: Value) -> None:
             run.store.set(ref, known, written)
             continue
         run.store.look(ref)
-        for field in [*_matching(ref, name), OTHERS]:
+        there = [] if node is not None and _is_new(run, node) else _matching(ref, name)
+        for field in [*there, OTHERS]:
             run.store.set(ref, field, join(run.read(ref, field), written))
+
+
+def _is_new(run: Run, call: ast.AST) -> bool:
+    """Whether a `setattr(x, name, value)` stands where there is no such attribute: `if name not in vars(x)`."""
+    named = ast.dump(call.args[1]) if isinstance(call, ast.Call) and len(call.args) == 3 else ""
+    return any(
+        isinstance(one, ast.If)
+        and isinstance(one.test, ast.Compare)
+        and isinstance(one.test.ops[0], ast.NotIn)
+        and ast.dump(one.test.left) == named
+        and any(call in ast.walk(part) for part in one.body)
+        for one in (ast.walk(run.module.tree) if run.module.tree is not None else ())
+    )
 
 
 def as_dictionary(run: Run, value: Value) -> Value:

@@ -54,9 +54,11 @@ def flagged(run: Run, node: ast.AST, value: Value) -> Value:
 def asked(run: Run, node: ast.AST, value: Value) -> Value:
     """What the main process alone has, or a rank, as a condition that stands by itself."""
     if value.type == RANK and not value.text:
-        # A comparison with another number parts them elsewhere.
-        flag = "" if isinstance(node, ast.Compare) else OTHERS_FLAG
-        return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=flag)
+        if isinstance(node, ast.Compare):
+            # With a number it parts them elsewhere; with what changes, each of them has its turn.
+            fixed = any(isinstance(side, ast.Constant) for side in (node.left, *node.comparators))
+            return Value(own(), run.reason(node, f"`{run.segment(node)}`", None if fixed else value))
+        return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=OTHERS_FLAG)
     return flagged(run, node, value)
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from accelify.domains.placement import ROUND
 from accelify.domains.replacing import replace
+from accelify.heap.containers import array_of
 from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.run import Event, Run
-from accelify.heap.values import Flow, Guard, constant
+from accelify.heap.values import Flow, Guard, Library, Ref, constant
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
 
 # What the main process does to files and folders, and what that may raise.
 _CAN_FAIL = frozenset({"file.delete", "file.move", "folder.make", "folder.delete"})
@@ -34,7 +40,7 @@ def left_alone(run: Run, stmt: ast.Try, met: int) -> None:
         met: how many events there were before it.
     """
     _left_by_main(run, stmt, met)
-    handler = next((one for one in stmt.handlers if not _ends(one) and parting(run, one) is not None), None)
+    handler = next((one for one in stmt.handlers if not _ends(one) and parting(run, one, met)), None)
     if handler is not None:
         text = "one process gets over its error, and goes on without what the others wait in"
         guard = Guard("divergent", run.reason(handler, text))
@@ -96,14 +102,50 @@ def _is_rank(key: ast.expr) -> bool:
     return isinstance(key, ast.Constant) and is_of_launcher(constant(key.value))
 
 
-def parting(run: Run, handler: ast.ExceptHandler) -> Guard | None:
-    """What a handler stands under that some ranks may come to and others not."""
+def parting(run: Run, handler: ast.ExceptHandler, met: int) -> Guard | None:
+    """What a handler stands under that some ranks may come to and others not.
+
+    Args:
+        run: the run.
+        handler: of a `try` whose body was gone through.
+        met: how many events there were before it.
+    """
     run.depends()
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     alike = all(isinstance(one, ast.Name) and one.id in _ALIKE for one in caught)
-    if alike or not any(loop.shared or loop.parted for loop in run.loops):
+    parts = any(loop.shared or loop.parted for loop in run.loops) or any(map(_is_of_batch, run.events[met:]))
+    if alike or not parts:
         return None
     return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
+
+
+def _is_of_batch(event: Event) -> bool:
+    """Whether it is the backward pass of a batch that no other process has."""
+    return event.kind == "backward" and any(not array_of(value).is_uniform for value in event.shown)
+
+
+def suppressing(engine: Interpreter, stmt: ast.With | ast.AsyncWith, scope: Ref) -> ast.stmt | None:
+    """`with suppress(Error): ...` as the `try` that it is; None for other managers."""
+    for number, item in enumerate(stmt.items if engine.run.checks else ()):
+        if isinstance(item.context_expr, ast.Call):
+            called = engine.evaluate(item.context_expr.func, scope)
+            if any(ref.name == "contextlib.suppress" for ref in called.of(Library)):
+                return _as_try(stmt, number)
+    return None
+
+
+@lru_cache(maxsize=64)
+def _as_try(stmt: ast.With | ast.AsyncWith, number: int) -> ast.stmt:
+    """A statement whose manager of a number is a `try` within those before it and around those after it."""
+    item, body = stmt.items[number].context_expr, stmt.body
+    if within := stmt.items[number + 1 :]:
+        body = [ast.copy_location(type(stmt)(within, body), stmt)]
+    caught = ast.copy_location(ast.Tuple(item.args if isinstance(item, ast.Call) else [], ast.Load()), item)
+    passed = ast.copy_location(ast.Pass(), item)
+    handler = ast.copy_location(ast.ExceptHandler(caught, None, [passed]), item)
+    tried = ast.copy_location(ast.Try(body, [handler], [], []), stmt)
+    around = stmt.items[:number]
+    return ast.copy_location(type(stmt)(around, [tried]), stmt) if around else tried
 
 
 def left_within(

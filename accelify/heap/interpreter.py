@@ -14,7 +14,7 @@ from accelify.heap.calls import Calls
 from accelify.heap.choices import Choices, of_several
 from accelify.heap.counts import CHOSEN
 from accelify.heap.expressions import Expressions
-from accelify.heap.flags import asked, truth
+from accelify.heap.flags import ASKED, asked, truth
 from accelify.heap.iteration import Iteration
 from accelify.heap.joining import join
 from accelify.heap.loops import Loops
@@ -74,6 +74,7 @@ class Interpreter:
         self.attributes = Attributes(self)
         self.iteration = Iteration(self)
         self.expressions = Expressions(self)
+        self.evaluate = self.expressions.evaluate
         self.statements = Statements(self)
         self.choices = Choices(self)
         self.loops = Loops(self)
@@ -158,10 +159,6 @@ class Interpreter:
                 bound = self.attributes.read(made[cls], method.name, method.node)
                 self.calls.call(bound, [], self._passed(method), method.node)
 
-    def evaluate(self, node: ast.expr, scope: Ref) -> Value:
-        """What an expression is."""
-        return self.expressions.evaluate(node, scope)
-
     def guard(self, test: Value, node: ast.AST, taken: bool = True) -> Guard | None:
         """What code stands under that a condition leads to, None where all ranks go the same way."""
         test = asked(self.run, node, test)
@@ -175,9 +172,10 @@ class Interpreter:
         if test.type == (MISSING_FLAG if taken else FOUND_FLAG):
             self.run.depends()
             if any(guard.kind == "first" for guard in self.run.guards):
-                return Guard(
-                    "missing", self.run.reason(node, "what the main process leaves is there for the others")
-                )
+                reason = self.run.reason(node, "what the main process leaves is there for the others")
+                return Guard("missing", reason)
+        if test.type in ASKED and taken and self.run.checks and self.run.loops:
+            self.run.meet("polls", node, self.run.segment(node))
         if self.run.in_shared_loop() and (counted := self.counted(test, node)) is not None:
             return counted
         if test.place.is_uniform:
@@ -211,10 +209,10 @@ class Interpreter:
         guard, asked = self.guard(test, node.test), self.choices.asked(node.test, scope)
         met = [len(self.run.events)]
         with self.run.under(guard), self.choices.taking(asked, True):
-            left = self.choices.begun(node.test, scope, True, one())
+            left = self.choices.begun(node.test, scope, True, one)
         with self.run.under(self.guard(test, node.test, taken=False)), self.choices.taking(asked, False):
             met.append(len(self.run.events))
-            right = self.choices.begun(node.test, scope, False, other())
+            right = self.choices.begun(node.test, scope, False, other)
         if guard is None and (several := of_several(self.run, [*met, len(self.run.events)])) is not None:
             self.choices.hold(node.test, scope, not several)
             return right if several else left

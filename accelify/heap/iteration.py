@@ -39,6 +39,7 @@ from accelify.heap.values import (
     DEVICE,
     HOST,
     TENSOR,
+    TUPLE,
     Bound,
     Class,
     Container,
@@ -80,11 +81,15 @@ class Iteration:
         if is_part(value):
             return Iterable(Value(refs=value.refs, type=value.type), shared=False)
         place = value.place
-        if place.rows and place.kind in (Kind.WIDE, Kind.SHARD, Kind.ROUND) and value.type != BATCH:
+        if (
+            place.rows
+            and place.kind in (Kind.WIDE, Kind.SHARD, Kind.ROUND)
+            and value.type not in (BATCH, TUPLE)
+        ):
             return self._by_samples(place, value, node)
         # What was drawn with other seeds are as many numbers.
         alike = place.kind is Kind.SAME or place.needs == SEEDED
-        rounds = SAME if alike or value.type == BATCH else place
+        rounds = SAME if alike or value.type in (BATCH, TUPLE) else place
         found = Iterable(element(self.run, value, node), shared=False, rounds=rounds)
         if value.type == BATCH and not place.is_uniform and id(value.why) not in self._lists:
             text = f"`{self.run.segment(node)}` may have more elements on one rank than on another"

@@ -11,6 +11,7 @@ from accelify.domains.placement import (
     SAME,
     Kind,
     function,
+    own,
 )
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
@@ -20,7 +21,7 @@ from accelify.heap.containers import (
     elements,
     put,
 )
-from accelify.heap.library_state import LEVELS, LibraryState
+from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
 from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, hooked, is_prepared, mark
 from accelify.heap.paths import joined_path, pattern, with_text
@@ -58,7 +59,7 @@ Keywords = Mapping[str, Value]
 WRAPPED_WEIGHTS, BARE_WEIGHTS = "#wrapped weights", "#bare weights"
 # In place of a level: every process sets up its loggers; the main process alone does, so that the others have Python's
 # level of warnings. It is no level that `disable` sets, which a set-up by all does not undo.
-_EACH_LOGS, _MAIN_LOGS = -1, logging.INFO + 1
+_EACH_LOGS = -1
 # Calls that keep the loggers of the processes quiet that make them.
 _SILENCING = frozenset(
     {"logging.basicConfig", "logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"}
@@ -233,14 +234,14 @@ class LibraryCalls:
             # A logger's own level lets it write what is at it.
             below = int(name in ("setLevel", "logging.basicConfig"))
             self.run.logs_once = LEVELS.get(names[-1] if names else "", logging.CRITICAL) - below
-        elif name == "logging.basicConfig" and self.run.logs_once in (0, _MAIN_LOGS):
+        elif name == "logging.basicConfig" and self.run.logs_once in (0, MAIN_LOGS):
             # Where nothing sets them up, loggers write warnings and worse.
             kinds = {one.kind for one in self.run.guards}
             asked = LEVELS.get(names[-1], 0) if names else 0
             if "main" not in kinds:
                 self.run.logs_once = asked - 1 if asked > logging.INFO and "others" in kinds else _EACH_LOGS
             elif kinds == {"main"}:
-                self.run.logs_once = _MAIN_LOGS
+                self.run.logs_once = MAIN_LOGS
 
     def _type_of(self, receiver: Value, instance: Instance | None) -> str:
         if instance is not None:
@@ -285,7 +286,10 @@ class LibraryCalls:
         met = len(self.run.events)
         if row.transfer in _CALLING and row.kind in ("", "object"):
             self.unknown_calls.callbacks(args[shift:], keywords, node)
-        if row.effect and self._happens(row, args, keywords, shift) and self.state.is_heard(row):
+        # What lies in the temporary folder has another name on each process.
+        is_temporary = self.run.checks and row.name.startswith("tempfile.") and bool(row.effect)
+        happens = bool(row.effect) and not is_temporary and self._happens(row, args, keywords, shift)
+        if happens and self.state.is_heard(row):
             shown = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
             shown += self.state.shown(row, args[0] if receiver else None)
             if row.effect == "log.write" and (label := self.state.label()) is not None:
@@ -319,10 +323,15 @@ class LibraryCalls:
                 guards.append(Guard("main", self.run.reason(node, "only the main process does it")))
             level = LEVELS.get(row.name.rpartition(".")[2].upper(), 0)
             heard = row.effect == "log.write" and 0 < self.run.logs_once < level
-            if row.effect == "log.write" and self.run.logs_once > 0 and not heard:
+            below = 0 < level < logging.WARNING and row.name.startswith("logging.")
+            unset = self.run.checks and below and not self.state.is_set_up()
+            if row.effect == "log.write" and (unset or self.run.logs_once > 0) and not heard:
                 guards.append(
                     Guard("main", self.run.reason(node, "the loggers of the other processes are silent"))
                 )
+            if row.effect == "terminal.write" and (put := self.state.printing(row)) is not None:
+                self.engine.calls.call(put, shown, {}, node)
+                return self.transfers.of(row, args, keywords, node)
             self.run.meet(
                 row.effect,
                 node,
@@ -339,6 +348,8 @@ class LibraryCalls:
                 else "",
             )
         result = self.transfers.of(row, args, keywords, node)
+        if is_temporary:
+            result = result.placed(own(), self.run.reason(node, "a temporary name"))
         if row.kind == "file":
             result = joined_path(result, self._paths(row, args, keywords, shift)[:1])
             for value in self._paths(row, args, keywords, shift):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,22 @@ if TYPE_CHECKING:
 
 # The type of what the script has put in the place of a library's function.
 REPLACED = "#replaced"
-# Of loggers: what each line begins with, the lowest level that was asked for, and that the script sets them up.
+# Of loggers: what each line begins with, the lowest level that was asked for, and that something sets them up.
 _LABEL, _LEVEL, _SET_UP = "#label", "#level", "#set up"
+# Where nothing sets them up, loggers write warnings and worse.
+MAIN_LOGS = logging.INFO + 1
+# Where each process writes to a file of its rank, what they write meets nowhere.
+_RANK_FILES = logging.CRITICAL + 1
+# What sets them up in ways of its own, as the frame around a script or by a name that says so.
+_FRAMES = frozenset({"absl.app.run", "hydra.main"})
+# Loggers of OpenMMLab, which write errors alone on other processes than the main one.
+_ONE_LOGS = frozenset({"mmcv.utils.get_logger", "mmcv.utils.logging.get_logger", "mmcv.get_logger"})
+_LOGS = re.compile(
+    r"log(?!in|ical|it|sumexp|softmax|aritm|arithm|space|[0-9]|_?prob|_softmax|_sum|_loss)", re.IGNORECASE
+)
 LEVELS = {**logging.getLevelNamesMapping(), "EXCEPTION": logging.ERROR}
+# Those that print by themselves, or are what is printed with.
+_WITHOUT_PRINT = frozenset({"builtins", "logging", "sys", "traceback", "warnings"})
 _SHOWING = frozenset({"file.write", "figure.show"})
 
 
@@ -73,6 +87,12 @@ class LibraryState:
         asks = row is not None and row.transfer == "same" and row.returns
         return self.engine.run.read(self._started, asks) if asks else None
 
+    def printing(self, row: Row) -> Value | None:
+        """What a library prints with, where the script has put something in the place of `print`."""
+        known = row.name.partition(".")[0] in _WITHOUT_PRINT
+        put = None if known or not self.engine.run.checks else self.current("builtins.print")
+        return put if put is not None and (put.of(Function) or put.type == ONCE) else None
+
     def keep(self, row: Row, result: Value) -> None:
         """Note what a call has started."""
         if row.effect == "tracker.start" and row.returns and result.refs:
@@ -96,6 +116,34 @@ class LibraryState:
             run.store.set(self._replaced, _LEVEL, constant(lowest))
             if name == "logging.basicConfig":
                 run.store.set(self._replaced, _SET_UP, constant(True))
+        elif name == "addHandler":
+            self._handled(first)
+        elif name in _ONE_LOGS and run.grouped and run.logs_once == 0:
+            run.logs_once = logging.ERROR - 1
+            run.store.set(self._replaced, _SET_UP, constant(True))
+        elif self._may_set_up(name):
+            run.store.set(self._replaced, _LEVEL, constant(0))
+
+    def _handled(self, handler: Value | None) -> None:
+        """Note which processes write where, by a handler that they get."""
+        run = self.engine.run
+        run.depends()
+        is_of_main = any(guard.kind == "main" for guard in run.guards)
+        is_of_each = handler is not None and not array_of(handler).is_uniform
+        run.store.set(self._replaced, _SET_UP, constant(True))
+        by_handlers = run.logs_once in (0, MAIN_LOGS, _RANK_FILES)
+        if is_of_main:
+            run.logs_once = run.logs_once or MAIN_LOGS
+        elif by_handlers:
+            run.logs_once = _RANK_FILES if is_of_each else -1
+
+    def _may_set_up(self, name: str) -> bool:
+        """Whether a library's function may set loggers up by itself."""
+        root, _, last = name.rpartition(".")
+        if root == "logging" and last not in ("dictConfig", "fileConfig"):
+            return False
+        known = self.engine.run.knowledge.row(name)
+        return name in _FRAMES or (known is None and bool(_LOGS.search(last)))
 
     def label(self) -> Value | None:
         """What loggers write with each line that differs between processes, None where nothing does."""
@@ -108,6 +156,11 @@ class LibraryState:
         lowest, set_up = run.read(self._replaced, _LEVEL), run.read(self._replaced, _SET_UP)
         asked = lowest.const if lowest is not None and set_up is not None else None
         return not (row.name.startswith("logging.") and isinstance(asked, int) and level < asked)
+
+    def is_set_up(self) -> bool:
+        """Whether anything may have set loggers up, which write warnings and worse where nothing does."""
+        read = self.engine.run.read
+        return read(self._replaced, _LEVEL) is not None or read(self._replaced, _SET_UP) is not None
 
     def _of(self, row: Row, receiver: Value | None) -> Container | None:
         root = (row.name if receiver is None else receiver.type).partition(".")[0]

@@ -99,7 +99,12 @@ def location_of(run: Run, row: Row, operands: Sequence[Value], result: Value, no
 
 def _made_on_device(run: Run) -> bool:
     """Whether the modules that are gone through let tensors be made on a device by default."""
-    return any(_DEFAULTS.search(module.text) for module in run.modules)
+    return any(_sets_default(module.text) for module in run.modules)
+
+
+@lru_cache(maxsize=64)
+def _sets_default(text: str) -> bool:
+    return _DEFAULTS.search(text) is not None
 
 
 def _moved(operands: Sequence[Value]) -> str:
@@ -256,10 +261,9 @@ def meet_model(
     apart = any(value.where == lies for value in tensors) or (
         wrong == HOST and not all(v.place.is_same for v in met)
     )
-    if (made and _made_on_device(run)) or _moves_input(inner or model):
+    if apart or not (met or made) or (made and _made_on_device(run)) or _moves_input(inner or model):
         return
-    if (met or made) and not apart:
-        run.meet("together", node, run.segment(node), met or made, detail=wrong if met else MADE_HERE)
+    run.meet("together", node, run.segment(node), met or made, detail=wrong if met else MADE_HERE)
 
 
 def _moves_input(model: Instance) -> bool:

@@ -13,6 +13,7 @@ from accelify.domains.placement import (
     added,
     function,
     is_mean_of_round,
+    is_sum_of_share,
     own,
     settled,
 )
@@ -250,6 +251,8 @@ class Loops:
         why = self.run.reason(node, text, value)
         if loop.shared and is_mean_of_round(value.delta):
             self.run.take_mean()
+        if loop.parted and loop.fewer is None and is_sum_of_share(value.delta):
+            self.run.take_sum(loop)
         return Value(
             place,
             why,

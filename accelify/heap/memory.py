@@ -23,11 +23,11 @@ class Memory:
         self.run = run
         self._calls: Known = {}
 
-    def begin(self) -> None:
-        """A piece begins."""
+    def begin(self, around: Hashable = None) -> None:
+        """A piece begins; `around` are the guards and loops around it where they were looked at."""
         run = self.run
         piece = Piece(len(run.guards), len(run.loops), len(run.calls), len(run.events))
-        piece.before = self._around()
+        piece.before = around or self._around()
         piece.within = run.shared_loops()
         run.store.start(piece)
 
@@ -80,8 +80,8 @@ class Memory:
     # Statements
 
     def statement(self, stmt: ast.stmt, scope: Ref) -> Call:
-        """What a statement depends on besides what it reads."""
-        return stmt, scope, self._around(), self._always()
+        """What a statement depends on besides what it reads: the guards and loops around last."""
+        return stmt, scope, self._always(), self._around()
 
     def of_statement(self, known: Known, key: Call) -> Piece | None:
         """A statement that was gone through in the same call and reads what it read, done again."""

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from accelify.domains.placement import Kind
 from accelify.heap.containers import array_of, elements
 from accelify.heap.dividing import divides
+from accelify.heap.divisors import divisors, made_of
 from accelify.heap.locations import text_of
 from accelify.heap.run import Run
-from accelify.heap.values import BATCH, Class, Instance, Library, Ref, Value, constant
+from accelify.heap.values import BATCH, SPAWNED, Class, Guard, Instance, Library, Ref, Value, constant
 
 # The names of torch's wrapper for several processes, and of its sampler.
 WRAPPERS = frozenset(
@@ -45,6 +46,8 @@ _KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler",
 # What a script has written to the wrapper itself.
 SET = "#set "
 _PLACES = ("device", "map_location")
+# The text of a device with its number.
+_INDEXED = re.compile(r"(?:cuda|xpu|npu):\d+")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
 # What says which GPU is this process's.
 _CHOOSES_DEVICE = frozenset(
@@ -56,6 +59,14 @@ _CHOOSES_DEVICE = frozenset(
         "torch.accelerator.set_device_idx",
         "torch.set_default_device",
     }
+)
+# What begins to use a GPU without a tensor on it.
+_TOUCHES_GPU = frozenset(
+    f"torch.cuda.{name}"
+    for name in """
+    current_device current_stream get_device_capability get_device_name get_device_properties init mem_get_info
+    memory_summary synchronize
+    """.split()
 )
 # What DeepSpeed's engine around a model has, which every process calls.
 _OF_ENGINES = frozenset({"load_checkpoint", "save_16bit_model", "save_checkpoint", "save_fp16_model"})
@@ -72,6 +83,18 @@ OF_MODULES = frozenset(
     set_extra_state share_memory state_dict to to_empty train training type xpu zero_grad
     """.split()
 )
+
+
+def of_launch(run: Run, node: ast.AST) -> None:
+    """The processes that a notebook starts as copies of its own, which may have no Accelerator and use no GPU."""
+    for event in [one for one in run.events if one.module is run.module]:
+        made = event.kind == "accelerator" and event.name == "Accelerator"
+        if made or (event.kind == "device" and event.detail != "chosen"):
+            name = "Accelerator" if made else event.name
+            text = f"`{name}` takes a device before `notebook_launcher` copies the process, which then raises"
+            way = "put it into the function that is launched"
+            guard = Guard(SPAWNED, run.reason(node, "in the processes that are started here"))
+            run.meet("misuse", event.node, f"{text}; {way}", guards=[guard], detail="device")
 
 
 def of_conversion(run: Run, name: str, node: ast.AST) -> None:
@@ -113,6 +136,8 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
     """A call of a library's function or class, by its canonical name."""
     if name in _CHOOSES_DEVICE:
         run.meet("device", node, name, detail="chosen")
+    if name in _TOUCHES_GPU:
+        run.meet("device", node, run.segment(node), detail="touched")
     if name.startswith("torch.") and "device" in keywords:
         _on_current(run, [keywords["device"]], node)
     if not (run.accelerated or run.grouped):
@@ -125,7 +150,10 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
         numbers = elements(run, listed) if listed is not None else None
         _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *(numbers or ()), *_at(keywords)], node, name)
     passed_on = isinstance(node, ast.Call) and any(word.arg is None for word in node.keywords)
-    if name == "torch.load" and len(args) < 2 and "map_location" not in keywords and not passed_on:
+    # A file that each rank has for itself was written by it, on its device.
+    of_rank = any(not array_of(value).is_uniform for value in args[:1])
+    mapped = len(args) > 1 or "map_location" in keywords
+    if name == "torch.load" and not (mapped or passed_on or of_rank):
         text = "`torch.load` puts what was on a GPU on the same GPU for every process; pass map_location"
         run.meet("misuse", node, text, detail="device")
 
@@ -179,12 +207,17 @@ def _on_current(run: Run, values: Sequence[Value], node: ast.AST) -> None:
 def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
     run.depends()
     for value in values:
-        const = value.const
+        # A `torch.device` is named where it is made.
+        named = value.type != "torch.device" and _INDEXED.fullmatch(value.text)
+        const = value.text if named else value.const
         if const in (0, "cuda:0") and any(guard.kind == "main" for guard in run.guards):
             continue  # the main process's
-        index = isinstance(const, str) and const.startswith(("cuda:", "xpu:", "npu:"))
-        if index or (
-            isinstance(const, int) and not isinstance(const, bool) and name != "to" and "load" not in name
+        number = isinstance(const, int) and not isinstance(const, bool)
+        if name == "to":
+            # A number that a name stands for may be one process's.
+            number = number and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Constant)
+        if (isinstance(const, str) and const.startswith(("cuda:", "xpu:", "npu:"))) or (
+            number and "load" not in name
         ):
             if _is_compared(run, node):
                 return
@@ -301,34 +334,17 @@ def of_result(run: Run, name: str, keywords: Mapping[str, Value], node: ast.AST)
 def of_backward(run: Run, node: ast.AST) -> None:
     """A backward pass of a loss that is divided by the number of batches that the Accelerator divides it by."""
     loss = node.args[0] if isinstance(node, ast.Call) and node.args and run.accumulated else None
-    made = [loss] if loss is not None and not isinstance(loss, ast.Name) else []
-    if isinstance(loss, ast.Name) and run.module.tree is not None:
-        around = run.calls[-1][0] if run.calls else run.module.tree
-        made = _made_of(around, loss.id, loss.lineno)
-    for one in made:
-        divisor = ast.unparse(one.right) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) else ""
-        if divisor in run.accumulated or divisor.endswith("gradient_accumulation_steps"):
+    around = run.calls[-1][0] if run.calls else run.module.tree
+    if loss is None or around is None:
+        return
+    made = made_of(around, loss.id, loss.lineno) if isinstance(loss, ast.Name) else [loss]
+    for divisor in [text for one in made for text in divisors(around, one)]:
+        last = divisor.rpartition(".")[2] if divisor.replace(".", "").isidentifier() else divisor
+        known = {text if text.isdecimal() else text.rpartition(".")[2] for text in run.accumulated}
+        if last in known or divisor.endswith("gradient_accumulation_steps"):
             text = f"the loss is divided by `{divisor}`, which accelerator.backward does once more"
             run.meet("misuse", node, text, detail="divided")
             return
-
-
-def _made_of(around: ast.AST, name: str, line: int) -> list[ast.expr]:
-    """What a name is made of up to a line in a function: from its last value that is not made of itself on."""
-    found: list[ast.expr] = []
-    for stmt in sorted(ast.walk(around), key=lambda one: getattr(one, "lineno", 0)):
-        if getattr(stmt, "lineno", line) >= line:
-            continue
-        if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name) and stmt.target.id == name:
-            found.append(ast.BinOp(stmt.target, stmt.op, stmt.value))
-        elif isinstance(stmt, ast.Assign) and any(
-            isinstance(part, ast.Name) and part.id == name
-            for target in stmt.targets
-            for part in ast.walk(target)
-        ):
-            again = any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(stmt.value))
-            found = [*(found if again else []), stmt.value]
-    return found
 
 
 def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:

@@ -156,7 +156,7 @@ class Attributes:
             return as_dictionary(self.run, base)
         for ref in base.refs:
             one = self._of(ref, base, name, node)
-            if one is not None:
+            if one is not None and not any(_is_same_method(one, other, base) for other in found):
                 found.append(one)
         if found:
             return found[0] if len(found) == 1 else self.engine.together(found)
@@ -344,6 +344,16 @@ class Attributes:
                     self.engine.calls.call_function(setter, [Value(refs=(target,)), value], {}, node)
                     continue
                 self.run.store.set(target, name, state_written(self.run, target, name, value, node))
+
+
+def _is_same_method(one: Value, other: Value, base: Value) -> bool:
+    """Whether two values are one method of the same objects, which is then named once, however many these are."""
+    bound = [ref for value in (one, other) for ref in value.refs if isinstance(ref, Bound)]
+    return (
+        len(bound) == len(one.refs) + len(other.refs) == 2
+        and all(ref.receiver is base for ref in bound)
+        and bound[0].method is bound[1].method
+    )
 
 
 def bound_as(stmt: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:

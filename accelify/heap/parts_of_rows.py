@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import (
     AHEAD,
     BESIDE,
+    CHOSEN_ROWS,
     SAMPLE,
     WIDE_ROWS,
     Kind,
     Placement,
     function,
+    nearer,
     own,
     unsure,
-    unturned,
 )
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, element, is_index, takes_all
-from accelify.heap.values import BATCH, MADE_HERE, TENSOR, Value
+from accelify.heap.values import BATCH, MADE_HERE, POSITIONS, TENSOR, Value
 
 if TYPE_CHECKING:
     from accelify.heap.run import Run
@@ -37,20 +38,21 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
     ahead = (
         isinstance(parts[0], ast.Constant) and parts[0].value is ...
     )  # whatever comes before the last axes
-    whole = takes_all(parts[int(turned and not ahead) :])
+    whole = takes_all(parts[0 if ahead else turned :])
     first = key if not isinstance(at, ast.Tuple) else element(run, key, node, 0)
     linearly = not base.place.rows and array_of(key).is_same  # a part of figures
     keys = [] if isinstance(at, ast.Tuple) else [key.place]
     place = function((base.place, *keys), rowwise=whole, linearly=linearly)
     if base.place.kind is Kind.WIDE and base.place.rows and first.place.kind is Kind.SAMPLE:
         place = SAMPLE
-    if base.place.rows and key.place == WIDE_ROWS and replace(base.place, mixed=False) == WIDE_ROWS:
-        place = replace(WIDE_ROWS, mixed=True)  # those rows of all ranks that their rows choose
+    by_rows = key.place == WIDE_ROWS or (key.type == POSITIONS and key.place.kind is Kind.WIDE)
+    if by_rows and base.place in (WIDE_ROWS, CHOSEN_ROWS):
+        place = CHOSEN_ROWS  # those rows of all ranks that their rows choose
     if base.place.kind is Kind.SHARD and not whole and key.place.is_same:
         place = own("gathered first")
     if base.place.kind is Kind.ROUND:
         rows = base.place.rows and (whole or not is_index(at))
-        chosen = not whole and key.place.rows and not isinstance(at, ast.Tuple)
+        chosen = not whole and (key.place.rows or key.type == POSITIONS) and not isinstance(at, ast.Tuple)
         # In a loop over the rows it may be a part of one of them.
         of_all = base.place.sure and not isinstance(getattr(node, "value", None), ast.Subscript)
         chosen = (chosen and (of_all or not run.by_rows())) or (
@@ -67,7 +69,7 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
             padded=base.place.padded and all(isinstance(one, ast.Slice) for one in parts),
         )
     if turned and not (ahead or isinstance(parts[0], ast.Slice)):
-        place = unturned(place)  # the axis before that of the rows is gone
+        place = nearer(place)  # an axis before that of the rows is gone
     type_ = TENSOR if base.type == BATCH else base.type
     if place.kind is Kind.ROUND and place.mixed and not base.place.mixed:
         text = f"`{run.segment(node)}` chooses among the rows of each process's batch"

@@ -13,6 +13,7 @@ _ANY = "*"
 _AGAIN = re.compile(r"\*+")
 # Kinds of devices between which a script chooses: where there is a GPU, it is that.
 _DEVICES = ({"cuda", "cpu"}, {"cuda", "mps"})
+_NUMBERED = re.compile(r"cuda:\d+")
 _SLASHES = re.compile(r"/+")
 
 
@@ -41,6 +42,9 @@ def joined_text(left: Value, right: Value) -> str:
     texts = [value.text or (value.const if isinstance(value.const, str) else "") for value in (left, right)]
     if set(texts) in _DEVICES:
         return "cuda"
+    numbered = next((text for text in texts if _NUMBERED.fullmatch(text)), "")
+    if numbered and {"cpu", "mps"} & set(texts):
+        return numbered
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
     begin = "".join(letter for letter, _ in alike).partition(_ANY)[0]
     return f"{begin}{_ANY}" if re.search(r"\w", begin.rpartition("/")[2]) else ""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 Written = dict[Key, Value | None]
 Read = dict[Key, tuple[Value | None, int]]
+Steady = list[tuple[Key, Value | None]]
+Others = list[tuple[Key, Value | None, int]]
 _NO_CALL = 1 << 30
 # From how many slots on they are shared by the pieces that read them all, and how many such sets a piece has.
 _LARGE, _MOST_PARTS = 64, 8
@@ -45,6 +47,7 @@ class Piece:
         "seen",
         "shared",
         "sites",
+        "split",
         "start",
         "summary",
         "taken",
@@ -69,6 +72,7 @@ class Piece:
         # but for what adds up. False where it is, as something had been written.
         self.taken: dict[Piece, bool] = {}
         self.summary: Summary | None = None
+        self.split: tuple[Steady, Others] | None = None
         self.writes: Written = {}
         # Containers that it made in passing, with what it left in them; objects and the loops that they are made in.
         self.born: list[tuple[Container, dict[str, Value]]] = []
@@ -103,6 +107,16 @@ class Piece:
     def inner(self) -> list[Piece]:
         """The pieces that were done again in it, of which it does not note what they read."""
         return [piece for piece, is_apart in self.taken.items() if is_apart]
+
+    def by_rounds(self) -> tuple[Steady, Others]:
+        """What it read itself, but for what adds up or is only joined; and that, with the round in which it was written
+        as `reads` has it."""
+        if self.split is None:
+            reads, joins = self.reads.items(), self.joins.items()
+            adding = [(key, *read) for key, read in reads if read[1] >= 0]
+            steady = [(key, value) for key, (value, since) in reads if since < 0]
+            self.split = steady, adding + [(key, *read) for key, read in joins]
+        return self.split
 
     def all_reads(self) -> Summary:
         """What it reads itself and in the pieces that were done again in it."""
@@ -149,7 +163,6 @@ class Summary:
         newest: the newest object among theirs.
         adding, joins: the slots of what adds up, for which it matters whether it was written in this round, and of what
             is only joined.
-        steady: what it read itself of all others.
         valid: up to which write it is known that this is as it read it, in those that were done again in it, too.
     """
 
@@ -157,7 +170,6 @@ class Summary:
         slots: set[Key] = {*piece.reads, *piece.joins}
         self.adding = {key for key, (_, since) in piece.reads.items() if since >= 0}
         self.joins = set(piece.joins)
-        self.steady = [(*key, value) for key, (value, since) in piece.reads.items() if since < 0]
         self.valid = piece.start
         parts: dict[Slots, None] = {}
         for inner in piece.inner():

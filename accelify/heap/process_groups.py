@@ -18,6 +18,7 @@ from accelify.heap.accelerator import again, is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put, tuple_of
 from accelify.heap.counts import WORLDS, is_of_launcher
+from accelify.heap.flags import truth
 from accelify.heap.paths import pattern
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
@@ -49,6 +50,9 @@ _BOTH = frozenset(
 # What is so in several processes.
 _ALWAYS = frozenset({"is_available", "is_initialized", "is_torchelastic_launched"})
 # Collectives by the number of the argument that they write, and of the one that they send.
+_BATCHING = frozenset({"torch.utils.data.BatchSampler", "torch.utils.data.sampler.BatchSampler"})
+# A library's mean over the processes.
+_MEANS = frozenset({"timm.utils.reduce_tensor", "timm.utils.distributed.reduce_tensor"})
 _OVER_ALL = {
     "all_reduce": (0, 0),
     "all_gather": (0, 1),
@@ -100,6 +104,14 @@ def distributed_call(
         args = [Value() if value.type in (RANK, PROCESSES) else value for value in args]
         keywords = {word: value for word, value in keywords.items() if value.type not in (RANK, PROCESSES)}
         return engine.calls.libraries.call(name, args, keywords, node)
+    if name in _BATCHING and not run.accelerated:
+        # Batches of the samples that another sampler chooses.
+        inner = args[0] if args else keywords.get("sampler", NONE)
+        return inner if any(ref.type in misuse.SAMPLERS for ref in inner.of(Instance)) else None
+    if name in _MEANS and args:
+        run.meet("collective", node, word)
+        place = all_reduced(array_of(args[0]), "mean")
+        return Value(place, run.reason(node, f"reduced by {word}", args[0]), type=args[0].type)
     if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"):
         return _spawned(engine, args, keywords, node)
     if name in _CONTEXTS:
@@ -107,6 +119,8 @@ def distributed_call(
     if name in _PROCESSES:
         return _started(engine, name, keywords, node)
     if is_accelerate(name) in ("notebook_launcher", "debug_launcher"):
+        if is_accelerate(name) == "notebook_launcher":
+            misuse.of_launch(run, node)
         return _spawned(engine, args, keywords, node, with_rank=False)
     if is_accelerate(name) == "PrepareForLaunch" and args:
         made = run.allocate((node, name), lambda: Instance(None, name))
@@ -322,12 +336,14 @@ def _made(word: str, place: Placement, args: Sequence[Value], keywords: Mapping[
     return MAIN if word in ("reduce", "gather", "gather_object") else own("put together first")
 
 
-def divided(run: Run, made: Value, node: ast.AST) -> Value:
-    """A loader whose sampler gives each process its share, as one that is prepared; anything else as it is."""
+def divided(run: Run, made: Value, keywords: Mapping[str, Value], node: ast.AST) -> Value:
+    """A loader whose sampler gives each process its share, or that a library makes so, as one that is prepared;
+    anything else as it is."""
+    asked = truth(keywords.get("distributed", NONE))
     # Beside an Accelerator, which divides it once more, the sampler itself is named.
     for ref in made.of(Instance) if not run.accelerated else ():
         inner = [run.read(ref, f"#{name}") for name in SAMPLERS] if ref.kind == "loader" else []
-        if any(
+        if (asked and ref.kind == "loader") or any(
             one.type in misuse.SAMPLERS for value in inner if value is not None for one in value.of(Instance)
         ):
             return prepared(run, made, node)

@@ -66,7 +66,7 @@ class RandomDraws:
         differing = self._generated(row, generators, node)
         if differing is not None and place.is_same and not self.run.in_shared_loop():
             return Value(own(SEEDED), self.run.reason(node, text, differing), type=row.returns)
-        if place.is_same and not self.run.begun_alike:
+        if place.is_same and not self._begins_alike(row):
             self.run.assume(_ALIKE, node)
         in_rounds = self.run.in_shared_loop() and place.kind in (Kind.SAME, Kind.ROUND)
         apart = place.kind is Kind.WIDE and _stream(row) == "torch" and not generators
@@ -101,7 +101,6 @@ class RandomDraws:
         """A seed: where it differs between ranks, so does what is drawn afterwards."""
         differing = [value for value in args[int(receiver) :] if not array_of(value).is_uniform]
         if not differing:
-            self.run.begun_alike = True
             self.run.parted_streams.pop(_stream(row), None)
             if not receiver:
                 self.run.alike_streams |= STREAMS & {_stream(row)} or STREAMS
@@ -156,12 +155,17 @@ class RandomDraws:
             text = f"`{self.run.segment(node)}` draws on some processes only"
             parted.setdefault(_stream(row), self.run.reason(node, text, guard.why))
             return self.run.seeded
-        return self.run.seeded or parted.get(_stream(row)) or self._unseeded(node)
+        return self.run.seeded or parted.get(_stream(row)) or self._unseeded(row, node)
 
-    def _unseeded(self, node: ast.AST) -> Reason | None:
+    def _begins_alike(self, row: Row) -> bool:
+        """Whether all processes begin with the same numbers: a seed of one stream says nothing of the others."""
+        alike = self.run.alike_streams
+        return self.run.begun_alike or (_stream(row) in alike if _stream(row) in STREAMS else bool(alike))
+
+    def _unseeded(self, row: Row, node: ast.AST) -> Reason | None:
         """Why the processes of a script that nothing seeds draw others."""
         run = self.run
-        if run.begun_alike or not run.checks:
+        if self._begins_alike(row) or not run.checks:
             return None
         # Before the processes meet: each draws for itself, unless one starts them all and gives them what it has drawn.
         if not (run.at_model or run.grouped) and _starts_processes(run.modules[0].tree):

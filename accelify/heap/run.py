@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
@@ -52,7 +52,8 @@ class Loop:
     loader: Instance | None = None
 
 
-@dataclass(frozen=True, slots=True)
+# Never changed once it is made.
+@dataclass(unsafe_hash=True, slots=True)
 class Event:
     """Something that can be seen outside of one rank, or that ranks do together, where the script does it.
 
@@ -111,8 +112,12 @@ class Run:
     unread: dict[str, Reason] = field(default_factory=dict)
     # Modules that are imported, and are neither in the project nor in the knowledge.
     unknown_modules: dict[str, None] = field(default_factory=dict)
+    # How many rows the batches of loaders have, as far as that is known.
+    batch_sizes: set[int] = field(default_factory=set)
     # Loops that add up or list means over their rounds.
     means: dict[tuple[str, int], Reason] = field(default_factory=dict)
+    # Loops that add up sums over the samples of each process, each of which repeats one where it has none.
+    sums: dict[tuple[str, int], Reason] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     # How many conditions stand around, also those by which all ranks go the same way.
     conditions: int = 0
@@ -127,6 +132,8 @@ class Run:
     # Statements that were gone through, and those that a test of which the answer is known leaves out, with their file.
     entered: set[ast.stmt] = field(default_factory=set)
     left_out: dict[ast.stmt, str] = field(default_factory=dict)
+    # Those that the budget does not reach.
+    not_reached: dict[ast.stmt, str] = field(default_factory=dict)
     # Conditions that are the same on all ranks, with their file; "" for those that are not.
     agreed: dict[ast.AST, str] = field(default_factory=dict)
     # The slots in which nothing is yet on the ways that are gone, and how many pieces were begun before each.
@@ -211,7 +218,7 @@ class Run:
             for value in (sorted(values, key=_distance) if len(values) > 1 else values)
             if value is not None
         ]
-        found = tuple(parent for parent in parents if parent is not None)
+        found = tuple([parent for parent in parents if parent is not None])
         return Reason(text, self.module.path, getattr(node, "lineno", 0), found, by_data, cause)
 
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
@@ -238,9 +245,18 @@ class Run:
         if place is not None:
             self.means.setdefault(place, Reason("means over the rounds", *place))
 
+    def take_sum(self, loop: Loop) -> None:
+        """Note that a loop adds up over the samples of each process."""
+        self.sums.setdefault(loop.place, Reason("sums over the samples of each process", *loop.place))
+
     def leave_out(self, statements: Iterable[ast.stmt]) -> None:
         """Note statements that are not come to."""
         self.left_out.update(dict.fromkeys(statements, self.module.path))
+
+    def stop_before(self, statements: Sequence[ast.stmt]) -> None:
+        """Note that the budget does not reach some statements."""
+        self.leave_unread("the budget of the analysis is used up", statements[0])
+        self.not_reached.update(dict.fromkeys(statements, self.module.path))
 
     def leave_unread(self, text: str, node: ast.AST) -> None:
         """Note what was not gone through."""
@@ -324,20 +340,8 @@ class Run:
         if self.recording:
             found = (*self.guards, *guards)
             loops, via = tuple(self.loops), tuple(self.via())
-            self.events.append(
-                Event(
-                    kind,
-                    self.module,
-                    node,
-                    name,
-                    tuple(map(as_it_is, shown)),
-                    path,
-                    found,
-                    loops,
-                    detail,
-                    via,
-                )
-            )
+            seen = tuple(map(as_it_is, shown))
+            self.events.append(Event(kind, self.module, node, name, seen, path, found, loops, detail, via))
 
     def ranks_meet(self) -> None:
         """Ranks meet in all loops around."""
@@ -429,13 +433,13 @@ class Run:
 
     def read(self, owner: Ref, name: str) -> Value | None:
         """What stands in a slot; within a loop with a token, where nothing was written to it in this round yet."""
-        value = owner.fields.get(name)
-        pieces, fixed = self.store.pieces, value is not None and is_fixed(value)
+        value, store = owner.fields.get(name), self.store
+        fixed = value is not None and is_fixed(value)
         if fixed and isinstance(owner, OF_DEFINITIONS):
             return value
-        if pieces and owner.serial <= pieces[-1].made:
-            self.store.note(owner, name)
-        if value is None or fixed or self.store.touched_in_round(owner, name):
+        if store.pieces and owner.serial <= store.pieces[-1].made:
+            store.note(owner, name)
+        if value is None or fixed or store.touched_in_round(owner, name):
             return value
         token: Key = (owner, name)
         return value if value.token == token and value.delta is None else _with_token(value, token)
@@ -469,6 +473,8 @@ def why_of(value: Value, depth: int = 0) -> Reason | None:
     the rank by itself, which says nothing of the others, last."""
     if value.why is not None:
         return None if value.place.is_same else value.why
+    if not value.refs:
+        return None
     parts: list[Value] = [
         part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from accelify.domains.meeting_rows import mixing
-from accelify.domains.placement import function, is_figure, unturned
+from accelify.domains.placement import function, is_figure, nearer
 from accelify.domains.replacing import replace
 from accelify.heap.appending import is_first
 from accelify.heap.chosen_elements import added_to_one
@@ -15,7 +15,7 @@ from accelify.heap.containers import array_of, element, elements, overwrite, put
 from accelify.heap.counts import holds, size
 from accelify.heap.flags import truth
 from accelify.heap.frames import Frame
-from accelify.heap.handlers import ends_well, left_alone, parting, reached, without_group
+from accelify.heap.handlers import ends_well, left_alone, parting, reached, suppressing, without_group
 from accelify.heap.library_state import redirected
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
@@ -29,6 +29,7 @@ from accelify.heap.values import (
     FIRST_FLAG,
     SHAPES,
     TENSOR,
+    TUPLE,
     TURN,
     UNSET,
     Class,
@@ -50,8 +51,6 @@ _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonloca
 _OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
 # What makes a statement cost more to be gone through than to be remembered.
 _DEAR = (ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
 # A line so near to a condition goes without saying.
 _NEAR = 3
 
@@ -79,7 +78,7 @@ class Statements:
         exits: dict[str, Guard | None] = {}
         for number, stmt in enumerate(body):
             if not self.run.spend():
-                self.run.leave_unread("the budget of the analysis is used up", stmt)
+                self.run.stop_before(body[number:])
                 break
             self.run.entered.add(stmt)
             met = len(self.run.events)
@@ -115,7 +114,7 @@ class Statements:
             left += broken
             return cast(Flow, flow)
         before = len(frame.returned), len(frame.left), len(left)
-        memory.begin()
+        memory.begin(key[-1])
         flow = handler(stmt, scope) or Flow()
         result = flow, frame.returned[before[0] :], frame.left[before[1] :], left[before[2] :]
         memory.end_statement(frame.known, key, result)
@@ -168,7 +167,7 @@ class Statements:
             elif value.type in SHAPES and not starred:
                 part = size(self.run, target, value, number)
             else:
-                part = value.plain()
+                part = replace(value.plain(), type=TENSOR if value.type == TUPLE else value.type)
             self.bind(target, part, scope)
 
     def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref, *, again: bool = False) -> None:
@@ -248,7 +247,7 @@ class Statements:
         value = self.engine.evaluate(stmt.value, scope)
         if value.place.turned and value.type == TENSOR and isinstance(first, ast.Tuple | ast.List):
             if not isinstance(stmt.value, ast.Call):  # which may give several, each as it is
-                value = replace(value, place=unturned(value.place))
+                value = replace(value, place=nearer(value.place))
         for target in stmt.targets:
             self.bind(target, value, scope)
 
@@ -422,7 +421,7 @@ class Statements:
             return self.block(handler.body, scope)
 
         ways = [
-            (parting(self.run, handler), lambda handler=handler: handled(handler))
+            (parting(self.run, handler, met), lambda handler=handler: handled(handler))
             for handler in reached(self.run, stmt)
         ]
         result = self.engine.choices.fork((None, whole), *ways) if ways else whole()
@@ -435,15 +434,16 @@ class Statements:
     _TryStar = _Try
 
     def _With(self, stmt: ast.With | ast.AsyncWith, scope: Ref) -> Flow:
+        if (tried := suppressing(self.engine, stmt, scope)) is not None:
+            return self.block([tried], scope)
         guards = 0
         managers: list[tuple[Value, ast.expr]] = []
         for item in stmt.items:
             value = self.engine.evaluate(item.context_expr, scope)
             managers.append((value, item.context_expr))
             if value.type == FIRST_FLAG:
-                self.run.guards.append(
-                    Guard(FIRST, self.run.reason(item.context_expr, "the main process first"))
-                )
+                reason = self.run.reason(item.context_expr, "the main process first")
+                self.run.guards.append(Guard(FIRST, reason))
                 guards += 1
             entered = self.engine.calls.entered(value, item.context_expr)
             if item.optional_vars is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from accelify.domains.placement import (
@@ -16,11 +16,9 @@ from accelify.heap.values import (
     ONLY,
     Class,
     Container,
-    Function,
     Guard,
     Instance,
     Key,
-    Library,
     ModuleRef,
     Ref,
     Scope,
@@ -28,9 +26,6 @@ from accelify.heap.values import (
     newest_scope,
 )
 
-_FIXED = (Function, Class, ModuleRef, Library)
-# What nothing is added up in: a model is called, and not added to another one.
-_WHOLE = (*_FIXED, Instance)
 OF_DEFINITIONS = (ModuleRef, Class)
 # How deep in containers what is shown is looked at.
 _DEEPEST = 4
@@ -136,7 +131,7 @@ class Store:
     def _since(self, value: Value | None, serial: int, last: int, round_: int, shared: int) -> int:
         """Whether a value was written since a round and a shared round began, as a number; -1 where it adds nothing
         up, so that this does not matter."""
-        if value is None or (value.refs and isinstance(value.refs[0], _WHOLE) and not value.token):
+        if value is None or (value.refs and not value.token and _is_whole(value.refs[0])):
             return -1
         found = int(round_ < 0 or last >= round_ or serial > self._made[round_])
         if shared >= 0 and (last >= shared or serial > self._made[shared]):
@@ -167,24 +162,21 @@ class Store:
         """Whether all that a piece read is as it was."""
         if not all(map(self._is_steady, piece.inner())):
             return False
+        steady, others = piece.by_rounds()
+        if not self._is_untouched(piece):
+            if not _are_there(steady) or not all(_parts(ref) == names for ref, names in piece.seen.items()):
+                return False
         round_ = self._rounds[-1] if self._rounds else -1
         shared = self._shared[-1] if self._shared else -1
-        all_levels = self._levels
-        untouched = self._is_untouched(piece)
-        for reads in (piece.reads, piece.joins):
-            for key, (value, since) in reads.items():
-                if untouched and since < 0:
-                    continue
-                owner, name = key
-                now = owner.fields.get(name)
-                if now is not value and not is_alike(now, value):
+        for key, value, since in others:
+            owner, name = key
+            now = owner.fields.get(name)
+            if now is not value and not is_alike(now, value):
+                return False
+            if since >= 0:
+                levels = self._levels.get(key)
+                if since != self._since(now, owner.serial, levels[-1] if levels else -1, round_, shared):
                     return False
-                if since >= 0:
-                    levels = all_levels.get(key)
-                    if since != self._since(now, owner.serial, levels[-1] if levels else -1, round_, shared):
-                        return False
-        if not untouched and not all(_parts(owner) == names for owner, names in piece.seen.items()):
-            return False
         piece.valid = len(self._log)
         return True
 
@@ -201,11 +193,7 @@ class Store:
         summary = piece.all_reads()
         if summary.valid >= max(map(self._untouched_from, summary.parts)):
             return True
-        for owner, name, value in summary.steady:
-            now = owner.fields.get(name)
-            if now is not value and not is_alike(now, value):
-                return False
-        if not all(map(self._is_steady, piece.inner())):
+        if not _are_there(piece.by_rounds()[0]) or not all(map(self._is_steady, piece.inner())):
             return False
         summary.valid = len(self._log)
         return True
@@ -406,7 +394,21 @@ class Store:
 
 def is_fixed(value: Value) -> bool:
     """Whether it is a function, a class or an import."""
-    return bool(value.refs) and isinstance(value.refs[0], _FIXED)
+    return bool(value.refs) and value.refs[0].fixed
+
+
+def _is_whole(ref: Ref) -> bool:
+    """Whether nothing is added up in it: a model is called, and not added to another one."""
+    return ref.fixed or isinstance(ref, Instance)
+
+
+def _are_there(values: Iterable[tuple[Key, Value | None]]) -> bool:
+    """Whether the slots still have these values, or ones like them."""
+    for (owner, name), value in values:
+        now = owner.fields.get(name)
+        if now is not value and not is_alike(now, value):
+            return False
+    return True
 
 
 def _parts(owner: Ref) -> frozenset[str]:

@@ -16,6 +16,7 @@ from accelify.domains.placement import (
     function,
     own,
     reduced,
+    turned,
     unsure,
     unturned,
     wide,
@@ -25,17 +26,18 @@ from accelify.heap import misuse
 from accelify.heap.axes import (
     arguments_of,
     axis_of,
+    exchanged,
     exchanges_rows,
     is_method,
     lays_out,
     moved_rows,
     named_axes,
     names_rows,
+    rows_after,
 )
 from accelify.heap.collating import SAMPLERS, pads_rows, splits_by_number, stacks_rows
 from accelify.heap.containers import (
     array_of,
-    elements,
     fill_of,
     parts_of,
     reduced_value,
@@ -53,6 +55,7 @@ from accelify.heap.values import (
     LENGTH,
     NONE,
     PASS,
+    POSITIONS,
     TENSOR,
     UNDIVIDED,
     UNSET,
@@ -142,8 +145,12 @@ class Transfers:
             "new": self._new,
             "none": lambda row, args, keywords, node: NONE,
             # What is read is the same under a name by the clock, too: that the name differs is named where it is made.
+            # A flag of one rank says who reports it.
             "read": lambda row, args, keywords, node: self._function(
-                row, [Value() if one.place.kind is Kind.CLOCK else one for one in args], keywords, node
+                row,
+                [Value() if one.place.kind is Kind.CLOCK or one.type in OPPOSITES else one for one in args],
+                {word: one for word, one in keywords.items() if one.type not in OPPOSITES},
+                node,
             ),
             **dict.fromkeys(_REDUCTIONS, self._reduction),
             **dict.fromkeys(_OPERATORS, self._operation),
@@ -163,11 +170,13 @@ class Transfers:
         if lays_out(row) and operands and not operands[0].place.is_same:
             operands = operands[:1]  # the shape says how the values lie, not which they are
         places = [array_of(value) for value in operands]
+        if _word(row) == "where" and len(operands) == 1 and places[0].rows:
+            return self.run.made(node, function(places), *operands, type_=POSITIONS)
         linearly = row.transfer in _LINEAR
         rowwise = (
             linearly
             or row.transfer == "rows"
-            or (row.transfer == "reduce" and not self._over_rows(row, args, keywords))
+            or (row.transfer == "reduce" and rows_after(self.run, row, args, keywords) is not None)
         )
         place = of_shape(row, operands) or function(places, rowwise=rowwise, linearly=linearly)
         of_rows = place.kind is Kind.ROUND and any(one.rows for one in places)
@@ -195,7 +204,7 @@ class Transfers:
             if place.sure and row.name.endswith("squeeze") and len(args) + len(keywords) == 1:
                 # A process whose share is one row would lose the axis of the rows.
                 self.run.assume(f"`{self.run.segment(node)}` gets more than one row on every process", node)
-            place = moved_rows(row, place, args, keywords)
+            place = moved_rows(self.run, row, place, args, keywords, node)
         made = self.run.made(node, place, *operands, type_=row.returns)
         if linearly and operands and operands[0].of(Container):
             # An array of what rounds put into a list: its sum and mean are still those of the list.
@@ -245,19 +254,7 @@ class Transfers:
     def _turned(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """Axes exchanged: rows go along where the first axis does."""
         made = self._function(row, args, keywords, node)
-        made = replace(made, place=replace(made.place, form="")) if made.place.form else made
-        axes = [value.const for value in [*args[1:], *keywords.values()]]
-        if len(args) > 1 and (known := elements(self.run, args[1])) is not None:
-            axes = [value.const for value in known]
-        word = _word(row)
-        if not all(isinstance(axis, int) and axis >= 0 for axis in axes):
-            made = replace(made, place=unsure(made.place))
-        if word in ("permute", "permute_dims") or len(axes) > 2:
-            stays = bool(axes) and axes[0] == int(made.place.turned)
-            return replace(made, place=unturned(made.place) if stays else turned_over(unturned(made.place)))
-        if not axes or 0 in axes or UNSET in axes:
-            return replace(made, place=turned_over(made.place))
-        return made
+        return replace(made, place=exchanged(self.run, row, made.place, args, keywords))
 
     def _operation(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         if len(args) < 2:
@@ -275,24 +272,14 @@ class Transfers:
             else Value(first.place, first.why, first.refs, first.type or row.returns)
         )
 
-    def _over_rows(self, row: Row, args: Args, keywords: Keywords) -> bool:
-        axis = axis_of(row, args, keywords)
-        if axis is None or axis.const is None:
-            return True
-        known = elements(self.run, axis)
-        numbers = [value.const for value in known] if known is not None else [axis.const]
-        of_rows = (1, -1) if args and array_of(args[0]).turned else (0,)
-        return any(
-            not isinstance(number, int) or isinstance(number, bool) or number in of_rows for number in numbers
-        )
-
     def _reduction(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         if not args:
             return Value(type=row.returns)
-        over_rows = self._over_rows(row, args, keywords)
+        after = rows_after(self.run, row, args, keywords)
         if row.transfer in ("max", "min") and len(args) > 1 and row.axis is None:
             return self._function(row, args, keywords, node)
-        place = reduced_value(args[0], row.transfer, over_rows)
+        place = reduced_value(args[0], row.transfer, after is None)
+        place = turned(place, after) if after else place
         if row.transfer == "mean" and place.kind is Kind.ROUND and array_of(args[0]).padded:
             if axis_of(row, args, keywords) is None:
                 return self._padded(node, place, row.returns)
@@ -394,7 +381,7 @@ class Transfers:
         shift = int(is_method(row))
         others = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
         along = axis_of(row, args, keywords)
-        turned = any(array_of(value).turned for value in operands)
+        elsewhere = any(array_of(value).turned for value in operands)
         equation = args[0].const if _word(row) == "einsum" and args else None
         if isinstance(equation, str):
             named = named_axes(equation, [array_of(value) for value in args[1:]])
@@ -405,7 +392,7 @@ class Transfers:
         if exchanges_rows(self.run, row, args, keywords):
             place = function(array_of(value) for value in operands)
             return self._mixing(node, place, row.returns, "puts the rows of the batch in another order")
-        within = along is not None and isinstance(along.const, int) and along.const > 0 and not turned
+        within = along is not None and isinstance(along.const, int) and along.const > 0 and not elsewhere
         if within or (others and not any(array_of(value).rows for value in others)):
             return self._function(replace(row, transfer="rows"), args, keywords, node)
         place = function(array_of(value) for value in operands)
@@ -458,6 +445,9 @@ class Transfers:
             self.run.store.set(made, "#data", first)
         if row.kind == "loader" and type_name in _LOADERS and stacks_rows(args, keywords):
             self.run.store.set(made, "#rows first", constant(True))
+        if row.kind == "loader":
+            size = args[1] if len(args) > 1 else keywords.get("batch_size", constant(1))
+            self.run.batch_sizes.update([size.const] if isinstance(size.const, int) else ())
         if row.kind == "loader":
             for name in SAMPLERS:
                 self.run.store.set(made, f"#{name}", keywords.get(name))

@@ -21,8 +21,12 @@ class _Unset(Enum):
 
 
 UNSET = _Unset.UNSET
+# The type of the positions of rows, by which others are chosen: `torch.where(y == 1)[0]`.
+POSITIONS = "#positions"
 # What one iteration of a loader gives: tensors in a structure that only its use shows.
 BATCH = "#batch"
+# A tuple or a list of tensors: how long it is counts no samples.
+TUPLE = "builtins.tuple"
 TENSOR = "torch.Tensor"
 # Where a tensor lies.
 HOST, DEVICE = "host", "device"
@@ -84,6 +88,8 @@ class Ref:
     """Something that a value may be: an object, a function, a class, a module, a name of a library."""
 
     __slots__ = ("fields",)
+    # Whether it is a function, a class or an import.
+    fixed = False
     # Scopes, and containers made in passing, are numbered as they are made: what was made after a way began is of that
     # way alone.
     serial = 0
@@ -97,6 +103,7 @@ class Library(Ref):
     """A name of a library: `torch.nn.functional.relu`, or the library itself."""
 
     __slots__ = ("name",)
+    fixed = True
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -107,6 +114,7 @@ class ModuleRef(Ref):
     """A module of the project, run when something of it is first asked for."""
 
     __slots__ = ("_yield", "name", "path", "state", "text", "tree")
+    fixed = True
 
     def __init__(self, name: str, path: str, tree: ast.Module | None = None, text: str = "") -> None:
         super().__init__()
@@ -154,6 +162,7 @@ class Function(Ref):
     """A function or lambda of the project, with what it closes over."""
 
     __slots__ = ("_gives", "decorators", "defaults", "module", "name", "node", "outer")
+    fixed = True
 
     def __init__(
         self,
@@ -202,6 +211,7 @@ class Class(Ref):
     """A class of the project: its fields are what its body bound."""
 
     __slots__ = ("_line", "bases", "module", "name", "node")
+    fixed = True
 
     def __init__(self, node: ast.ClassDef, module: ModuleRef, name: str, bases: tuple[Value, ...]) -> None:
         super().__init__()
@@ -410,7 +420,7 @@ class Value:
 
     def of(self, cls: builtins.type[Any]) -> list[Any]:
         """The objects of one class that it may be."""
-        return [ref for ref in self.refs if isinstance(ref, cls)]
+        return [ref for ref in self.refs if isinstance(ref, cls)] if self.refs else []
 
 
 NONE = Value(const=None)
@@ -421,7 +431,7 @@ def is_zero(value: Value) -> bool:
     return not value.refs and isinstance(value.const, int | float) and value.const == 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(unsafe_hash=True, slots=True)
 class Guard:
     """What a piece of code stands under, with the placement of the condition.
 

@@ -19,15 +19,20 @@ def by_cause(obligations: Sequence[Obligation], *, apart: bool = False) -> list[
     """
     groups: dict[tuple[object, ...], list[Obligation]] = {}
     for one in obligations:
-        steps = one.reason.nearest() if one.reason is not None else []
-        # `next(batches)`, and again where it begins anew.
-        line = steps[-1].line if steps and one.sink != "draw" else 0
-        cause: tuple[object, ...] = (steps[-1].path, line, steps[-1].text) if steps else ()
+        cause = cause_of(one)
         place = (one.line, one.column) if apart and not cause else ()
         # Who does not come to a backward does not come to the step after it; what is on the first GPU is for one cause.
         found = "" if cause and one.demand in ("all ranks", "device") else one.found
         groups.setdefault((one.demand, one.path, found, *cause, *place), []).append(one)
     return list(groups.values())
+
+
+def cause_of(one: Obligation) -> tuple[object, ...]:
+    """The operation that an obligation is not met for, by its place and words; nothing where it is not known."""
+    steps = one.reason.nearest() if one.reason is not None else []
+    # `next(batches)`, and again where it begins anew.
+    line = steps[-1].line if steps and one.sink != "draw" else 0
+    return (steps[-1].path, line, steps[-1].text) if steps else ()
 
 
 def called(one: Obligation) -> str:

@@ -16,6 +16,7 @@ from accelify.heap.values import ModuleRef
 from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.polled_files import polled
 from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import SHOWING, made, places, word_of
 
@@ -46,6 +47,8 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _on_first(event, events)
     elif event.kind == "sees one":
         yield from _sees_one(event, events)
+    elif event.kind == "polls":
+        yield from polled(event, events)
 
 
 def _sees_one(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
@@ -146,10 +149,15 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     if any(around & {loop.number for loop in other.loops} for other in training):
         return True
     number = next((n for n, other in enumerate(events) if other is event), 0)
-    # What another function did that nobody calls is no part of its run.
-    begin = max((n for n, other in enumerate(events[:number]) if other.kind == "entry"), default=0)
+    # What another function did that nobody calls is no part of its run, and what was done before the processes join
+    # again is of another call of the same function.
+    begin = max((n for n, other in enumerate(events[:number]) if _begins_run(other)), default=0)
     wrapped = any(other.kind == "wrapped" for other in events[begin:number])
     return wrapped and any(other.kind in ("backward", "step") for other in events[number:])
+
+
+def _begins_run(event: Event) -> bool:
+    return event.kind == "entry" or (event.kind == "joins" and event.name == "init_process_group")
 
 
 def _copies(event: Event, whole: bool) -> Iterator[Obligation]:

@@ -10,6 +10,7 @@ from accelify.heap.values import Value
 from accelify.obligations.sinks import places
 
 RANK, _FLAG = "the rank", "only on the main process"
+_NUMBERS = frozenset({RANK, "the number of processes"})
 _LONGEST_WAY = 8
 
 
@@ -35,9 +36,9 @@ def says_who(why: Reason, events: Sequence[Event]) -> bool:
 
 
 def is_of_rank_alone(value: Value, why: Reason, steps: int = 0) -> bool:
-    """Whether the rank by itself makes a text or number what it is, as among all options or in a seed: it chooses no
-    part of something, and is handed to nothing."""
+    """Whether the rank, and how many there are, by itself makes a text or number what it is, as among all options or in
+    a seed: it chooses no part of something, and is handed to nothing."""
     chosen = "[" if value.type == "builtins.str" else "[("
     if why.says_why or steps > _LONGEST_WAY or any(sign in why.text for sign in chosen):
-        return why.text == RANK
+        return why.text in _NUMBERS
     return bool(why.parents) and all(is_of_rank_alone(value, one, steps + 1) for one in why.parents)

@@ -53,6 +53,7 @@ _PLACES = {
     DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
 }
 WARNS = "warns in every process"
+MISSED = "where not all ranks come"
 # Of which batches a figure is that is shown where it is right on one process alone.
 SHARES = (
     INSIDE := "inside the training loop, of the main process's share",
@@ -247,9 +248,7 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             if _order(found[0]) > _order(worst[0]):
                 worst = found
     if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
-        status, where = (
-            (Status.LOOP, INSIDE) if event.in_training else (Status.NAMED, "where not all ranks come")
-        )
+        status, where = (Status.LOOP, INSIDE) if event.in_training else (Status.NAMED, MISSED)
         worst = status, f"{word_of(event)} {where}", divergent
     return made(event, "content", *worst)
 

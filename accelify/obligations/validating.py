@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -44,6 +45,8 @@ class Validation:
     split: bool = False
     # Loops that add up or list means over their rounds, where figures are put together over the ranks.
     means: list[Reason] = field(default_factory=list)
+    # Loops that add up sums over the samples of each process, where they are.
+    sums: list[Reason] = field(default_factory=list)
     # Whether it has an Accelerator, or anything else that its processes do together.
     meets: bool = False
     # Modules that are imported, and are neither in the project nor in the knowledge.
@@ -52,6 +55,9 @@ class Validation:
     left_out: list[tuple[str, int, int]] = field(default_factory=list)
     # The files and lines of conditions that are the same on all ranks.
     agreed: set[tuple[str, int]] = field(default_factory=set)
+
+    # Statements that the budget does not reach.
+    not_reached: list[tuple[str, int, int]] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:
@@ -123,6 +129,7 @@ def validate(
                 found[one.site] = replace(one, asks=asks) if checks else one
     found.update((one.site, replace(one, asks=asking[-1]) if checks else one) for one in races(run.events))
     kinds = {event.kind for event in run.events}
+    together = any(map(_puts_together, run.events))
     ordered = sorted(found.values(), key=lambda one: (one.path, one.line, one.column, one.sink, one.demand))
     return Validation(
         ordered,
@@ -131,17 +138,24 @@ def validate(
         run.steps,
         run.budget,
         run.split,
-        list(run.means.values()) if any(map(_puts_together, run.events)) else [],
+        list(run.means.values()) if together else [],
+        list(run.sums.values()) if together else [],
         # A module that trains, and asks which process it is, another one starts in several.
         bool(kinds & _TOGETHER) or {"asks", "backward"} <= kinds,
         list(run.unknown_modules),
-        [
-            (path, stmt.lineno, stmt.end_lineno or stmt.lineno)
-            for stmt, path in run.left_out.items()
-            if stmt not in run.entered
-        ],
+        _not_entered(run, run.left_out),
         {(path, getattr(test, "lineno", 0)) for test, path in run.agreed.items() if path},
+        _not_entered(run, run.not_reached),
     )
+
+
+def _not_entered(run: Run, statements: Mapping[ast.stmt, str]) -> list[tuple[str, int, int]]:
+    """The places of those statements that another way through the script does not come to either."""
+    return [
+        (path, stmt.lineno, stmt.end_lineno or stmt.lineno)
+        for stmt, path in statements.items()
+        if stmt not in run.entered
+    ]
 
 
 def _come_to(events: list[Event]) -> list[Event]:

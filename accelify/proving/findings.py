@@ -13,14 +13,16 @@ from accelify.domains.reasons import Reason
 from accelify.findings import Finding
 from accelify.heap.modules import text_of
 from accelify.obligations import Obligation, Status, Validation
-from accelify.obligations.causes import by_cause, called
-from accelify.obligations.sinks import SHARES, UNKNOWN_LOSS, WARNS
+from accelify.obligations.causes import by_cause, called, cause_of
+from accelify.obligations.sinks import MISSED, SHARES, UNKNOWN_LOSS, WARNS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
 from accelify.proving.wording import because, deciding, distinct, link, of_share, unmixed, what_of
 from accelify.source import SourceError, parse
 
 _MOST_LINES = 12
+# Blank lines and comments between statements that are listed together.
+_NEAR = 4
 # Where a figure is shown that a finding stands at.
 _SHOWN = re.compile(r"is shown in lines? (\d+(?:, \d+)*)")
 # Lines of other modules that findings at a call name: "(data.py, lines 3, 5)".
@@ -76,7 +78,12 @@ class Named:
         # What a wrapper does not have is not written either.
         raised = {(one.path, one.line) for one in named if one.demand == "wrapper"}
         named = [one for one in named if one.demand != "unwrapped" or (one.path, one.line) not in raised]
-        for group in by_cause(self._own_first(named), apart=self.checks):
+        # Once all ranks come to where they meet, they come to what is shown, too.
+        parted = {cause_of(one) for one in named if one.demand == "all ranks"} - {()}
+        missed = [one for one in named if one.found.endswith(MISSED) and cause_of(one) in parted]
+        for group in by_cause(self._own_first(one for one in named if one not in missed), apart=self.checks):
+            if group[0].demand == "all ranks":
+                group += [one for one in missed if cause_of(one) == cause_of(group[0])]
             first = group[0]
             rule = rule_of(first.demand)
             path, conversion, origins = self.places.file(first.path)
@@ -168,12 +175,14 @@ class Named:
         if warned := [one for one in self.found.of(Status.NAMED) if one.found.endswith(WARNS)]:
             yield f"warnings that every process gives: {self._lines(warned)}"
         if means := self.found.means:
-            lines = _listed(
-                list(dict.fromkeys(self.places.at(one.path, one.line, self.entry_name) for one in means))
-            )
             yield (
-                f"means over batches, of which a last, shorter round counts as much as a whole one: {lines}; figures "
-                "made of them are the original's where every process has whole rounds"
+                "means over batches, of which a last, shorter round counts as much as a whole one: "
+                f"{self._lines(means)}; figures made of them are the original's where every process has whole rounds"
+            )
+        if sums := self.found.sums:
+            yield (
+                f"sums over the samples of each process: {self._lines(sums)}; where a last round has fewer samples "
+                "than there are processes, those without one count the last sample again"
             )
         if self.found.unknown_modules:
             modules = ", ".join(self.found.unknown_modules)
@@ -181,6 +190,22 @@ class Named:
         for reason in self.found.unread:
             where = self.places.at(reason.path, reason.line, self.entry_name)
             yield f"not read further: {reason.text} ({where})"
+        if spans := self._spans(self.found.not_reached):
+            yield f"what these lines show or do is not proved, nor what they call: {spans}"
+
+    def _spans(self, spans: Iterable[tuple[str, int, int]]) -> str:
+        """Statements by their first and last lines, those one after the other together."""
+        found: list[tuple[str, int, int]] = []
+        for path, first, last in sorted(spans):
+            if found and found[-1][0] == path and first <= found[-1][2] + _NEAR:
+                path, first, before = found.pop()
+                last = max(last, before)
+            found.append((path, first, last))
+        words = []
+        for path, first, last in found:
+            begin, end = (self.places.at(path, line, self.entry_name) for line in (first, last))
+            words.append(begin if begin == end else f"{begin}-{end.rpartition(':')[2]}")
+        return _listed(words) if words else ""
 
     @property
     def entry_name(self) -> str:
@@ -290,11 +315,11 @@ class Named:
         found.pop(here, None)
         return list(found.values())
 
-    def _lines(self, obligations: Sequence[Obligation]) -> str:
-        return _listed(self._distinct(obligations, self.entry_name))
+    def _lines(self, found: Sequence[Obligation | Reason]) -> str:
+        return _listed(self._distinct(found, self.entry_name))
 
-    def _distinct(self, obligations: Sequence[Obligation], beside: str) -> list[str]:
-        return list(dict.fromkeys(self.places.at(one.path, one.line, beside) for one in obligations))
+    def _distinct(self, found: Sequence[Obligation | Reason], beside: str) -> list[str]:
+        return list(dict.fromkeys(self.places.at(one.path, one.line, beside) for one in found))
 
 
 def _named(finding: Finding) -> set[str]:

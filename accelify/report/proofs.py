@@ -24,7 +24,7 @@ def proofs_text(proofs: Sequence[tuple[str, Validation]], *, colour: bool = Fals
 
 def proof_json(found: Validation) -> dict[str, Any]:
     """The same for programs: counts, `not_proved`, `in_the_loop`, `assumptions`, `means_over_rounds`,
-    `unknown_modules` and `not_read`."""
+    `sums_of_shares`, `unknown_modules` and `not_read`."""
     return {
         "proved": len(found.of(Status.PROVED)),
         "in_the_loop": [_obligation(one) for one in found.of(Status.LOOP)],
@@ -32,6 +32,7 @@ def proof_json(found: Validation) -> dict[str, Any]:
         "not_proved": [_obligation(one) for one in found.of(Status.NAMED)],
         "assumptions": [_reason(one) for one in found.assumptions],
         "means_over_rounds": [_reason(one) for one in found.means],
+        "sums_of_shares": [_reason(one) for one in found.sums],
         "unknown_modules": found.unknown_modules,
         "not_read": [_reason(one) for one in found.unread],
     }
@@ -63,6 +64,9 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
     if found.means:
         places = ", ".join(f"{one.path}:{one.line}" for one in found.means)
         yield f"  means over batches, of which a last, shorter round counts as much as a whole one: {places}"
+    if found.sums:
+        places = ", ".join(f"{one.path}:{one.line}" for one in found.sums)
+        yield f"  sums over samples, of which a process that has none in a last round repeats one: {places}"
     if found.assumptions:
         yield "  the proofs assume:"
         for assumption in found.assumptions:

@@ -18,8 +18,8 @@ from functools import partial
 from accelify.analysis import values as v
 from accelify.analysis.devices.named import device_for
 from accelify.analysis.interpretation.containers import DICT, TUPLE
-from accelify.analysis.planning.anchor_statements import sets_attributes
 from accelify.analysis.planning.homes import node_of
+from accelify.analysis.planning.lifted import writes
 from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.schedules.separate_runs import begins_run
 from accelify.analysis.scopes import Scope, handed_to
@@ -88,7 +88,7 @@ def _set_later(context: Context) -> Iterator[Change]:
     if anchor is None or anchor.root.kind != "module" or not read:
         return
     for call in context.script.calls():
-        if not sets_attributes(context.script, call, read):
+        if not any(writes(context.script, [call], name, depth=1) for name in read):
             continue
         scope = context.script.scope_of(call)
         if scope.kind == "function" and not scope.is_method:

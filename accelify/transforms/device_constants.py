@@ -26,6 +26,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from accelify.analysis.devices.as_text import in_place_of
 from accelify.analysis.devices.class_devices import own_devices
 from accelify.analysis.devices.constants import DeviceConstant, constant_of
 from accelify.analysis.devices.device_names import names_cpu
@@ -168,9 +169,12 @@ def _of_base_classes(context: Context) -> Iterator[Change]:
         for base in cls.ancestry():
             if script.interpreter.module_of(base.scope) in script.modules:
                 continue
-            for name in dict.fromkeys(name for name, _ in own_devices(base.scope.node)):
+            chosen: dict[str, list[ast.expr]] = {}
+            for name, value in own_devices(base.scope.node):
+                chosen.setdefault(name, []).append(value)
+            for name, values in chosen.items():
                 own = scope.self_name() or "self"
-                line = f"{own}.{name} = {accelerator}.device"
+                line = f"{own}.{name} = {in_place_of(script, values, accelerator)}"
                 message = f"every process would use the `{own}.{name}` that `{base.scope.name}` chooses"
                 yield context.change(CONSTANT, stmt, message, [InsertAfter(stmt, (line,))], core=True)
 
@@ -194,7 +198,7 @@ def _among_others(context: Context) -> Iterator[Change]:
             if accelerator is not None:
                 text = tree.segment(target)
                 message = f"every process would use the same `{text}`"
-                line = f"{text} = {accelerator}.device"
+                line = f"{text} = {in_place_of(script, made, accelerator)}"
                 yield context.change(CONSTANT, stmt, message, [InsertAfter(stmt, (line,))], core=True)
 
 
@@ -211,7 +215,7 @@ def _read(
     place = (anchor.before or anchor.after) if anchor is not None else None
     if anchor is not None and place is not None and _can_be_bound(context, text, reads):
         name = context.accelerator(reads[0]) or "accelerator"
-        line = (f"{text} = {name}.device",)
+        line = (f"{text} = {in_place_of(context.script, constant.values, name)}",)
         edit = context.beside_accelerator(line, order=-49)
         yield context.change(CONSTANT, reads[0], message, [edit], core=True)
         return
@@ -219,7 +223,7 @@ def _read(
         accelerator = context.accelerator(read)
         if accelerator is not None:
             context.claim(read)
-            edit = verbs.replace(read, f"{accelerator}.device")
+            edit = verbs.replace(read, in_place_of(context.script, constant.values, accelerator))
             yield context.change(CONSTANT, read, message, [edit], core=True)
         else:
             left.append(read)

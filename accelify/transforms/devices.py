@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.as_text import is_numbered, texts_of
+from accelify.analysis.devices.as_text import in_place_of, texts_of
 from accelify.analysis.devices.asked_helpers import choice_of
 from accelify.analysis.devices.bound_later import bound_later
 from accelify.analysis.devices.defaults import calls_without
@@ -443,10 +443,8 @@ def _unreached(context: Context, value: ast.expr) -> Change:
 
 def _argument(context: Context, call: ast.Call, value: ast.expr, accelerator: str) -> str:
     """What a call gets in the place of a device: what is not torch's may read the text of its argument."""
-    device, written = f"{accelerator}.device", texts_of(context.script, value)
-    if written and (context.script.callees(call) or _is_foreign(context, call)):
-        return f"str({device})" if is_numbered(written) else f"{device}.type"
-    return device
+    asks = context.script.callees(call) or _is_foreign(context, call)
+    return in_place_of(context.script, [value] if asks else [], accelerator)
 
 
 def _is_foreign(context: Context, call: ast.Call) -> bool:

@@ -40,6 +40,8 @@ _LOGGING = ("logging.", "absl.logging.", "glog.")
 _LOGURU = "loguru.logger."
 _STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
 _OF_CONSOLE = frozenset({"print", "print_json", "log", "rule"})
+# Through how many functions a data set may come to what it prints.
+_DEEPEST = 3
 PRINT = Rule("ACC201", "print", "Every process would print the same line.", effort=1)
 
 
@@ -64,6 +66,8 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
             continue
+        if _is_of_failing_sample(context, call):
+            continue
         cheap, home = context.reaches_cheaply(call), node_of(context.script, context.script.scope_of(call))
         near = cheap or is_called_within_reach(context, home)
         accelerator = context.accelerator(call) if cheap or (near and home.kind == "function") else None
@@ -86,6 +90,21 @@ def transform(context: Context) -> Iterator[Change]:
         )
     if beyond:
         yield _printed_beyond(context, beyond)
+
+
+def _is_of_failing_sample(context: Context, call: ast.Call, handled: bool = False, depth: int = 0) -> bool:
+    """Whether it stands in a handler of what a data set does for one sample: the ranks have other samples, and what
+    only the main process prints hides those that fail on the others."""
+    script = context.script
+    scope = script.scope_of(call)
+    handled = handled or any(
+        isinstance(one, ast.ExceptHandler) and script.scope_of(one) is scope
+        for one in context.tree.ancestors(call)
+    )
+    if scope.kind != "function" or scope.name.rpartition(".")[2] == "__getitem__":
+        return handled and scope.kind == "function"
+    calls = script.callers(scope) if depth < _DEEPEST else []
+    return bool(calls) and all(_is_of_failing_sample(context, one, handled, depth + 1) for one in calls)
 
 
 def _printed_beyond(context: Context, calls: list[ast.Call]) -> Change:

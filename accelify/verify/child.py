@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import importlib.machinery
 import io
@@ -29,6 +30,18 @@ from accelify.verify.sandbox.scratch import Scratch, remove
 PATIENCE = 60.0
 """Seconds that a rank waits at its end for the others to reach theirs."""
 
+_PRELOADED = (
+    # What torch's optimizers import at their first use, and what every copy imports.
+    "torch._dynamo",
+    "accelify.runtime.accelerator",
+    # What every rank imports.
+    "accelify.verify.observe.everything",
+    "accelify.verify.observe.loaders",
+    "accelify.verify.observe.schedules",
+    "accelify.verify.observe.tracing",
+    "accelify.verify.probes.recording",
+)
+
 
 def serve() -> None:
     """Import torch once, then carry out every order that comes in, as a line of JSON, and report how each ended.
@@ -41,10 +54,13 @@ def serve() -> None:
     except Exception as error:
         _tell({"broken": f"{type(error).__name__}: {error}"})
         return
-    # What torch's optimizers import at their first use, and what every copy imports.
-    for name in ("torch._dynamo", "accelify.runtime.accelerator"):
+    for name in _PRELOADED:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    # Ranks look for what their script has let go of; going through all that torch consists of takes them half a second
+    # each time.
+    gc.collect()
+    gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     kind, why_not = _kind()
     _tell({"ready": kind, "why_not": why_not})

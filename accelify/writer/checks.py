@@ -1,4 +1,4 @@
-"""What is written, looked at before it is used: it is Python, its names are bound and its calls fit."""
+"""What is written, looked at before it is used: it is Python, its names are bound in time and its calls fit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from accelify.analysis.syntax import Tree, walk
+from accelify.writer.assignment import Assignments
+from accelify.writer.attributes import Attributes
 from accelify.writer.errors import EditError
 
 _LONGEST_CALL = 60
@@ -29,6 +31,16 @@ class _File:
         self.tree = tree
         self.signatures = dict(_signatures(tree))
         self._shift = shift
+
+    @cached_property
+    def assignments(self) -> Assignments:
+        """What may not be assigned where it is read."""
+        return Assignments(self.tree)
+
+    @cached_property
+    def attributes(self) -> Attributes:
+        """What objects may lack where it is read."""
+        return Attributes(self.tree)
 
     @cached_property
     def top(self) -> list[tuple[ast.stmt, str]]:
@@ -57,7 +69,8 @@ def check(tree: Tree, before: Sequence[str], after: Sequence[str], names: Sequen
         names: what they are called.
 
     Raises:
-        EditError: when one binds a name no longer, or a call does not fit its function any more.
+        EditError: when one binds a name no longer or too late, takes one that has another meaning, or a call does not
+            fit its function any more.
         SyntaxError: when one is not Python.
         ValueError: when one is not Python.
     """
@@ -90,7 +103,53 @@ def _check(tree: Tree, before: Sequence[str], after: Sequence[str], names: Seque
             line = next((n.lineno for n in ast.walk(new.tree) if isinstance(n, ast.Name) and n.id == name), 1)
             where = f"{new.name}, where line {line} of what would be written reads it"
             raise EditError(f"`{name}` would be bound nowhere in {where}: bind that name above it")
+        _check_assignments(old, new)
     _check_calls(files, edited)
+
+
+def _check_assignments(old: _File, new: _File) -> None:
+    """Complain of what may not be assigned where it is read, and was before, or has two meanings now."""
+    where_new = f"of what would be written in {new.name}"
+    before, after = old.assignments, new.assignments
+    for where, name in sorted(after.unassigned - before.unassigned):
+        line = after.lines[where, name]
+        raise EditError(f"`{name}` may not be assigned yet where line {line} {where_new} reads it")
+    earlier, later = old.attributes, new.attributes
+    for cls, name in sorted(later.lacking - earlier.lacking):
+        line = later.lines[cls, name]
+        raise EditError(f"objects of `{cls}` may have no `{name}` where line {line} {where_new} needs it")
+    for name in sorted(_brought(old.tree, new.tree)):
+        for where, bound in before.bound.items():
+            more = after.reads.get(where, Counter())[name] > before.reads[where][name]
+            if name in bound and (more or not where):
+                raise EditError(f"`{name}` has another meaning in {old.name}: give that another name")
+
+
+def _brought(old: ast.Module, new: ast.Module) -> set[str]:
+    """The names that edits import, and those of what they make of these."""
+    known = {ast.dump(stmt) for stmt in old.body if isinstance(stmt, (ast.Import, ast.ImportFrom))}
+    every = (stmt for stmt in new.body if isinstance(stmt, (ast.Import, ast.ImportFrom)))
+    found = {
+        alias.asname or alias.name.partition(".")[0]
+        for stmt in every
+        if ast.dump(stmt) not in known
+        for alias in stmt.names
+    }
+    found -= {
+        alias.asname or alias.name.partition(".")[0]
+        for stmt in walk(old)
+        if isinstance(stmt, (ast.Import, ast.ImportFrom))
+        for alias in stmt.names
+    }
+    made = (stmt for stmt in walk(new) if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Call))
+    return found | {
+        target.id
+        for stmt in made
+        if isinstance(stmt.value, ast.Call) and isinstance(stmt.value.func, ast.Name)
+        if stmt.value.func.id in found
+        for target in stmt.targets
+        if isinstance(target, ast.Name)
+    }
 
 
 def _compiles(text: str) -> bool:

@@ -22,7 +22,9 @@ import torch.distributed as dist
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 # The first optimizer of a process imports torch._dynamo, which takes seconds.
-_CONTEXT.set_forkserver_preload(["torch", "torch._dynamo", "accelify.runtime.accelerator"])
+_CONTEXT.set_forkserver_preload(
+    ["torch", "torch._dynamo", "accelify.runtime.accelerator", "tests.distributed.frozen"]
+)
 
 
 @dataclass

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
+from accelify.domains.placement import OWN
+from accelify.heap.containers import array_of
+from accelify.heap.store import Store
+from accelify.heap.values import Container, Value
 from accelify.knowledge import Knowledge
 from accelify.obligations import Status, Validation, validate
 
@@ -52,6 +58,25 @@ def test_calls_in_each_other_cost_as_much_as_their_lines() -> None:
         return "".join(parts) + f"for x, y in loader:\n    z = step_{depth - 1}(x)\n"
 
     assert found(text(16)).steps < 2 * found(text(8)).steps
+
+
+def test_containers_that_are_reached_on_many_ways_are_looked_into_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    levels = [[Container("list", Store()) for _ in range(3)] for _ in range(5)]
+    for around, inside in pairwise(levels):
+        for one in around:
+            one.fields["[]"] = Value(refs=tuple(inside))
+    levels[-1][-1].fields["[]"] = Value(OWN)
+    looked: list[Container] = []
+
+    def looked_into(container: Container) -> dict[str, Value]:
+        looked.append(container)
+        return container.fields
+
+    monkeypatch.setattr(Container, "looked_into", looked_into)
+    assert array_of(Value(refs=tuple(levels[0]))) == OWN
+    assert len(looked) == 15
 
 
 def test_a_helper_that_many_places_call() -> None:
@@ -225,3 +250,17 @@ def test_a_list_that_is_filled_anew_where_it_is_has_the_new_elements_for_all_its
     assert trained_on(anew, "other[1]") == [Status.PROVED]
     assert trained_on(anew.replace("made[:]", "made"), "other[1]") == [Status.NAMED]
     assert trained_on(anew.replace("made[:]", "made[1:]"), "other[0]") == [Status.NAMED]
+
+
+def test_attributes_of_attributes_of_several_objects_are_one_method_each() -> None:
+    text = f"""
+import unknown
+class Samples(unknown.Sampler):
+    def __init__(self, inner):
+        self.inner = inner
+first, second = Samples(1), Samples(2)
+chosen = first if unknown.asks() else second
+print(Samples(chosen{".sampler" * 40}).inner)
+"""
+    # Each way to them taken apart, it would be more than 2 ** 40.
+    assert [one.demand for one in found(text).obligations][-1:] == ["once"]

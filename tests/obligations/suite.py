@@ -85,9 +85,15 @@ def answer(name: str, mutant: Mutant) -> Answer:
     return Answer(mutant, tuple(new), tuple(placed))
 
 
+@functools.cache
+def mutants(name: str) -> tuple[Mutant, ...]:
+    """The faults of a golden, without what is none."""
+    return tuple(mutant for mutant in mutants_of(golden(name)) if not mutant.equivalent)
+
+
 def answers(name: str) -> list[Answer]:
-    """Those of all mutants of a golden."""
-    return [answer(name, mutant) for mutant in mutants_of(golden(name))]
+    """Those of all faults of a golden."""
+    return [answer(name, mutant) for mutant in mutants(name)]
 
 
 def _key(one: Obligation, mutant: Mutant) -> Key:

@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from tests.obligations import suite
-from tests.obligations.mutations import MUTATORS, mutants_of
+from tests.obligations.mutations import MUTATORS
 
 FOUND = 0.97
 # The share of the found ones where the engine points to the fault, or to what follows from it.
@@ -37,16 +37,11 @@ def test_every_mutator_has_a_place() -> None:
 
 
 def test_there_are_enough_faults() -> None:
-    faults = [
-        mutant for name in suite.NAMES for mutant in mutants_of(suite.golden(name)) if not mutant.equivalent
-    ]
-    assert len(faults) >= 200
+    assert sum(len(suite.mutants(name)) for name in suite.NAMES) >= 200
 
 
 def test_faults_are_named_in_the_right_place() -> None:
-    answers = [
-        answer for name in suite.NAMES for answer in suite.answers(name) if not answer.mutant.equivalent
-    ]
+    answers = [answer for name in suite.NAMES for answer in suite.answers(name)]
     missed = [answer for answer in answers if not answer.new]
     astray = [answer for answer in answers if answer.new and not answer.placed]
     assert len(missed) <= (1 - FOUND) * len(answers), "\n".join(map(str, missed))

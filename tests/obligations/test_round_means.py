@@ -22,3 +22,57 @@ def test_means_over_rounds_are_noted_and_means_over_samples_are_not(name: str) -
     found = validate(converted.new_text, None, KNOWLEDGE)
     # Of the first batches two processes take two each, a mean of means all the same.
     assert bool(found.means) is (not name.startswith("samples") or name == "samples: first batches")
+
+
+SHARED = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.ones(13, 4), torch.ones(13, 1))
+
+
+def run_epoch(model, loader, optimizer=None):
+    total, n = 0.0, 0
+    for x, y in loader:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        if optimizer is not None:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        {counted}
+    return total / n
+
+
+train, val = DataLoader(data, batch_size=2{options}), DataLoader(data, batch_size=2{options})
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+run_epoch(model, train, optimizer)
+print(run_epoch(model, val))
+"""
+
+
+@pytest.mark.parametrize(
+    ("counted", "options", "mode", "noted"),
+    [
+        ("total += loss.item() * y.size(0); n += y.size(0)", "", "per-process", True),
+        ("total += loss.item() * y.size(0); n += y.size(0)", "", "total", True),
+        ("total += (model(x) > y).sum().item(); n += 1", "", "per-process", True),
+        # No round is shorter than the others.
+        ("total += loss.item() * y.size(0); n += y.size(0)", ", drop_last=True", "per-process", False),
+    ],
+)
+def test_sums_over_shares_of_which_a_process_may_repeat_a_sample_are_noted(
+    counted: str, options: str, mode: str, noted: bool
+) -> None:
+    text = SHARED.format(counted=counted, options=options)
+    converted = convert_source(Source.from_text(text, PATH), ConvertOptions(mode))
+    found = validate(converted.new_text, None, KNOWLEDGE)
+    assert bool(found.sums) is noted
+
+
+@pytest.mark.parametrize("name", BY_SAMPLES)
+def test_sums_over_gathered_samples_are_not_noted(name: str) -> None:
+    converted = convert_source(
+        Source.from_text(script(*BY_SAMPLES[name]), PATH), ConvertOptions("per-process")
+    )
+    assert validate(converted.new_text, None, KNOWLEDGE).sums == []

@@ -420,3 +420,62 @@ def test_a_list_of_what_each_process_had_may_have_a_row_twice(gathered: bool) ->
     assert ["is twice in `gather_object(made)`" in one.text for one in validated.assumptions] == [True] * (
         not gathered
     )
+
+
+MAPS = "from einops import rearrange\nmodel = accelerator.prepare(nn.Conv2d(2, 3, 1))\n"
+DICE = "b = (p * t).sum({0}); loss = 1 - (2 * b / (p.sum({0}) + t.sum({0}))).mean()"
+
+
+def overlap(moved: str, axes: str) -> str:
+    """A loss by how outputs and targets overlap, both laid out anew, with sums over some of the axes that they have."""
+    lines = f"p, t = model(x), y\np = {moved.format('p')}\nt = {moved.format('t')}\n{DICE.format(axes)}"
+    return in_training(lines, MAPS)
+
+
+@pytest.mark.parametrize(
+    ("moved", "axes"),
+    [
+        ("{}.view(3, -1)", "1"),
+        ("{}.contiguous().view(1, -1)", "-1"),
+        ("{}.transpose(0, 1).flatten(1)", "1"),
+        ("{}.permute(1, 0, 2, 3).reshape(3, -1)", "dim=1"),
+        ("{}.transpose(0, 1).contiguous().view(x.size(1), -1)", "1"),
+        ("{}.permute(1, 2, 0, 3)", "(1, 2)"),
+        ("{}.permute(1, 0, 2, 3).sum(3)", "1"),
+        ("{}.movedim(0, 2).sum(0)", "1"),
+        ("rearrange({}, 'b c h w -> c (b h w)')", "1"),
+        ("{}.flatten(0, 2)", "0"),
+    ],
+)
+def test_sums_over_an_axis_that_the_rows_are_put_into_are_of_all_rows(moved: str, axes: str) -> None:
+    (message,) = named(overlap(moved, axes))
+    assert "is a ratio of figures of each process's batch" in message
+
+
+@pytest.mark.parametrize(
+    ("moved", "axes"),
+    [
+        ("{}.view(6, -1)", "1"),
+        ("{}.view(len(x), -1)", "1"),
+        ("{}.flatten(1)", "1"),
+        ("{}.transpose(0, 2)", "1"),
+        ("{}.transpose(0, 1).sum(2)", "0"),
+        ("{}.permute(1, 2, 3, 0)", "0"),
+        ("{}.movedim(-1, 0)", "0"),
+        ("{}.transpose(0, 1).transpose(1, 0).flatten(1)", "1"),
+        ("rearrange({}, 'b c h w -> b (c h w)')", "1"),
+        ("rearrange({}, 'b c h w -> c b (h w)')", "2"),
+    ],
+)
+def test_sums_over_another_axis_than_that_of_the_rows_are_within_each(moved: str, axes: str) -> None:
+    assert (named(overlap(moved, axes)), found(overlap(moved, axes)).assumptions) == ([], [])
+
+
+def test_rows_in_sizes_that_are_not_known_are_assumed_to_lead() -> None:
+    made = found(
+        in_training("loss = (model(x).view(int(sys.argv[1]), -1).sum(1) ** 2).mean()", "import sys\n")
+    )
+    assert made.of(Status.NAMED) == []
+    assert [one.text for one in made.assumptions] == [
+        "`model(x).view(int(sys.argv[1]), -1)` has the rows of the batch along its first axis"
+    ]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.proving.several_programs import findings
+from accelify.convert import convert_project
+from accelify.proving import prove
+from accelify.source import Source
+from tests.proving.several_programs import HEAD, findings
 
 TEXT = """
 accelerator = Accelerator()
@@ -28,3 +31,42 @@ def test_the_line_of_a_return_far_from_its_condition(lines, said, tmp_path):
     body = "\n        ".join(["number = 1"] * lines)
     (one,) = findings(TEXT.format(body=body), tmp_path, "accelerate")
     assert said in one.message
+
+
+TRAINING = """
+loader = DataLoader(data, batch_size=6)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train():
+    for epoch in range(2):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), y)
+            if torch.isnan(loss):
+                return
+            loss.backward()
+            optimizer.step()
+        {shown}
+        torch.save(epoch, "epoch.pt")
+"""
+FIRST = """
+first = next(iter(loader))[0]
+if first.sum() > 0:
+    torch.save(1, "first.pt")
+"""
+
+
+@pytest.mark.parametrize("after", ["", FIRST])
+def test_what_is_missed_by_who_has_left_a_training_is_one_finding_with_it(after, tmp_path):
+    script = tmp_path / "train.py"
+    head = HEAD["accelerate"].replace("from accelerate import Accelerator\n", "")
+    text = head + TRAINING.format(shown="print(epoch)") + f"train()\n{after}"
+    script.write_text(text)
+    entry, *_ = found = convert_project(Source.read(script))
+    prove(found, entry)
+    made = [one for one in entry.remaining if one.code in ("ACC701", "ACC704") and not one.part]
+    left = next(one for one in made if one.code == "ACC704")
+    assert "`torch.isnan(loss)` can be true on one rank only" in left.message
+    assert str(1 + text[: text.index("print(epoch)")].count("\n")) in left.message
+    # What is missed for another reason is a finding of its own.
+    assert ["`first.sum() > 0`" in one.message for one in made if one is not left] == [True] * bool(after)

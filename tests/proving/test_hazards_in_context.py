@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
@@ -68,6 +68,10 @@ right = torch.zeros(1)
 for x, y in DataLoader(data, batch_size=4):
     right += (net(x) > 0).sum()
 """
+ALIKE = "assert 60 % dist.get_world_size() == 0\nassert not dist.get_world_size() % 2\n"
+ENDS = "    if os.path.exists({}):\n        {}\n"
+RETURNS = ENDS.format('"STOP"', "return")
+FIRST = "device = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\n"
 BOTH, HF, TORCH = ("accelerate", "torch"), ("accelerate",), ("torch",)
 
 
@@ -182,6 +186,13 @@ WRONG = cases(
         """,
         TRAIN,
         "random.shuffle(data)",
+    ),
+    (
+        "rows in another order, where another stream is seeded",
+        BOTH,
+        "torch.manual_seed(1)\ndata = [data[n] for n in np.random.permutation(60)]\n",
+        TRAIN,
+        "permutation",
     ),
     (
         "a metric of one share",
@@ -326,8 +337,88 @@ WRONG = cases(
         """,
         '"w").close()',
     ),
+    ("what comes after a remainder by the processes", TORCH, ALIKE, 'print("x")\n', "print"),
+    (
+        "an error that is passed over",
+        HF,
+        "from contextlib import suppress\n",
+        """\
+        for x, y in train:
+            with torch.autocast("cpu"), suppress(RuntimeError):
+                backward(F.mse_loss(net(x), y))
+            optimizer.step()
+        """,
+        "backward",
+    ),
+    (
+        "an error in rounds that are drawn by hand",
+        HF,
+        "",
+        """\
+        rounds = iter(train)
+        for _ in range(9):
+            x, y = next(rounds)
+            try:
+                backward(F.mse_loss(net(x), y))
+            except RuntimeError:
+                pass
+        """,
+        "backward",
+    ),
+    ("a file that ends the rounds", BOTH, "", TRAIN + ENDS.format('"STOP"', "break"), "exists"),
+    (
+        "a file that ends a function",
+        BOTH,
+        "",
+        f"def run():\n{indent(TRAIN + RETURNS, '    ')}run()\n",
+        "exists",
+    ),
+    (
+        "a file that ends all",
+        BOTH,
+        "",
+        f"while not os.path.exists('STOP'):\n{indent(TRAIN, '    ')}",
+        "exists",
+    ),
+    ("a model on the first GPU", HF, "", "net.to(0)\n", ".to(0)"),
+    ("the first GPU where there is one", BOTH, "", FIRST + TRAIN, "cuda:0"),
 )
 RIGHT = cases(
+    (
+        "errors that are passed over where no ranks meet",
+        HF,
+        "from contextlib import suppress\n",
+        """\
+        for x, y in train:
+            with suppress(ValueError):
+                more = float(os.environ["MORE"])
+            backward(F.mse_loss(net(x), y))
+            optimizer.step()
+        """,
+        "",
+    ),
+    (
+        "a file of each round",
+        BOTH,
+        "",
+        TRAIN.replace("x, y", "n, (x, y)").replace("train:", "enumerate(train):")
+        + ENDS.format("str(n)", "break"),
+        "",
+    ),
+    ("a file that ends nothing", BOTH, "", TRAIN + ENDS.format('"MORE"', "pass"), ""),
+    (
+        "a file that the main process asks for",
+        HF,
+        "",
+        TRAIN
+        + """\
+    stop = torch.tensor(float(os.path.exists("STOP")), device=accelerator.device)
+    if accelerator.reduce(stop).item() > 0:
+        break
+""",
+        "",
+    ),
+    ("a GPU of any number", HF, "", FIRST.replace(":0", "") + TRAIN, ""),
     (
         "forward under a draw that is alike",
         HF,
@@ -395,6 +486,13 @@ RIGHT = cases(
     ),
     ("noise of each process", HF, "set_seed(1, device_specific=True)\n", NOISE, ""),
     ("noise of each process", TORCH, "torch.manual_seed(rank)\n", SIZED_NOISE, ""),
+    (
+        "rows in one order of a seeded stream",
+        BOTH,
+        "np.random.seed(1)\ndata = [data[n] for n in np.random.permutation(60)]\n",
+        TRAIN,
+        "",
+    ),
     ("rows in one order", BOTH, "random.seed(1)\ndata = list(range(60))\nrandom.shuffle(data)\n", TRAIN, ""),
     (
         "a metric of all",
@@ -601,3 +699,68 @@ print("ready")
 """
     found = findings(text, tmp_path) or []
     assert [text.splitlines()[one.line - 1] for one in found] == ['print("ready")']
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "backward(loss.div(steps))",
+        "backward(torch.div(loss, steps))",
+        "backward(loss * (1 / steps))",
+        "backward(loss.mul(1.0 / steps))",
+        "backward(loss * part)",
+        "backward((losses / steps).mean())",
+        "backward(loss / options.steps)",
+        "loss.div_(steps)\n        backward(loss)",
+    ],
+)
+@pytest.mark.parametrize(("steps", "found"), [("steps", True), ("other", False)])
+def test_a_loss_is_divided_by_the_steps_of_the_accelerator(form, steps, found, tmp_path):
+    setup = SETUP["accelerate"].replace("Accelerator()", f"Accelerator(gradient_accumulation_steps={steps})")
+    loop = f"""\
+for x, y in train:
+    with accelerator.accumulate(net):
+        losses = F.mse_loss(net(x), y, reduction="none")
+        loss = losses.mean()
+        part = 1 / steps
+        {form}
+        optimizer.step()
+"""
+    text = (
+        HEAD["accelerate"] + "import sys\nsteps, other = int(sys.argv[1]), int(sys.argv[2])\n" + setup + loop
+    )
+    assert any("once more" in one.message for one in findings(text, tmp_path)) == found
+
+
+LAUNCHED = """
+from accelerate import notebook_launcher
+{}
+def main():
+    {}
+    model, loader = torch.nn.Linear(4, 1), DataLoader(data, batch_size=4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for x, y in loader:
+        accelerator.backward(F.mse_loss(model(x), y))
+        optimizer.step()
+notebook_launcher(main, num_processes=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("accelerator = Accelerator()", True),
+        ("data = TensorDataset(torch.ones(60, 4).cuda(), torch.ones(60, 1))", True),
+        ("weights = torch.ones(4, device='cuda')", True),
+        ("print(torch.cuda.get_device_name(0))", True),
+        ("print(torch.cuda.is_available())", False),
+        ("weights = torch.ones(4)", False),
+    ],
+)
+def test_a_device_is_taken_before_a_notebook_starts_its_processes(line, found, tmp_path):
+    within = "pass" if line.startswith("accelerator") else "accelerator = Accelerator()"
+    text = HEAD["accelerate"] + LAUNCHED.format(line, within)
+    lines = text.splitlines()
+    named = [lines[one.line - 1] for one in findings(text, tmp_path) if "copies the process" in one.message]
+    assert named == [line] * found

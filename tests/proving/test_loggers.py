@@ -54,3 +54,35 @@ def test_lines_that_begin_with_the_rank_are_of_each_process(setup, is_quiet, tmp
 def test_what_is_below_the_level_is_written_by_none(setup, word, is_heard, tmp_path):
     line = f'log.{word}("training begins")'
     assert named(TRAINED.format(setup=setup, word=word), tmp_path) == [("ACC702", line)] * is_heard
+
+
+@pytest.mark.parametrize(
+    ("setup", "word", "is_quiet"),
+    [
+        ("", "info", True),
+        ("", "warning", False),
+        ("import others\nothers.setup_logging()", "info", False),
+        ("shown = logging.StreamHandler()\nlog.addHandler(shown)\nlog.setLevel(logging.INFO)", "info", False),
+        (
+            "log.setLevel(logging.INFO)\nif rank == 0:\n    log.addHandler(logging.StreamHandler())",
+            "info",
+            True,
+        ),
+        (
+            "log.setLevel(logging.INFO)\nif rank == 0:\n    log.addHandler(logging.StreamHandler())\n"
+            'log.addHandler(logging.StreamHandler(open(f"log.{rank}", "a")))',
+            "warning",
+            True,
+        ),
+        (
+            "log.setLevel(logging.INFO)\nlog.addHandler(logging.StreamHandler())\n"
+            'log.addHandler(logging.StreamHandler(open(f"log.{rank}", "a")))',
+            "info",
+            False,
+        ),
+        ('import mmcv.utils\nlog = mmcv.utils.get_logger("train")', "info", True),
+    ],
+)
+def test_handlers_say_who_writes(setup, word, is_quiet, tmp_path):
+    line = f'log.{word}("training begins")'
+    assert named(TRAINED.format(setup=setup, word=word), tmp_path) == [("ACC702", line)] * (not is_quiet)

@@ -404,9 +404,16 @@ NUMBERED = {
     "    path = os.path.join(parent, name) + '-{}'.format(number)\n",
     "path": "    runs = pathlib.Path(parent)\n    numbers = [int(one.name[1:]) for one in runs.iterdir()]\n"
     "    path = runs / ('a%d' % (max(numbers) + 1))\n",
+    "in a list": "    runs = []\n    for one in os.listdir(parent):\n        runs.append(int(one.split('-')[-1]))\n"
+    "    path = os.path.join(parent, '%s-%d' % (name, max(runs) + 1 if runs else 1))\n",
+    "counted": "    number = 0\n    for one in os.scandir(parent):\n        if one.is_dir():\n            number += 1\n"
+    "    path = os.path.join(parent, str(number))\n",
+    "pattern of a path": "    runs = pathlib.Path(parent)\n    path = runs / f\"a{len(list(runs.glob('a*')))}\"\n",
     "pattern": "    path = f\"{parent}/{name}{len(glob.glob(os.path.join(parent, '*')))}\"\n",
 }
 UNNUMBERED = {
+    "a list of others": "    runs = []\n    for one in os.listdir(parent):\n        print(one)\n    runs.append(name)\n"
+    "    path = os.path.join(parent, '%d' % (max(runs) + 1))\n",
     "classes of the data": "    path = os.path.join(parent, str(len(os.listdir(name))))\n",
     "what a path holds": "    path = pathlib.Path(parent) / str(max(pathlib.Path(parent).iterdir()))\n",
     "what is there": "    path = os.path.join(parent, max(os.listdir(parent)))\n",
@@ -511,3 +518,13 @@ def test_a_folder_that_the_main_process_makes_by_the_clock_of_a_module(tmp_path:
     found = convert_source(Source.from_text(text, tmp_path / "train.py"))
     assert "if accelerator.is_main_process:\n" in found.new_text
     assert "ACC211" not in codes(found)
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_who_numbers_a_folder_by_what_lies_there_waits_until_all_have_looked(numbered: bool) -> None:
+    lines = (
+        "runs = pathlib.Path('runs')\ntaken = []\nfor one in runs.glob('run_*'):\n    taken.append(int(one.name[4:]))\n"
+        f"number = max({'taken' if numbered else 'range(3)'}) + 1\n(runs / f'run_{{number}}').mkdir()"
+    )
+    text = convert(imports="import pathlib", ready=lines).new_text
+    assert ("accelerator.wait_for_everyone()\n" in place_of(text, "ready")) is numbered

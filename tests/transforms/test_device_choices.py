@@ -92,7 +92,7 @@ def test_in_a_constructor() -> None:
 
 
 OPTION = "args.device = torch.device('cpu' if args.no_cuda else 'cuda:0')"
-LATER = "args.cuda = not args.no_cuda"
+LATER = "os.environ['CUDA_VISIBLE_DEVICES'] = '1'"
 FRONT = "class Front:\n    def __init__(self, given):\n        self.given = given\n"
 READING = f"{FRONT}        self.device = {{read}}\n"
 

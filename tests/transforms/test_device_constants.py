@@ -61,6 +61,20 @@ def test_a_constant_imported_by_name_is_bound_anew(tmp_path: Path) -> None:
     assert not left(found)
 
 
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [
+        ('"cuda" if torch.cuda.is_available() else "cpu"', "accelerator.device.type"),
+        ('"cuda:0" if torch.cuda.is_available() else "cpu"', "str(accelerator.device)"),
+        ('"cuda" if torch.cuda.is_available() else torch.device("cpu")', "accelerator.device"),
+    ],
+)
+def test_a_text_stays_one(tmp_path: Path, text: str, device: str) -> None:
+    for imports, name in (("from conf import device", "device"), ("import conf", "conf.device")):
+        script = TRAIN.format(imports=imports).replace("=device", f"={name}").replace("(device)", f"({name})")
+        assert f"\n{name} = {device}\n" in convert(tmp_path, script, conf=f"device = {text}\n").new_text
+
+
 def test_one_that_comes_through_stars_of_two_modules(tmp_path: Path) -> None:
     script = TRAIN.format(imports="from common import *")
     found = convert(tmp_path, script, conf=DEVICE, common="from conf import *\n")
@@ -160,7 +174,7 @@ def test_the_wish_of_a_base_class_is_read_where_its_constructor_is_called(tmp_pa
     """
     text = convert(tmp_path, dedent(script), base=dedent(base)).new_text
     assert "self.accelerator = Accelerator(cpu=not config.use_gpu)" in text
-    assert "self.device = self.accelerator.device" in text
+    assert "self.device = str(self.accelerator.device)" in text
 
 
 def test_the_options_have_another_name_where_the_accelerator_is_made(tmp_path: Path) -> None:

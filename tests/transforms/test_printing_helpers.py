@@ -154,3 +154,46 @@ def test_of_another_module_only_what_the_script_runs_is_said(tmp_path: Path, cal
     (tmp_path / "train.py").write_text(f"from steps import step\n{text}")
     found = {c.source.path.name: prints(c) for c in convert_project(Source.read(tmp_path / "train.py"))}
     assert bool(found["steps.py"]) is call.startswith("Deep")
+
+
+ITEMS = """\
+class Pictures(torch.utils.data.Dataset):
+    def __init__(self, size):
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        try:
+            return self.read(index)
+        except OSError as error:
+            {told}
+            return torch.zeros(4), 0
+
+    def read(self, index):
+        return torch.load(str(index))
+
+    def tell(self, index):
+        print("no picture", index)
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "reads", "said"),
+    [
+        ('print("no picture", error)', "return", False),
+        ("self.tell(index)", "return", False),
+        ("error.args = ()", 'print("read", index); return', True),
+    ],
+)
+def test_what_a_data_set_prints_of_a_sample_that_fails_stays_with_its_rank(
+    told: str, reads: str, said: bool
+) -> None:
+    items = ITEMS if "tell" in told else ITEMS.partition("    def tell")[0] + "\n"
+    items = items.format(told=told).replace("return self.read(", f"{reads} self.read(")
+    text = SCRIPT.replace("class Report", f"{items}class Report").replace("list(range(8))", "pictures")
+    found = convert(text.replace("report = Report()", "report, pictures = Report(), Pictures(8)"))
+    assert ("every process prints this: `Pictures` has no way to the Accelerator" in prints(found)) is said

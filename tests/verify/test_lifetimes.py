@@ -11,7 +11,7 @@ from accelify.verify.compare import lifetimes
 from accelify.verify.events import RankRecord
 from accelify.verify.lines import LineMap
 from accelify.verify.nursery import Nursery
-from accelify.verify.runs import Run
+from accelify.verify.runs import Job, Run, execute
 
 from . import scripts
 from .effect_scripts import differences, run_pair
@@ -115,3 +115,12 @@ def test_fewer_are_no_fault() -> None:
         run([point("optimizer", 1), point("end", 1)]),
     )
     assert not differences(lifetimes.compare(original, other, LineMap({}), exact=True))
+
+
+@pytest.mark.distributed
+def test_what_torch_consists_of_is_not_gone_through(nursery: Nursery, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import gc\nprint('to go through:', len(gc.get_objects()))\n" + scripts.plain())
+    nursery.ready()
+    run = execute(Job(script, steps=1, threads=1, limit=60), nursery)
+    assert int(run.output.split("to go through: ")[1].split()[0]) < 100_000

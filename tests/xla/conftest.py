@@ -11,5 +11,12 @@ if INSTALLED:
     os.environ.setdefault("PJRT_SELECT_DEFAULT_DEVICE", "0")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     processes._CONTEXT.set_forkserver_preload(
-        ["torch", "torch._dynamo", "torch_xla", "torch_xla.distributed.spmd", "accelify.runtime.accelerator"]
+        [
+            "torch",
+            "torch._dynamo",
+            "torch_xla",
+            "torch_xla.distributed.spmd",
+            "accelify.runtime.accelerator",
+            "tests.distributed.frozen",
+        ]
     )

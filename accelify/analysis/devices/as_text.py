@@ -6,7 +6,7 @@ A text is compared, written out and looked up as one, wherever it goes: what com
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from accelify.analysis import values as v
 from accelify.analysis.devices.choices_by_options import arms_of
@@ -31,6 +31,14 @@ def texts_of(script: ScriptModel, node: ast.expr) -> list[ast.expr]:
         node: a device: written out, a choice, a call of a helper, a name, an entry of the options.
     """
     return _texts(script, node, {}, _DEPTH)
+
+
+def in_place_of(script: ScriptModel, devices: Sequence[ast.expr], accelerator: str) -> str:
+    """The Accelerator's device for what was one of some devices: as a text where each of them is one."""
+    written, device = _all(texts_of(script, one) for one in devices), f"{accelerator}.device"
+    if not devices or not written:
+        return device
+    return f"str({device})" if is_numbered(written) else f"{device}.type"
 
 
 def _texts(

@@ -15,21 +15,9 @@ def named_before(script: ScriptModel, stmt: ast.stmt) -> ast.Name | None:
 
     It is set from an option, `device = args.device`, or is a parameter: the Accelerator makes the whole choice.
     """
-    if (
-        not isinstance(stmt, ast.If)
-        or stmt.orelse
-        or len(stmt.body) != 1
-        or script.tree.is_elif(stmt)
-        or not _lacks(script, stmt.test)
-    ):
-        return None
-    inner = stmt.body[0]
-    if not isinstance(inner, ast.Assign) or len(inner.targets) != 1:
-        return None
-    name, value = inner.targets[0], inner.value
-    if isinstance(value, ast.Call) and script.qualname(value.func) == "torch.device" and value.args:
-        value = value.args[0]
-    if not isinstance(name, ast.Name) or not is_constant(value, "cpu"):
+    inner = fallback(script, stmt)
+    name = inner.targets[0] if inner is not None else None
+    if not isinstance(name, ast.Name):
         return None
     scope = script.scope_of(stmt)
     owner = scope.resolve(name.id)
@@ -48,6 +36,25 @@ def named_before(script: ScriptModel, stmt: ast.stmt) -> ast.Name | None:
     return name if parameter or script.tree.is_before(stated[0], stmt) else None
 
 
+def fallback(script: ScriptModel, stmt: ast.stmt) -> ast.Assign | None:
+    """The assignment of the CPU to something in a statement that does this alone where the machine has no GPU."""
+    if (
+        not isinstance(stmt, ast.If)
+        or stmt.orelse
+        or len(stmt.body) != 1
+        or script.tree.is_elif(stmt)
+        or not _lacks(script, stmt.test)
+    ):
+        return None
+    inner = stmt.body[0]
+    if not isinstance(inner, ast.Assign) or len(inner.targets) != 1:
+        return None
+    value = inner.value
+    if isinstance(value, ast.Call) and script.qualname(value.func) == "torch.device" and value.args:
+        value = value.args[0]
+    return inner if is_constant(value, "cpu") else None
+
+
 def _lacks(script: ScriptModel, test: ast.expr) -> bool:
     """Whether a test is true where the machine has no GPU, whatever the options are."""
     call = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
@@ -59,4 +66,4 @@ def _is_option(script: ScriptModel, value: ast.expr) -> bool:
     return isinstance(base, ast.Name) and holds_options(script, base)
 
 
-__all__ = ["named_before"]
+__all__ = ["fallback", "named_before"]

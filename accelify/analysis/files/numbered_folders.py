@@ -13,6 +13,9 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, calls_in, dotted, target_names, walk
 
 Qualname = Callable[[ast.expr], str | None]
+# Methods of a path, and those that put something into a list or set.
+_LISTING = frozenset({"iterdir", "glob", "rglob"})
+_FILLING = frozenset({"append", "add", "insert", "extend", "update"})
 
 
 def is_numbered(scope: Scope, path: ast.expr, qualname: Qualname) -> ast.Call | None:
@@ -50,8 +53,12 @@ def gives_numbered(scope: Scope, made: list[ast.expr], qualname: Qualname) -> as
 
 
 def _is_asked(call: ast.Call) -> bool:
-    """`path.iterdir()`, which only paths have."""
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "iterdir" and not call.args
+    """`path.iterdir()`, `path.glob("run_*")`, which only paths have."""
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in _LISTING
+        and (call.func.attr == "iterdir" or dotted(call.func.value) != "glob")
+    )
 
 
 def _folder(listing: ast.Call) -> ast.expr | None:
@@ -72,6 +79,12 @@ def _numbers(scope: Scope, listing: ast.Call) -> set[str]:
             if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
                 if _reads(node.iter, listed, listing):
                     listed.update(target_names(node.target))
+                    # A count of those that some condition is true for.
+                    counts = [n for n in walk(node) if isinstance(n, ast.AugAssign)]
+                    found.update(name for n in counts if (name := dotted(n.target)) and name not in listed)
+            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _FILLING:
+                if any(_reads(given, listed, listing) for given in node.args):
+                    listed.update(_bound(node.func.value))  # type: ignore[attr-defined]
             elif isinstance(node, ast.Assign):
                 names = {name for target in node.targets for name in _bound(target)}
                 if _counts(node.value, listed, listing) or _named(node.value) & found:

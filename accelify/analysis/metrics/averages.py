@@ -16,6 +16,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.losses.reduction_kinds import MEAN
 from accelify.analysis.losses.reductions import LossReductions
+from accelify.analysis.metrics.batch_answers import answer_of_a_batch
 from accelify.analysis.metrics.counts import counts_own, made_once
 from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.metrics.undivided import shown_undivided
@@ -71,6 +72,7 @@ def changed_by_gathering(
         or _labels_beside(script, statements, later, gathered)
         or _curved(script, [forward, *later])
         or _extreme(script, later, gathered)
+        or answer_of_a_batch(script, [forward, *later], gathered)
         or _share_of_a_part(later)
         or _mean_by_samples(script, loop, [forward, *later])
         or _sum_by_batches(script, loop, loaders, later)

@@ -65,7 +65,9 @@ def up_to_top(folder: Path) -> list[Path]:
 
 
 # Libraries are known by name; their source is not needed for a script's roles.
-NEVER_FOLLOWED = frozenset({"accelify", "torch", "torchvision", "numpy", "matplotlib", "transformers"})
+NEVER_FOLLOWED = frozenset(
+    {"accelerate", "accelify", "deepspeed", "torch", "torchvision", "numpy", "matplotlib", "transformers"}
+)
 # What scripts import most, and no project has a module in place of.
 _LIBRARIES = NEVER_FOLLOWED | frozenset("argparse math os random sys time tqdm".split())
 

@@ -58,7 +58,7 @@ class AcceleratorPlace(ConstructorArguments):
                 core.add(scope)
         self._constructor_arguments()
         self._precision_and_accumulation()
-        found = find_anchor(script, core, self.argument_names)
+        found = find_anchor(script, core, self.lifted)
         # Flags that are parsed where the Accelerator cannot wait for them: it then takes what the machine has.
         for name in ("mixed_precision", "cpu"):
             if name in self.known.arguments:
@@ -87,9 +87,9 @@ class AcceleratorPlace(ConstructorArguments):
                 self.argument_reads.pop(name, None)
                 if name == "mixed_precision":
                     self.script.keep_precision(_READ_LATER)
-                found = find_anchor(script, core, self.argument_names)
+                found = find_anchor(script, core, self.lifted)
         if not self._tells_accumulation(found):
-            found = find_anchor(script, core, self.argument_names)
+            found = find_anchor(script, core, self.lifted)
         unknown = self._unknown_of_lowered(found)
         if unknown is not None:
             self.blockers.append(Blocker("ACC011", unknown, script.backwards[0].call))
@@ -129,7 +129,7 @@ class AcceleratorPlace(ConstructorArguments):
             if reported is None or not before[1]:
                 continue
             self.arguments["cpu"], self.argument_reads["cpu"] = reported
-            found = find_anchor(script, core, self.argument_names)
+            found = find_anchor(script, core, self.lifted)
             stated = text_here(script, reported[0], found)
             if stated is not None and self._names_known(found):
                 self.arguments["cpu"] = stated
@@ -145,7 +145,7 @@ class AcceleratorPlace(ConstructorArguments):
         if seen is None or seen == retained:
             return anchor
         self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = seen
-        found = find_anchor(self.script, core, self.argument_names)
+        found = find_anchor(self.script, core, self.lifted)
         if not self._names_known(found):
             self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = retained
             return anchor
@@ -164,7 +164,7 @@ class AcceleratorPlace(ConstructorArguments):
         if cpu == before:
             return anchor
         self.arguments["cpu"], self.argument_reads["cpu"] = cpu, names
-        return find_anchor(script, core, self.argument_names)
+        return find_anchor(script, core, self.lifted)
 
     def _as_seen_from(self, scope: Scope, node: ast.expr) -> tuple[str, frozenset[str]] | None:
         """`self.args.amp` as `args.amp`, where a variable of a scope holds the same object as `self.args`."""
@@ -182,8 +182,8 @@ class AcceleratorPlace(ConstructorArguments):
 
     def _late_names(self, anchor: Anchor) -> list[str]:
         """The names that the Accelerator's arguments read and that are assigned only after it."""
-        found: list[str] = []
         root = place_of(self.script, anchor)
+        found = [*self.lifted.changed_from(self.script, anchor.offset, root)]
         for name in self.argument_names:
             if "." in name:
                 if is_of_another(self.script, name, root):
@@ -213,7 +213,7 @@ class AcceleratorPlace(ConstructorArguments):
                     continue
             if not stores and not imported:
                 found.append(name)
-        return sorted(found)
+        return sorted(set(found))
 
     def _same_place(self, site: PrepareSite) -> bool:
         """Prepare is after its statement: an anchor right before or in that statement is early enough."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.choices import binds_device, chooses_device
-from accelify.analysis.devices.device_names import option_name
 from accelify.analysis.devices.options import parses
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.bound import always_binds
@@ -83,43 +81,6 @@ def _holds_options(value: Entity) -> bool:
     return isinstance(value.site, ast.Call) and parses(value.site)
 
 
-def extends_arguments(script: ScriptModel, stmt: ast.stmt, needed: frozenset[str]) -> bool:
-    """Whether a statement changes options that the Accelerator's arguments read.
-
-    `args.cuda = ...`, `setattr(opt, name, value)` in a loop, or `opt.parse(kwargs)` of a class that sets attributes.
-    """
-    if not needed or isinstance(stmt, DEFINITIONS):
-        return False
-    if isinstance(stmt, (ast.Assign, ast.If)):
-        return any(
-            isinstance(t, (ast.Attribute, ast.Subscript))
-            and isinstance(t.value, ast.Name)
-            and t.value.id in needed
-            and _is_flag(option_name(t) or "")
-            for inner in walk(stmt)
-            if isinstance(inner, ast.Assign)
-            for t in inner.targets
-        )
-    return any(
-        isinstance(node, ast.Call) and sets_attributes(script, node, needed)
-        for node in (walk(stmt) if isinstance(stmt, (ast.Expr, ast.For)) else ())
-    )
-
-
-def sets_attributes(script: ScriptModel, call: ast.Call, needed: frozenset[str]) -> bool:
-    """Whether a call sets attributes, whatever their names, of something by a needed name."""
-    if isinstance(call.func, ast.Name):
-        target = call.args[0] if call.func.id == "setattr" and len(call.args) == 3 else None
-        return isinstance(target, ast.Name) and target.id in needed
-    if not isinstance(call.func, ast.Attribute) or dotted(call.func.value) not in needed:
-        return False
-    return any(
-        isinstance(inner, ast.Call) and dotted(inner.func) == "setattr" and len(inner.args) == 3
-        for callee in script.callees(call)
-        for inner in walk(callee.node)
-    )
-
-
 def is_moved_by_then(block: list[ast.stmt], index: int, needed: frozenset[str]) -> bool:
     """Whether a statement binds options again, out of a checkpoint, by which something was moved in front of it.
 
@@ -166,11 +127,6 @@ def _imports(text: ast.expr) -> bool:
     """`"from models import %s" % name`: text that is seen to import something, and sets no option."""
     first = next((n.value for n in walk(text) if isinstance(n, ast.Constant)), None)
     return isinstance(first, str) and first.lstrip().startswith(("import ", "from "))
-
-
-def _is_flag(name: str) -> bool:
-    """Whether a name reads like an option for the accelerator."""
-    return any(known.search(name) for known in (k.FLAG_NAME, k.NO_FLAG_NAME, k.GPU_NUMBER_NAME))
 
 
 def defines(stmt: ast.stmt) -> set[str]:

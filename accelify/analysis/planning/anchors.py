@@ -17,7 +17,6 @@ from accelify.analysis.planning.anchor_statements import (
     DEFINITIONS,
     asks_rank,
     defines,
-    extends_arguments,
     is_harmless,
     is_header,
     is_moved_by_then,
@@ -38,6 +37,7 @@ from accelify.analysis.planning.homes import (
     node_of,
     takes_arguments_early,
 )
+from accelify.analysis.planning.lifted import Lifted
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
@@ -340,9 +340,9 @@ def _shown(home: Scope) -> str:
     return getattr(home.node, "name", home.name)
 
 
-def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[str]) -> Anchor:
+def find_anchor(script: ScriptModel, core: set[Scope], lifted: Lifted) -> Anchor:
     """The place for the Accelerator, with the scopes that cannot do without it, or why there is none."""
-    homes = {node_of(script, s) for s in core}
+    homes, needed_names = {node_of(script, s) for s in core}, lifted.names
     # A model that trains itself, or a subclass of one of torch's classes, takes no further parameter: only a global
     # name reaches it, in the script's file.
     if any(
@@ -353,21 +353,20 @@ def find_anchor(script: ScriptModel, core: set[Scope], needed_names: frozenset[s
             n for stmt in script.tree.module.body if stmt is not script.main_guard for n in defines(stmt)
         }
         body = script.tree.module.body if needed_names <= defined else _module_block(script, core)
-        return _in_block(script, script.scopes.module, body, needed_names)
+        return _in_block(script, script.scopes.module, body, lifted)
     early = needs_it_on_import(script, needed_names)
     if early or any(h.kind == "module" for h in homes):
         block = script.tree.module.body if early else _module_block(script, core)
-        return _in_block(script, script.scopes.module, block, needed_names)
+        return _in_block(script, script.scopes.module, block, lifted)
     started = _where_it_starts(script, homes, core) if not needed_names else None
     if started is not None:
         return started
     for root in [*_roots(script, homes), *([script.scopes.module] if script.main_guard else [])]:
-        anchor = _root_anchor(script, root, needed_names)
+        anchor = _root_anchor(script, root, lifted)
         if anchor is not None and all(map(Reach(script, anchor).can_be_given_to, homes)):
             return anchor
     # Threading is not possible: the module's global name reaches every function.
-    anchor = _in_block(script, script.scopes.module, script.tree.module.body, frozenset())
-    return anchor
+    return _in_block(script, script.scopes.module, script.tree.module.body, Lifted())
 
 
 def _where_it_starts(script: ScriptModel, homes: set[Scope], core: set[Scope]) -> Anchor | None:
@@ -375,8 +374,8 @@ def _where_it_starts(script: ScriptModel, homes: set[Scope], core: set[Scope]) -
     the script saves and prints too."""
     if any(_is_own(script, home) for home in homes) or not any(_shows(script, c) for c in script.calls()):
         return None
-    found = [_root_anchor(script, r, frozenset()) for r in _roots(script, homes) if _is_own(script, r)]
-    found.append(_in_block(script, script.scopes.module, _module_block(script, core), frozenset()))
+    found = [_root_anchor(script, r, Lifted()) for r in _roots(script, homes) if _is_own(script, r)]
+    found.append(_in_block(script, script.scopes.module, _module_block(script, core), Lifted()))
     for anchor in found:
         if anchor is not None and all(map(Reach(script, anchor).can_be_given_to, homes)):
             return anchor
@@ -415,16 +414,16 @@ def _roots(script: ScriptModel, homes: set[Scope]) -> list[Scope]:
     return ordered
 
 
-def _root_anchor(script: ScriptModel, root: Scope, needed: frozenset[str]) -> Anchor | None:
+def _root_anchor(script: ScriptModel, root: Scope, lifted: Lifted) -> Anchor | None:
     if root.kind == "class":
         init = init_of(script, root)
         if init is None:
             return None
-        anchor = _in_block(script, init, init.node.body, needed)
+        anchor = _in_block(script, init, init.node.body, lifted)
         anchor.root, anchor.attribute = root, True
         return anchor
     guard = script.main_guard if root.kind == "module" else None
-    return _in_block(script, root, (guard or root.node).body, needed)
+    return _in_block(script, root, (guard or root.node).body, lifted)
 
 
 def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
@@ -443,8 +442,8 @@ def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
     return guard.body
 
 
-def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: frozenset[str]) -> Anchor:
-    tree = script.tree
+def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], lifted: Lifted) -> Anchor:
+    tree, needed = script.tree, lifted.names
     earliest = 0
     constrained = False
     for index, stmt in enumerate(block):
@@ -452,7 +451,7 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
             break
         if settles_device(script, block, index, needed):
             later = block[index:]
-            if not any(extends_arguments(script, s, needed) for s in later):
+            if not any(lifted.changed_by(script, s) for s in later):
                 if not may_set_options(script, later[1:]):
                     break
         if is_moved_by_then(block, index, needed):
@@ -472,7 +471,7 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], needed: 
                 and not script.trains(stmt)
                 and not named_before(script, stmt)
             )
-            or extends_arguments(script, stmt, needed)
+            or lifted.changed_by(script, stmt)
             or runs_text(script, stmt)
             or hides_devices(script, stmt)
         ):

@@ -24,6 +24,7 @@ from accelify.analysis.devices.wishes import Devices
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.planning.anchors import Anchor
 from accelify.analysis.planning.attributes import text_here
+from accelify.analysis.planning.lifted import Expression, Lifted
 from accelify.analysis.planning.sites import PrepareSite
 from accelify.analysis.schedules.windows import Window, find_window, mixed_precision
 from accelify.analysis.scopes import Scope
@@ -46,6 +47,8 @@ class ConstructorArguments:
     prepared: set[Entity]
     arguments: dict[str, str]
     argument_reads: dict[str, frozenset[str]]
+    # The statement that reads in the script what an argument reads, where one statement does.
+    read_by: dict[str, ast.stmt]
     accumulation: Window | None
     stored_window: Window | None
     named_devices: list[NamedDevice]
@@ -60,7 +63,17 @@ class ConstructorArguments:
     @property
     def argument_names(self) -> frozenset[str]:
         """Everything that the Accelerator's arguments read."""
-        return frozenset().union(*self.argument_reads.values())
+        return self.lifted.names
+
+    @property
+    def lifted(self) -> Lifted:
+        """The Accelerator's arguments, as expressions that are evaluated where it is made."""
+        return Lifted(
+            tuple(
+                Expression(self.arguments.get(name, ""), reads, self.read_by.get(name))
+                for name, reads in self.argument_reads.items()
+            )
+        )
 
     def _constructor_arguments(self) -> None:
         self.arguments.update(self.known.arguments)
@@ -82,11 +95,14 @@ class ConstructorArguments:
         if wishes:
             self.arguments["cpu"] = wishes[0].cpu or "True"
             self.argument_reads["cpu"] = wishes[0].names
+            self.read_by["cpu"] = wishes[0].whole or wishes[0].statement
         elif not self.devices.assignments and self._asking_names():
             # A parameter that no caller passes is tried last.
             stated = min(self._asking_names(), key=lambda one: is_left_to_default(self.script, one))
             self.arguments["cpu"] = stated.wish
             self.argument_reads["cpu"] = frozenset({stated.name})
+            if stated.option is not None:
+                self.read_by["cpu"] = self.tree.statement(stated.option)
         elif not self.devices.assignments and self._moved_to_constants():
             self._wish_of_constants()
         elif all(is_only_shown(self.script, a.target) for a in self.devices.assignments):

@@ -95,6 +95,7 @@ class Plan(AcceleratorPlace):
         self.arguments: dict[str, str] = {}
         # The names that each argument of the Accelerator reads.
         self.argument_reads: dict[str, frozenset[str]] = {}
+        self.read_by: dict[str, ast.stmt] = {}
         self.accumulation: Window | None = None
         # One that Accelerate would count otherwise, and that therefore stays as it is written.
         self.stored_window: Window | None = None

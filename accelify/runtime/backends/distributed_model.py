@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.parallel import DistributedDataParallel
 
-from .. import guard
+from .. import guard, single_samples
 from ..precision import Precision
 from ..state import GradientState, PartialState
 from .averaging import ParameterSet, mark_of, share_tensors, sparse_of
@@ -154,6 +154,11 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
             if explained is error:
                 raise
             raise explained from error
+        except ValueError as error:
+            single = single_samples.explained(error)
+            if single is error:
+                raise
+            raise single from error
         finally:
             self._running = False
 

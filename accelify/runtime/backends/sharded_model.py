@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
-from .. import guard
+from .. import guard, single_samples
 from ..nested import leaves, map_leaves
 from ..precision import Precision
 from .dtensors import divided_like, whole
@@ -71,7 +71,13 @@ class ShardedModel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         # torch loses its hook, and with it the gradients, where a script changes an output in place that is a view.
-        output = super().forward(*args, **kwargs)
+        try:
+            output = super().forward(*args, **kwargs)
+        except ValueError as error:
+            single = single_samples.explained(error)
+            if single is error:
+                raise
+            raise single from error
         return map_leaves(_no_view, output) if any(map(_is_trained_view, leaves(output))) else output
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
