@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import (
     AFTER,
@@ -21,7 +21,7 @@ from accelify.domains.placement import (
 )
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, elements, parts_of, reduced_value
-from accelify.heap.flags import OPPOSITES
+from accelify.heap.flags import OPPOSITES, truth
 from accelify.heap.run import Run
 from accelify.heap.values import (
     BATCH,
@@ -48,10 +48,14 @@ from accelify.heap.values import (
     Container,
     Instance,
     Library,
+    Ref,
     Value,
     constant,
 )
 from accelify.knowledge import Row
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
 
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
@@ -135,7 +139,8 @@ def _counting_type(op: ast.operator, left: Value, right: Value) -> str:
         return PASS
     if isinstance(op, ast.FloorDiv) and (place.degree or 0) > 0 and right.const != 1:
         return PART
-    return LAST if isinstance(op, ast.Sub) and right.const == 1 and place.degree == 1 else ""
+    beside = isinstance(op, ast.Sub) or (isinstance(op, ast.Add) and not place.phase)
+    return LAST if beside and right.const == 1 and place.degree == 1 else ""
 
 
 def divided_whole(left: Value, right: Value) -> Placement | None:
@@ -167,6 +172,26 @@ def what_is_made(op: ast.operator, place: Placement, left: Placement, right: Pla
     if adds and (place.kind is not Kind.ROUND or left.rows or right.rows):
         return ""
     return _RESULTS.get(type(op), "") if _parts_here(place, left, right) else ""
+
+
+def holds(engine: Interpreter, test: ast.expr, scope: Ref) -> bool:
+    """Whether what stands after an assertion may be reached: one of a share of the samples ends all processes."""
+    value = engine.evaluate(test, scope)
+    equal = isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)
+    if isinstance(test, ast.Compare) and equal and not engine.run.checks:
+        engine.run.store.begin()
+        with engine.run.quiet():
+            sides = [engine.evaluate(one, scope) for one in (test.left, test.comparators[0])]
+        engine.run.store.undo()
+        for count, other in (sides, sides[::-1]):
+            place = array_of(count)
+            counts = place.kind in (Kind.SAME, Kind.LINEAR) and place.degree == 1 and not place.phase
+            if counts and array_of(other).is_same:
+                text = f"`{engine.run.segment(test)}` fails on several processes: each counts its share alone"
+                engine.run.meet("misuse", test, text, [count], detail="rounds")
+                break
+    # `assert rank == -1` holds in one process that is alone.
+    return truth(value) is not False
 
 
 def within_pass(run: Run, node: ast.Compare, left: Value, right: Value) -> Value | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from accelify.domains.placement import function, own
+from accelify.domains.placement import Kind, function, own
 from accelify.heap.containers import array_of
 from accelify.heap.run import Run
 from accelify.heap.values import (
@@ -73,7 +73,9 @@ def together(run: Run, node: ast.BoolOp, values: Sequence[Value]) -> Value:
         # `not distributed or rank == 0`: of one process that is alone it is true as well.
         if len(found := set(types) & flags) == 1:
             return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=found.pop())
-    if MAIN_FLAG in types and OTHERS_FLAG not in types and all(value.place.is_uniform for value in rest):
+    # Of what goes by the time, such as whether a file named by it is there, the main process alone is asked.
+    plain = all(value.place.is_uniform or (both and value.place.kind is Kind.CLOCK) for value in rest)
+    if MAIN_FLAG in types and OTHERS_FLAG not in types and plain:
         text = "only the main process" if both else "not on every rank"
         return Value(own(), run.reason(node, text), type=MAIN_FLAG if both else SOME_FLAG)
     refs = tuple(dict.fromkeys(ref for value in values for ref in value.refs))
@@ -81,5 +83,5 @@ def together(run: Run, node: ast.BoolOp, values: Sequence[Value]) -> Value:
     asked = MISSING_FLAG if both else FOUND_FLAG
     if asked in types or set(types) == {OPPOSITES[asked]}:
         return Value(made.place, made.why, type=asked if asked in types else OPPOSITES[asked])
-    plain = (one for one in types if one not in ("", PART, *ASKED) and (both or one not in flags))
-    return Value(made.place, made.why, refs, next(plain, ""))
+    kinds = (one for one in types if one not in ("", PART, *ASKED) and (both or one not in flags))
+    return Value(made.place, made.why, refs, next(kinds, ""))

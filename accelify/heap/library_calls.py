@@ -23,9 +23,10 @@ from accelify.heap.containers import (
 )
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
 from accelify.heap.locations import sent
-from accelify.heap.models import SIGNS, gone_through, is_prepared, mark
+from accelify.heap.models import SIGNS, gone_through, hooked, is_prepared, mark
 from accelify.heap.paths import joined_path, pattern, with_text
-from accelify.heap.state import is_part, mode_set, part_written, registered
+from accelify.heap.schedules import length_of
+from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
 from accelify.heap.texts import filled
 from accelify.heap.transfers import Transfers
 from accelify.heap.unknown_calls import UnknownCalls
@@ -63,9 +64,8 @@ _EACH_LOGS = -1
 _SILENCING = frozenset(
     {"logging.basicConfig", "logging.disable", "setLevel", "disable_progress_bar", "set_verbosity_error"}
 )
-
-
-_QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_dir"})
+# What asks whether something is there, and reads nothing of it.
+QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_dir"})
 # What runs a function beside this process, and what it must not do there.
 _STARTED = frozenset({"multiprocessing.Process", "threading.Thread"})
 _OF_RANKS = frozenset({"backward", "step", "collective", "prepare", "accelerator"})
@@ -136,10 +136,10 @@ class LibraryCalls:
             return NONE
         if instance is not None and instance.kind in ("optimizer", "scheduler", "scaler") and name == "step":
             kind = "schedule" if instance.kind == "scheduler" else "step"
-            length = self.run.read(instance, "#length")
+            length = self._length(instance, node)
             detail = "prepared" if instance.prepared else "own rounds" if length is not None else "plain"
             known = instance.wrapped.of(Instance) if instance.wrapped is not None else []
-            if kind == "schedule" and any(self._is_short(self.run.read(one, "#length")) for one in known):
+            if kind == "schedule" and any(self._is_short(self._length(one, node)) for one in known):
                 detail = "fast"
             inner = (
                 instance.wrapped.of(Instance) if instance.wrapped is not None and self.run.at_model else []
@@ -161,11 +161,13 @@ class LibraryCalls:
             registered(self.run, instance, args[0], args[1], name.removeprefix("register_"))
         if instance is not None and instance.kind == "module":
             sent(self.run, instance, name, args)
+            hooked(self.run, instance, name, args)
             if name in ("train", "eval"):
                 mode_set(self.run, instance, name, args, node)
         if receiver.type == BATCH and receiver.where and name in ("to", "cuda"):
             # It may be an object that moves in place.
             self.mutated.setdefault(node, {})[-1] = replace(receiver, where="")
+        statistics_begun(self.run, name, node)
         if name in SIGNS:
             mark(self.run, receiver, trained=True)
         if name == "parameters" and instance is not None and instance.kind == "module":
@@ -195,6 +197,13 @@ class LibraryCalls:
             return self.unknown_calls.method(receiver, instance, name, args, keywords, node)
         made = self._by_row(row, name, [receiver, *args], keywords, node, receiver=True)
         return replace(made, type=BARE_WEIGHTS) if weights and self.run.checks else made
+
+    def _length(self, schedule: Instance, node: ast.AST) -> Value | None:
+        """The length of a schedule; functions that give its rates read what is there as they are called."""
+        rates = self.run.read(schedule, "#rates")
+        if rates is not None:
+            return length_of(self.engine, [rates], node)
+        return self.run.read(schedule, "#length")
 
     def _is_short(self, length: Value | None) -> bool:
         """Whether a schedule's length is in rounds of each process."""
@@ -352,7 +361,7 @@ class LibraryCalls:
                 self.run.store.set(ref, "#worker", constant(True))
         if row.effect == "random.seed":
             result = self.transfers.random.seeded(row, result, args, node, receiver)
-        if row.effect == "file.read" and row.name.rpartition(".")[2] in _QUESTIONS:
+        if row.effect == "file.read" and row.name.rpartition(".")[2] in QUESTIONS:
             result = replace(result, type=FOUND_FLAG)
         self.state.note(row, args[0] if receiver else None, args[shift:], keywords, node)
         self.state.keep(row, result)

@@ -34,6 +34,18 @@ _READ = frozenset({*sys.stdlib_module_names, "torch"})
 SIGNS = frozenset({"parameters", "named_parameters", "train", "eval", "requires_grad_"})
 # Those of models alone: some optimizers have modes, too.
 _OF_PARAMETERS = frozenset({"parameters", "named_parameters", "requires_grad_"})
+# What a model calls before and after its forward: the fields for the functions, and the methods that are given them.
+PRE_HOOKS, HOOKS = "#pre-hooks", "#hooks"
+_HOOKS = {"register_forward_pre_hook": PRE_HOOKS, "register_forward_hook": HOOKS}
+
+
+def hooked(run: Run, model: Instance, name: str, args: Sequence[Value]) -> None:
+    """A method of a model is called, which may give it a function to call."""
+    if name in _HOOKS and args:
+        known = run.read(model, _HOOKS[name])
+        refs = [*(known.refs if known is not None else ()), *args[0].refs]
+        found = [ref for ref in refs if isinstance(getattr(ref, "method", ref), Function)]
+        run.store.set(model, _HOOKS[name], Value(refs=tuple(dict.fromkeys(found))))
 
 
 def hold_parts(run: Run, model: Instance, args: Sequence[Value], node: ast.AST) -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, Placement
 from accelify.domains.reasons import Reason
+from accelify.heap.containers import tuple_of
 from accelify.heap.locations import meet_model
-from accelify.heap.models import has_parameters
-from accelify.heap.state import mode_met
-from accelify.heap.values import UNSET, Instance, Ref, Value
+from accelify.heap.models import HOOKS, PRE_HOOKS, has_parameters
+from accelify.heap.state import mode_met, statistics_made
+from accelify.heap.values import NONE, UNSET, Instance, Ref, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -23,6 +24,8 @@ class ObjectCalls:
     def __init__(self, engine: Interpreter) -> None:
         self.engine = engine
         self.run = engine.run
+        # The hooks that are being called.
+        self._hooks: list[Ref] = []
         # Whether a model is being gone through.
         self._in_model = False
         # By the number of a loop: whether a backward stands in it.
@@ -32,8 +35,22 @@ class ObjectCalls:
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         if self.run.checks and ref.kind == "module" and not ref.prepared:
-            return self._unprepared_called(ref, args, keywords, node)
-        return self._called(ref, args, keywords, node)
+            made = self._unprepared_called(ref, args, keywords, node)
+        else:
+            made = self._called(ref, args, keywords, node)
+        if ref.kind == "module":
+            self._hooked(ref, args, made, node)
+        return made
+
+    def _hooked(self, ref: Instance, args: Sequence[Value], made: Value, node: ast.AST) -> None:
+        """The functions that a model calls with what it gets and gives, at each of its calls."""
+        for name, last in ((PRE_HOOKS, ()), (HOOKS, (made,))):
+            for hook in (self.run.read(ref, name) or NONE).refs:
+                if hook not in self._hooks:
+                    self._hooks.append(hook)
+                    given = [Value(refs=(ref,)), tuple_of(self.run, args), *last]
+                    self.engine.calls.call(Value(refs=(hook,)), given, {}, node)
+                    self._hooks.pop()
 
     def _unprepared_called(
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -55,6 +72,8 @@ class ObjectCalls:
         if ref.kind == "module":
             inner = next(iter(ref.wrapped.of(Instance)), None) if ref.wrapped is not None else None
             meet_model(self.run, node, ref, inner, [*args, *keywords.values()])
+            if not self._in_model:
+                statistics_made(self.run, inner or ref, [*args, *keywords.values()], node)
         if ref.prepared and ref.wrapped is not None:
             self.run.depends()
             if ref.kind == "module":

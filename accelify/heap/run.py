@@ -12,7 +12,7 @@ from accelify.domains.placement import SAME, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.locations import located
 from accelify.heap.pieces import MADE
-from accelify.heap.store import OF_DEFINITIONS, Store, is_fixed
+from accelify.heap.store import OF_DEFINITIONS, Store, as_it_is, is_fixed
 from accelify.heap.values import NONE, RANK, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
 from accelify.knowledge import Knowledge
 
@@ -340,9 +340,8 @@ class Run:
         if self.recording:
             found = (*self.guards, *guards)
             loops, via = tuple(self.loops), tuple(self.via())
-            self.events.append(
-                Event(kind, self.module, node, name, tuple(shown), path, found, loops, detail, via)
-            )
+            seen = tuple(map(as_it_is, shown))
+            self.events.append(Event(kind, self.module, node, name, seen, path, found, loops, detail, via))
 
     def ranks_meet(self) -> None:
         """Ranks meet in all loops around."""

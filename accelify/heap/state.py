@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from accelify.domains.placement import own
 from accelify.domains.replacing import replace
+from accelify.heap.containers import array_of
 from accelify.heap.run import Run
 from accelify.heap.values import TENSOR, UNSET, Bound, Instance, Ref, Value, constant
 
@@ -19,6 +20,9 @@ _HOLDERS = frozenset({"module", "parameters"})
 _OF_OPTIMIZERS = frozenset({"param_groups"})
 # What torch's optimizers read in a group of parameters at each step; a script may put what it likes beside it.
 _SETTINGS = frozenset("lr momentum dampening weight_decay betas eps alpha rho lambd t0 lr_decay".split())
+
+# What layers note of the batches that they see in training, and the method that forgets it.
+_STATISTICS = frozenset({"running_mean", "running_var", "num_batches_tracked", "reset_running_stats"})
 
 # The mode of a model, True for training: on most processes, and on the one that a guard leaves.
 MODE, MODE_OF_ONE = "#mode", "#mode of one"
@@ -47,9 +51,18 @@ def _is_part(ref: Ref) -> bool:
 
 
 def part_written(
-    run: Run, base: Value, value: Value, node: ast.AST, key: Value | None = None, *, again: bool = False
+    run: Run,
+    base: Value,
+    value: Value,
+    node: ast.AST,
+    key: Value | None = None,
+    *,
+    again: bool = False,
+    name: str = "",
 ) -> None:
-    """Something is written to a part of a model or an optimizer, maybe under a key; `again`: made of what it was."""
+    """Something is written to a part of a model or an optimizer, maybe under a key or as the attribute `name`; `again`:
+    made of what it was."""
+    statistics_begun(run, name, node)
     if is_part(base):
         detail = "setting" if key is not None and key.const in _SETTINGS else ""
         if detail and again and run.in_each_round():
@@ -100,6 +113,20 @@ def made_again(run: Run, name: str, receiver: Value, node: ast.AST) -> None:
     for ref in receiver.of(Instance) if name == "__init__" else ():
         if ref.kind == "module" and (ref.prepared or run.read(ref, "#prepared") is not None):
             run.meet("state.write", node, run.segment(node), detail="made again")
+
+
+def statistics_begun(run: Run, name: str, node: ast.AST) -> None:
+    """An attribute is written, or a method called: the statistics of batches begin anew."""
+    if name in _STATISTICS:
+        run.meet("statistics.reset", node, run.segment(node))
+
+
+def statistics_made(run: Run, ref: Instance, args: Sequence[Value], node: ast.AST) -> None:
+    """A model in the mode for training sees a rank's batch: its layers note the statistics of that."""
+    mode = run.read(ref, MODE)
+    own = next((value for value in args if not array_of(value).is_same), None)
+    if own is not None and mode is not None and mode.const is True and run.in_shared_loop():
+        run.meet("statistics.made", node, run.segment(node), [own])
 
 
 def mode_met(run: Run, ref: Instance, node: ast.AST) -> None:

@@ -12,7 +12,7 @@ from accelify.domains.replacing import replace
 from accelify.heap.appending import is_first
 from accelify.heap.chosen_elements import added_to_one
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill, with_rest
-from accelify.heap.counts import size
+from accelify.heap.counts import holds, size
 from accelify.heap.flags import truth
 from accelify.heap.frames import Frame
 from accelify.heap.handlers import ends_well, left_alone, parting, reached, suppressing, without_group
@@ -139,7 +139,7 @@ class Statements:
             self.engine.names.write(target.id, value, scope)
         elif isinstance(target, ast.Attribute):
             base = self.engine.evaluate(target.value, scope)
-            part_written(self.run, base, value, target)
+            part_written(self.run, base, value, target, name=target.attr)
             if target.attr == "data" and not base.refs:
                 self.bind_again(target.value, value, scope)
             self.engine.attributes.write(base, target.attr, value, target)
@@ -334,8 +334,7 @@ class Statements:
         self._decorated(made, [self.engine.evaluate(one, scope) for one in stmt.decorator_list], stmt, scope)
 
     def _Assert(self, stmt: ast.Assert, scope: Ref) -> Flow:
-        # `assert rank == -1` holds in one process that is alone.
-        return Flow(truth(self.engine.evaluate(stmt.test, scope)) is not False)
+        return Flow(holds(self.engine, stmt.test, scope))
 
     # Ways out
 

@@ -15,6 +15,7 @@ from accelify.heap.values import (
     OF_SOME,
     ONLY,
     Class,
+    Container,
     Guard,
     Instance,
     Key,
@@ -26,6 +27,8 @@ from accelify.heap.values import (
 )
 
 OF_DEFINITIONS = (ModuleRef, Class)
+# How deep in containers what is shown is looked at.
+_DEEPEST = 4
 
 
 class Store:
@@ -411,3 +414,30 @@ def _are_there(values: Iterable[tuple[Key, Value | None]]) -> bool:
 def _parts(owner: Ref) -> frozenset[str]:
     """The names of the elements or fields of an object."""
     return frozenset([name for name in owner.fields if name[0] != "#"])
+
+
+def as_it_is(value: Value, depth: int = 0) -> Value:
+    """A value with containers of its own: what the script does to them later changes nothing of what it is now."""
+    if depth == _DEEPEST or not any(isinstance(ref, Container) for ref in value.refs):
+        return value
+    found: list[Ref] = []
+    for ref in value.refs:
+        made = ref
+        if isinstance(ref, Container):
+            made = Container(ref.type, ref.store, ref.loops, passing=False)
+            made.passing, made.serial = ref.passing, ref.serial
+            fields = ref.looked_into(wholly=True)
+            made.fields = {name: as_it_is(inner, depth + 1) for name, inner in fields.items()}
+        found.append(made)
+    return Value(
+        value.place,
+        value.why,
+        tuple(found),
+        value.type,
+        value.const,
+        value.token,
+        value.delta,
+        value.optional,
+        value.text,
+        value.where,
+    )

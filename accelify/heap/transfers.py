@@ -50,7 +50,7 @@ from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
-from accelify.heap.schedules import length_of
+from accelify.heap.schedules import length_of, rates_of
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -459,7 +459,9 @@ class Transfers:
             if self.run.checks and splits_by_number(args, keywords):
                 self.run.store.set(made, "#lists", constant(True))
         if row.kind == "scheduler":
-            length = length_of(self.engine, [*args, *keywords.values()], node)
+            rates = rates_of(self.engine, [*args, *keywords.values()])
+            length = length_of(self.engine, [*args, *keywords.values(), rates or NONE], node)
+            self.run.store.set(made, "#rates", rates)
             self.run.store.set(made, "#length", length)
             if length is not None and self.run.checks:
                 misuse.of_length(self.run, length, node)

@@ -68,7 +68,7 @@ PART = "#part"
 SHAPES = ("#batch shape", "#shape")
 # The type of how long a batch is along another axis than that of the rows.
 WIDTH = "builtins.width"
-# The type of the number of the last round: one less than how many there are.
+# The type of a number beside that of the rounds, such as the number of the last one: one less, or one more.
 LAST = "#last"
 # How many samples there are of something, and that by the samples of a batch: the rounds of a pass over all of it.
 LENGTH, PASS = "#length", "#pass"

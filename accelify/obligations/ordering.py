@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 
 from accelify.domains.reasons import Reason
+from accelify.heap.library_calls import QUESTIONS
 from accelify.heap.paths import file_of, words_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance
@@ -59,7 +60,9 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
                 if event.kind == "folder.make":
                     folders.setdefault(name, event)
                 yield from (
-                    _asked(one, event) for one in _asked_for(name, asked) if _is_asked_again(one, event)
+                    _asked(one, event)
+                    for one in _asked_for(name, asked)
+                    if _is_asked_again(one, event) or _is_read_of(one, event, name)
                 )
         elif not _is_ordered(event):
             folder = _folder_around(name, folders)
@@ -122,6 +125,12 @@ def _is_asked_again(read: Event, write: Event) -> bool:
     """Whether the read asks in a loop that has nothing to do with the write, such as for a name that is free."""
     inner = {loop.number for loop in read.loops} - {loop.number for loop in write.loops}
     return bool(inner) and not read.in_training
+
+
+def _is_read_of(read: Event, write: Event, name: str) -> bool:
+    """Whether the contents of one file are read that is written anew: who is slower reads the new ones, or a part."""
+    reads = read.kind == "file.read" and read.name.rpartition(".")[2] not in QUESTIONS
+    return reads and file_of(read.path) == name and not write.kind.startswith("folder.")
 
 
 def _read(read: Event, write: Event) -> Obligation:

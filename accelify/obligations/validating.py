@@ -13,6 +13,7 @@ from accelify.heap.interpreter import Interpreter
 from accelify.heap.run import Event, Run
 from accelify.heap.values import SPAWNED
 from accelify.knowledge import Knowledge
+from accelify.obligations.batch_statistics import of_one_share
 from accelify.obligations.checked import checked_obligations_of
 from accelify.obligations.left_out import never_accumulated, never_let_go
 from accelify.obligations.obligation import Obligation, Status
@@ -121,6 +122,7 @@ def validate(
             *(checked_obligations_of(event, run.events) if checks else obligations_of(event, run.events)),
             *never_accumulated(event, run.events),
             *never_let_go(event, run.events),
+            *of_one_share(event, run.events),
         ]:
             known = found.get(one.site)
             if known is None or _ORDER.index(one.status) > _ORDER.index(known.status):

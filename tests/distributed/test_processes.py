@@ -260,6 +260,9 @@ def check_copies_in_memory_are_wrapped_as_before(acc):
         acc.backward(copied(torch.full((1, 2), float(acc.process_index))).mean())
         grad = acc.unwrap_model(copied).weight.grad
         assert torch.equal(grad, torch.full((1, 2), (acc.num_processes - 1) / 2))
+    parts = copy.deepcopy(acc.prepare(nn.Sequential(nn.Linear(2, 2), nn.Tanh())))
+    assert parts[1] is acc.unwrap_model(parts)[1]
+    assert [*parts] == [parts[0], parts[1]]
 
 
 def check_buffers_follow_the_main_process(acc):

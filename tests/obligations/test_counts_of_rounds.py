@@ -202,3 +202,59 @@ def test_a_tensor_that_the_round_before_wrote() -> None:
     lines = "        loss = loss + (state * model(x)).mean()\n        state.data.copy_(x)\n"
     found = validate(script + lines + STEP, None, KNOWLEDGE).of(Status.NAMED)
     assert [f"{one.sink}/{one.demand}" for one in found] == ["backward/rounds"]
+
+
+@pytest.mark.parametrize(
+    ("end", "ends_early"),
+    [
+        ("i >= len(loader) + 1", False),
+        ("i == len(loader) - 1", False),
+        ("i + 1 >= len(loader)", False),
+        ("i >= rounds + 1", True),
+        ("i >= 100", True),
+    ],
+)
+def test_a_loop_that_ends_by_the_length_of_its_loader(end: str, ends_early: bool) -> None:
+    assert named(f"{STEP}        if {end}: break\n") == (["leave/rounds"] if ends_early else [])
+
+
+SCHEDULED = """
+import torch
+from torch.utils.data import DataLoader
+from accelify.runtime import Accelerator
+def main():
+    accelerator = Accelerator()
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(list(range(8)))
+    made = {"loader": loader}
+    total = len(loader)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, RATE)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    PREPARED
+    for x in loader:
+        accelerator.backward(model(x).mean())
+        optimizer.step()
+        scheduler.step()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "of_rounds"),
+    [
+        ("lambda s: 1 - s / len(loader)", True),
+        ("[lambda s: 1 - s / len(loader), lambda s: 1.0]", True),
+        ("lambda s: max(0.1, 1 - s / (2 * len(loader)))", True),
+        ("lambda s, n=len(loader): 1 - s / n", False),
+        ("lambda s: 1 - s / total", False),
+        ("lambda s: 1 - s / len(made['loader'])", False),
+        ("lambda s: 0.9 ** s", False),
+    ],
+)
+def test_what_a_schedules_function_reads_as_it_is_called(rate: str, of_rounds: bool) -> None:
+    """The length of a prepared loader is in rounds, whose schedule is stepped as it is; another one is prepared."""
+    script = SCHEDULED.replace("RATE", rate)
+    for ready, wrong in (("scheduler = accelerator.prepare(scheduler)", of_rounds), ("pass", not of_rounds)):
+        found = validate(script.replace("PREPARED", ready)).of(Status.NAMED)
+        assert bool([one for one in found if one.sink == "schedule"]) == wrong

@@ -65,9 +65,26 @@ def test_a_read_after_the_main_processs_write(pair: tuple[str, str]) -> None:
     write, read = pair
     assert named(write + read) == [write.count("\n") + 1]
     assert named(write + WAIT + read) == []
-    assert named(read + write) == []
+    assert named(read + WAIT + write) == []
     assert named(write + MAIN + read.replace("\n", "\n    ").rstrip()) == []
     assert named(write + f"with accelerator.main_process_first():\n    {read}") == []
+
+
+@pytest.mark.parametrize("name", ["one name", "made in two ways", "through a path", "an open file"])
+def test_a_read_before_the_main_processs_write(name: str) -> None:
+    """A slower process reads what is written by then, or a part of it."""
+    write, read = PAIRS[name]
+    assert named(read + write) == [1]
+    assert named(MAIN + read.replace("\n", "\n    ").rstrip() + "\n" + write) == []
+    loss = "accelerator.backward(torch.nn.Linear(1, 1)(torch.ones(1)))\n"
+    assert named(read + loss + write) == []
+
+
+@pytest.mark.parametrize("write", ["os.remove('a.json')", "open('a.json', 'a').write('1')"])
+def test_a_read_before_the_main_process_takes_the_file_away(write: str) -> None:
+    for read, lines in (("open('a.json').read()\n", [1]), ("os.path.isfile('a.json')\n", [])):
+        assert named(read + MAIN + write + "\n") == lines
+        assert named(read + WAIT + MAIN + write + "\n") == []
 
 
 def test_a_read_of_another_file() -> None:
@@ -79,6 +96,7 @@ def test_a_read_in_the_next_round() -> None:
     loop = (
         "for trial in range(3):\n"
         "    if trial: pd.read_csv('t.csv')\n"
+        "    accelerator.wait_for_everyone()\n"
         "    if accelerator.is_main_process: pd.DataFrame().to_csv('t.csv')\n"
     )
     assert named(loop) == [2]
@@ -130,7 +148,7 @@ def test_a_module_that_is_imported_after_the_write(tmp_path: Path) -> None:
         text = HEAD + late.format(wait=wait)
         found = validate(text, script, KNOWLEDGE).of(Status.NAMED)
         assert [one.line for one in found if one.demand == "order"] == lines
-    early = "from loads import get\naccelerator.save(1, 'a.pt')\nget()\n"
+    early = f"from loads import get\n{WAIT}accelerator.save(1, 'a.pt')\nget()\n"
     assert [
         o for o in validate(HEAD + early, script, KNOWLEDGE).of(Status.NAMED) if o.demand == "order"
     ] == []

@@ -374,3 +374,44 @@ def test_the_time_in_the_name_of_a_metric_is_no_part_of_its_figures(name: str) -
             break
         """
     assert named(checked(build=build, epoch=epoch), "all ranks", "content") == []
+
+
+FORGET = """
+for part in swa.modules():
+    if isinstance(part, nn.BatchNorm1d):
+        {}
+"""
+ZEROS = "part.running_mean = torch.zeros_like(part.running_mean)"
+PASS = """
+swa.train()
+with torch.no_grad():
+    for x, y in {}:
+        swa(x)
+"""
+AVERAGED = "swa = copy.deepcopy(accelerator.unwrap_model(model))"
+
+
+@pytest.mark.parametrize("forget", [ZEROS, "part.reset_running_stats()", "part.running_var.fill_(1)"])
+@pytest.mark.parametrize(
+    "model", [AVERAGED, "swa = torch.optim.swa_utils.AveragedModel(model)", "swa = model"]
+)
+def test_statistics_of_batches_that_are_made_anew_of_a_share(forget: str, model: str) -> None:
+    again = FORGET.format(forget) + PASS
+    found = named(checked(ready=model, end=again.format("loader")), "same")
+    assert ["anew, of each process's share" in one.found for one in found] == [True]
+    assert not named(checked(ready=model, end=again.format("DataLoader(data)")), "same")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        PASS.format("loader"),
+        FORGET.format(ZEROS),
+        (FORGET.format(ZEROS) + PASS.format("loader")).replace("train", "eval"),
+    ],
+)
+def test_statistics_that_go_on_or_are_not_made(end: str) -> None:
+    assert not named(checked(ready=AVERAGED, end=end), "same")
+    assert not named(checked(ready=FORGET.format(ZEROS).replace("swa", "model")), "same")
+    one = FORGET.format(ZEROS) + "swa.train()\nx, y = next(iter(loader))\nswa(x)\n"
+    assert not named(checked(ready=AVERAGED, end=one), "same")

@@ -171,3 +171,17 @@ def test_a_wait_beside_what_the_main_process_tries() -> None:
     assert named(f"{tried}accelerator.wait_for_everyone()\n") == []
     early = "try:\n    accelerator.wait_for_everyone()\n    if accelerator.is_main_process: os.remove('a')\n"
     assert named(f"{early}except OSError:\n    pass\n") == []
+
+
+@pytest.mark.parametrize(
+    ("test", "once"),
+    [
+        ("accelerator.is_main_process and not folder.exists()", True),
+        ("not folder.exists() and accelerator.is_main_process", True),
+        ("not folder.exists()", False),
+        ("accelerator.is_main_process or not folder.exists()", False),
+    ],
+)
+def test_a_folder_named_by_the_time_that_the_main_process_asks_for(test: str, once: bool) -> None:
+    body = f"folder = Path(time.strftime('%Y'))\nif {test}:\n    folder.mkdir()\n"
+    assert ("3 folder.make/once" not in named(body)) == once

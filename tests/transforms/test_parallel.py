@@ -497,6 +497,12 @@ def describe(path, net):
         ("ready", "{k.replace('module.', ''): w for k, w in state['net'].items()}", False),
         ("build", "state['net']", False),
         ("end", "state['net']", False),
+        (
+            "ready",
+            "1) if not isinstance(net, torch.nn.DataParallel) else net.module.load_state_dict(state['net']",
+            False,
+        ),
+        ("ready", "state.module", True),
     ],
 )
 def test_weights_that_a_helper_of_another_module_loads(

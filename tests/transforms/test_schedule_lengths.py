@@ -102,3 +102,70 @@ def test_a_length_that_is_taken_behind_prepare_and_handed_on(tmp_path: Path) -> 
     found = converted(tmp_path, HEAD + FROM_HELPER + train + main, HEAD + make)
     assert "accelerator.prepare(loader)\n    steps = len(loader)\n" in found.new_text
     assert "model, optimizer = accelerator.prepare(model, optimizer)\n" in found.new_text
+
+
+LATE = f"""
+class Trainer:
+    def __init__(self, epochs=2):
+        self.loader = {DATA}
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, {{}})
+
+    def rate(self, step):
+        return 1 - step / len(self.loader)
+
+    def fit(self):
+        for epoch in range(2):
+            for x, y in self.loader:
+                self.optimizer.zero_grad()
+                nn.functional.mse_loss(self.model(x), y).backward()
+                self.optimizer.step()
+                self.scheduler.step()
+
+
+Trainer().fit()
+"""
+PLAIN = f"""
+loader = {DATA}
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def rate(step):
+    return 1 - step / len(loader)
+
+
+scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, {{}})
+for x, y in loader:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+    scheduler.step()
+"""
+NAME, IN_SELF = "lambda s: 1 - s / len(loader)", "lambda s: 1 - s / len(self.loader)"
+
+
+@pytest.mark.parametrize(
+    ("script", "rate"),
+    [(PLAIN, NAME), (PLAIN, "rate"), (PLAIN, "[rate]"), (LATE, IN_SELF), (LATE, "self.rate")],
+)
+def test_a_function_that_reads_the_loader_at_each_step(tmp_path: Path, script: str, rate: str) -> None:
+    """Prepare binds the name anew that it reads: the length is that of one process, and the schedule stays as it is."""
+    found = converted(tmp_path, HEAD + script.format(rate))
+    assert "prepare(" in found.new_text
+    assert "scheduler" not in found.new_text.partition("prepare(")[2].partition(")")[0]
+    assert not [one for one in found.remaining if one.code == "ACC706"]
+
+
+@pytest.mark.parametrize(
+    ("script", "rate"),
+    [
+        (PLAIN, "lambda s, n=len(loader): 1 - s / n"),
+        (LATE, "lambda s, n=len(self.loader): 1 - s / n"),
+    ],
+)
+def test_a_function_that_has_the_original_length(tmp_path: Path, script: str, rate: str) -> None:
+    found = converted(tmp_path, HEAD + script.format(rate))
+    assert "scheduler" in found.new_text.partition("prepare(")[2].partition(")")[0]
+    assert not [one for one in found.remaining if one.code == "ACC706"]

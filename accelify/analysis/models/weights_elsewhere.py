@@ -15,7 +15,7 @@ from accelify.analysis.models.filled_keys import fills_own_names
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import Entity, Imported
 
 _WORD = b"load_state_dict"
@@ -60,7 +60,9 @@ def _loads_into(script: ScriptModel, module: Module, callee: Scope, name: str) -
         for value in script.interpreter.evaluate(module, callee, call.func)
     )
     minds = reads and any(
-        isinstance(n, ast.Constant) and isinstance(n.value, str) and "module" in n.value
+        (isinstance(n, ast.Constant) and isinstance(n.value, str) and "module" in n.value)
+        # Of the wrapped model it loads the bare one.
+        or (isinstance(n, ast.Attribute) and n.attr == "module" and dotted(n.value) == name)
         for n in walk(callee.node)
     )
     for call in calls if reads and not minds else ():

@@ -33,7 +33,7 @@ from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.planning.unprepared import left_unprepared
 from accelify.analysis.schedules.casts import why_casts_stay
 from accelify.analysis.schedules.counted_rounds import counted_by_batches, early_schedules
-from accelify.analysis.schedules.schedule_lengths import lengths_of, runs_prepared
+from accelify.analysis.schedules.schedule_lengths import is_bound_anew, lengths_of, runs_prepared
 from accelify.analysis.schedules.step_rounds import loops_of_fixed_steps, stepped_in
 from accelify.analysis.schedules.steps import asked_for_plateau, ends_by_steps
 from accelify.analysis.schedules.windows import Window
@@ -335,8 +335,9 @@ class Plan(AcceleratorPlace):
             return
         for length in lengths_of(self.script, scheduler):
             loaders = length.loaders(self.script) & self.prepared
+            anew = bool(loaders) and is_bound_anew(self.script, self.sites, loaders, length)
             if loaders:
-                yield from (p for p in length.places(self.script) if self.runs_prepared(p, loaders))
+                yield from (p for p in length.places(self.script) if anew or self.runs_prepared(p, loaders))
 
     def _lengths_of_epochs(self, own: set[Entity]) -> list[ast.stmt]:
         """Where such lengths are taken for schedules that count epochs: these have to stay the original's."""

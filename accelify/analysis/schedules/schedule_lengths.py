@@ -52,7 +52,7 @@ class Length(NamedTuple):
         return found
 
 
-def lengths_read_by(script: ScriptModel, module: Module, *read: ast.expr) -> Iterator[Length]:
+def lengths_read_by(script: ScriptModel, module: Module, *read: Node) -> Iterator[Length]:
     """The lengths that expressions are computed from: here, in names, in functions, in what callers give."""
     queue: list[tuple[Node, Module, int]] = [(node, module, 0) for node in read]
     seen: set[Node] = set()
@@ -70,15 +70,23 @@ def lengths_read_by(script: ScriptModel, module: Module, *read: ast.expr) -> Ite
 
 def lengths_of(script: ScriptModel, scheduler: Entity) -> Iterator[Length]:
     """The lengths that a schedule is made from."""
-    site = scheduler.site
-    if isinstance(site, ast.Call) and scheduler.module is not None:
-        yield from lengths_read_by(script, scheduler.module, *site.args, *[kw.value for kw in site.keywords])
+    site, module = scheduler.site, scheduler.module
+    if not isinstance(site, ast.Call) or module is None:
+        return
+    given = [*site.args, *[kw.value for kw in site.keywords]]
+    yield from lengths_read_by(script, module, *given)
+    scope = _scope_of(script, module, site)
+    for one in (inner for value in given for inner in getattr(value, "elts", [value])):
+        # A function that gives the rate of each step counts on what it finds around it.
+        for function in script.interpreter.evaluate(module, scope, one):
+            if isinstance(function, v.Function) and isinstance(function.scope.node, ast.FunctionDef):
+                yield from lengths_read_by(script, function.module, *function.scope.node.body)
 
 
 def given_to(
     script: ScriptModel, module: Module, read: ast.Name | ast.Attribute
 ) -> Iterator[tuple[Node, Module]]:
-    """What a name holds: what its scope assigns it, the function that it names, what callers give."""
+    """What a name holds: what its scope assigns it, what callers give."""
     name = dotted(read)
     if name is None or not isinstance(read.ctx, ast.Load):
         return
@@ -89,10 +97,6 @@ def given_to(
     for stmt in module.tree.assigns(name):
         if _scope_of(script, module, stmt) is owner:
             yield stmt.value, module
-    for definition in owner.children:
-        if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)) and definition.name == name:
-            # A function that gives the rate of each step: it counts on what it finds around it.
-            yield from ((stmt, module) for stmt in definition.body if owner.kind == "function")
     if owner.kind != "function" or name == owner.self_name():
         return
     positional = owner.positional()
@@ -130,4 +134,36 @@ def runs_prepared(
     return bool(calls) and all(runs_prepared(script, chosen, entities, c, seen | {scope}) for c in calls)
 
 
-__all__ = ["Length", "given_to", "lengths_of", "lengths_read_by", "runs_prepared"]
+def is_bound_anew(
+    script: ScriptModel, sites: Sequence[PrepareSite], entities: Set[Entity], length: Length
+) -> bool:
+    """Whether a function that a schedule calls at each step asks for a loader by a name that prepare binds anew."""
+    measured = length.call.args[0]
+    name = measured.attr if isinstance(measured, ast.Attribute) else dotted(measured)
+    if name is None or length.module not in script.modules or not _is_called_later(script, length.call, name):
+        return False
+    owner = script.scope_of(length.call).resolve(name) if isinstance(measured, ast.Name) else None
+    return any(
+        entities & item.entities
+        and item.holder.name == name
+        and (site.scope is owner if item.holder.cls is None else owner is None)
+        for site in sites
+        for item in site.items
+    )
+
+
+def _is_called_later(script: ScriptModel, node: ast.AST, name: str) -> bool:
+    """Whether it stands in a lambda, or in a function that the script only passes on, and asks for a name of others."""
+    below = node
+    for outer in script.tree.ancestors(node):
+        if isinstance(outer, ast.Lambda) and below is outer.body:
+            given = [*outer.args.posonlyargs, *outer.args.args, *outer.args.kwonlyargs]
+            return name not in [one.arg for one in given]
+        if isinstance(outer, ast.FunctionDef) and below in outer.body:
+            scope = script.scope_of(node)
+            return not script.callers(scope) and name not in [one.arg for one in scope.parameters()]
+        below = outer
+    return False
+
+
+__all__ = ["Length", "given_to", "is_bound_anew", "lengths_of", "lengths_read_by", "runs_prepared"]

@@ -140,6 +140,10 @@ class ScriptAttributes(torch.nn.Module):
             return self._routed(value)
         return value
 
+    def __getitem__(self, index: Any) -> Any:
+        # A sequence of parts is one in a copy of the wrapper, too: `AveragedModel(model).module[0]`.
+        return self.module[index]
+
 
 class AveragingBackend(Backend):
     """An engine on several ranks of one process group."""
