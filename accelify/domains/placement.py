@@ -158,20 +158,6 @@ def settled(place: Placement) -> Placement:
     return replace(place if place.phase == AFTER else _without_degree(place), phase="")
 
 
-def is_mean_of_round(place: Placement) -> bool:
-    """Whether it is a mean over the rows of one round, weighted or not, or of one round of every rank."""
-    if place.rows or place.even or place.degree != 0:
-        return False
-    return place.kind is Kind.WIDE or (place.kind is Kind.ROUND and (place.samples == 0 or place.mixed))
-
-
-def is_sum_of_share(place: Placement) -> bool:
-    """Whether it is a sum, or a count, over the samples that one process has."""
-    if place.kind is Kind.ROUND:
-        return not place.rows and place.degree == 0 and place.samples == 1
-    return place.kind is Kind.LINEAR and place.degree == 1
-
-
 def unturned(place: Placement) -> Placement:
     """The same with its rows along the first axis."""
     return replace(place, turned=0) if place.turned else place

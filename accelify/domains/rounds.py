@@ -83,3 +83,17 @@ def carried(before: Placement, written: Placement, bound: bool = True) -> Placem
     if found.kind in (Kind.SAME, Kind.ROUND, Kind.WIDE):
         return replace(found, degree=None, even=False)
     return found if found.kind in (Kind.OWN, Kind.CLOCK) else own("put together first")
+
+
+def is_mean_of_round(place: Placement) -> bool:
+    """Whether it is a mean over the rows of one round, weighted or not, or of one round of every rank."""
+    if place.rows or place.even or place.degree != 0:
+        return False
+    return place.kind is Kind.WIDE or (place.kind is Kind.ROUND and (place.samples == 0 or place.mixed))
+
+
+def is_sum_of_share(place: Placement) -> bool:
+    """Whether it is a sum, or a count, over the samples that one process has."""
+    if place.kind is Kind.ROUND:
+        return not place.rows and place.degree == 0 and place.samples == 1
+    return place.kind is Kind.LINEAR and place.degree == 1

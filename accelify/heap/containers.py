@@ -18,7 +18,6 @@ from accelify.domains.placement import (
     Kind,
     Placement,
     function,
-    is_mean_of_round,
     linear,
     own,
     reduced,
@@ -27,6 +26,7 @@ from accelify.domains.placement import (
     wide,
 )
 from accelify.domains.replacing import replace
+from accelify.domains.rounds import is_mean_of_round
 from accelify.heap.fields import OF, write_field
 from accelify.heap.joining import join
 from accelify.heap.paths import pattern

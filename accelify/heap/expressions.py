@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.meeting_rows import meeting, meets, mixing
-from accelify.domains.placement import CLOCK, Kind, function, is_mean_of_round, multiplied, own
+from accelify.domains.placement import CLOCK, Kind, function, multiplied, own
 from accelify.domains.replacing import replace
+from accelify.domains.rounds import is_mean_of_round
 from accelify.heap.containers import (
     array_of,
     container,

@@ -12,13 +12,11 @@ from accelify.domains.placement import (
     Placement,
     added,
     function,
-    is_mean_of_round,
-    is_sum_of_share,
     own,
     settled,
 )
 from accelify.domains.replacing import replace
-from accelify.domains.rounds import BEGUN, accumulated, carried
+from accelify.domains.rounds import BEGUN, accumulated, carried, is_mean_of_round, is_sum_of_share
 from accelify.heap.containers import array_of
 from accelify.heap.joining import join
 from accelify.heap.pieces import Piece, Written

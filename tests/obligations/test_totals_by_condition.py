@@ -52,7 +52,10 @@ def test_put_together_it_is_the_originals(body: str, after: str) -> None:
 @pytest.mark.parametrize("body", [BY_BATCH, BY_EITHER, TRIED])
 def test_it_is_of_a_share_where_it_is_not_put_together(body: str) -> None:
     (one,) = shown(body, "accelerator.print(total)")
-    assert "of the main process's share; its sum or mean over the ranks is that of a single process" in one.message
+    assert (
+        "of the main process's share; its sum or mean over the ranks is that of a single process"
+        in one.message
+    )
 
 
 @pytest.mark.parametrize(
