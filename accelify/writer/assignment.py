@@ -230,7 +230,8 @@ class Flow:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             no = ast.unparse(test.operand)
         inner, other = state.copy(), state.copy()
-        inner.names |= state.implied.get(yes, set())
+        for asked in (yes, *_conjuncts(test)):
+            inner.names |= state.implied.get(asked, set())
         other.names |= state.implied.get(no, set())
         ways = [self.block(stmt.body, inner), self.block(stmt.orelse, other)]
         found = joined(ways)
@@ -288,6 +289,8 @@ class Flow:
             if self.file is not None:
                 self.file.note(self.where, name, node)
             self.lacks.setdefault(name, node)
+            # Where it is not assigned, what follows is not reached.
+            state.names.add(name)
 
     def store(self, target: ast.expr | None, state: State) -> None:
         for node in run_at_once([target]) if target is not None else ():
@@ -295,6 +298,15 @@ class Flow:
                 state.names.add(node.id)
             elif isinstance(node, ast.Name):
                 self.used(node.id, node, state)
+
+
+def _conjuncts(test: ast.expr) -> list[str]:
+    """The texts of the tests that are all true where one is."""
+    return (
+        [ast.unparse(one) for one in test.values]
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+        else []
+    )
 
 
 def run_at_once(nodes: Iterable[ast.AST]) -> list[ast.AST]:

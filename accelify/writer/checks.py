@@ -148,8 +148,12 @@ def _brought(old: ast.Module, new: ast.Module) -> set[str]:
         if isinstance(stmt.value, ast.Call) and isinstance(stmt.value.func, ast.Name)
         if stmt.value.func.id in found
         for target in stmt.targets
-        if isinstance(target, ast.Name)
+        if isinstance(target, ast.Name) and target.id not in _read(stmt.value)
     }
+
+
+def _read(node: ast.AST) -> set[str]:
+    return {one.id for one in walk(node) if isinstance(one, ast.Name)}
 
 
 def _compiles(text: str) -> bool:

@@ -201,6 +201,10 @@ def test_attributes_that_objects_may_lack(text: str, names: set[str]) -> None:
         ),
         ("def f(a):\n    q()\n", "from r import A\na = A()\ndef f(a):\n    q()\n", ""),
         ("def f(a):\n    q()\n", "from r import A\ndef f(a):\n    b = A()\n    q(b)\n", ""),
+        # Who reads a name that may lack is not reached a second time without it, and who asks for more, asks for that.
+        ("if a:\n    x = 1\nprint(x)\n", "if a:\n    x = 1\nprint(x)\nprint(x)\n", ""),
+        ("if a:\n    x = b\nif a:\n    q(x)\n", "if a:\n    x = b\nif a and b:\n    q(x)\n", ""),
+        ("a = 1\nq(a)\n", "from r import A\na = 1\na = A(a)\nq(a)\n", ""),
     ],
 )
 def test_what_edits_leave_unassigned(before: str, after: str, message: str) -> None:
