@@ -315,14 +315,11 @@ def array_of(value: Value, depth: int = 0, inside: _Inside | None = None) -> Pla
 
 
 def _inside(ref: Container, depth: int, inside: _Inside) -> list[Placement]:
-    """What each element of a container is as a part of it."""
-    places = [
-        array_of(inner, depth + 1, inside)
-        for name, inner in ref.looked_into().items()
-        if name.startswith("[")
-    ]
+    """What the elements of a container are as parts of it, each once however many are alike."""
+    found = [inner for name, inner in ref.looked_into().items() if name.startswith("[")]
+    places = dict.fromkeys(array_of(inner, depth + 1, inside) for inner in found)
     fill = fill_of(ref) if places else ""
-    return [_together(place, ref, fill) for place in places]
+    return list(dict.fromkeys(_together(place, ref, fill) for place in places))
 
 
 def _together(place: Placement, ref: Container, fill: str) -> Placement:

@@ -173,8 +173,9 @@ class Run:
         return self.modules[-1]
 
     def spend(self) -> bool:
-        """Take one operation from the budget; False when nothing is left of it."""
-        self.steps += 1
+        """Take one operation, and the containers that it looked into, from the budget; False when nothing is left."""
+        self.steps += 1 + self.store.looks
+        self.store.looks = 0
         return self.steps < self.budget
 
     # Reasons

@@ -48,6 +48,8 @@ class Store:
         self.pieces: list[Piece] = []
         # All slots that were written, in order, also those of writes that were undone.
         self._log: list[Key] = []
+        # How many containers were looked into since the budget was last asked.
+        self.looks = 0
         # How often a function, a class or an import was replaced.
         self.redefined = 0
 

@@ -280,6 +280,7 @@ class Container(Ref):
 
     def looked_into(self, *, wholly: bool = False) -> dict[str, Value]:
         """All that stands in it, with its size and what filled it where `wholly` says so."""
+        self.store.looks += 1
         if self.store.pieces:
             self.store.look(self)
             for name in ("#known", "#fill", "#keys") if wholly else ():

@@ -264,3 +264,9 @@ print(Samples(chosen{".sampler" * 40}).inner)
 """
     # Each way to them taken apart, it would be more than 2 ** 40.
     assert [one.demand for one in found(text).obligations][-1:] == ["once"]
+
+
+def test_containers_that_are_looked_into_are_taken_from_the_budget() -> None:
+    rows = ", ".join(f"[unknown.of({n})]" for n in range(50))
+    text = f"import unknown\nrows = [{rows}]\n" + "print(rows)\n" * 20
+    assert found(text).steps > 15 * 50
