@@ -18,6 +18,8 @@ from accelify.obligations.obligation import Obligation, Status
 
 _WRITES = frozenset({"file.write", "file.append", "file.move", "folder.make", "folder.delete", "file.delete"})
 _READS = frozenset({"file.read", "folder.list"})
+# What makes a folder, or something in it, that others then find there.
+_MAKES = frozenset({"folder.make", "tracker.start"})
 # Where nothing of what stands before goes on: ranks meet, or another function is begun with that nothing called.
 _MEETINGS = frozenset({"collective", "backward", "entry"})
 
@@ -38,6 +40,7 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
     written: dict[str, Event] = {}
     asked: dict[str, Event] = {}
     folders: dict[str, Event] = {}
+    listed: dict[str, Event] = {}
     for event in events:
         # A wrapper around a model waits for that of each process as it is made.
         waits = event.kind in _MEETINGS or (event.kind == "wrapped" and event.detail == "waits")
@@ -45,14 +48,21 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
             written.clear()
             asked.clear()
             folders.clear()
+            listed.clear()
         if event.kind == "process.run" and _of_main(event):
             # What a command writes is among what it names.
             for word in (word for value in event.shown for word in words_of(value)):
                 written.setdefault(word, event)
-        if event.kind not in _WRITES and event.kind not in _READS:
+        if event.kind not in _WRITES | _READS | _MAKES:
             continue
         name = file_of(event.path)
         if not name or is_handle(event):
+            continue
+        if event.kind in _MAKES or (_of_main(event) and _writes(event)):
+            found = _listing_around(name, listed)
+            if found is not None:
+                yield _listed(found, event)
+        if event.kind == "tracker.start":
             continue
         if _of_main(event):
             if _writes(event):
@@ -75,19 +85,34 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
             if before is not None:
                 yield _read(event, before)
             asked.setdefault(name, event)
+            if event.kind == "folder.list":
+                listed.setdefault(name, event)
 
 
 def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event | None:
     """What was written in a folder that is listed."""
     if event.kind != "folder.list":
         return None
+    return next((one for other, one in written.items() if _lists(event, name, other)), None)
+
+
+def _listing_around(name: str, listed: Mapping[str, Event]) -> Event | None:
+    """The listing that a name would be in which is not written out in the script: the next free one, as a rule."""
+    found = (one for other, one in listed.items() if _lists(one, other, name, first=True))
+    return next(found, None) if "*" in name else None
+
+
+def _lists(event: Event, name: str, other: str, *, first: bool = False) -> bool:
+    """Whether a listing by a name has another name in it, or with `first` the folder that it begins with."""
     # `glob` names what it lists: "images/*.png".
     folder, _, named = name.rpartition("/") if event.name.startswith("glob.") else (name, "", "*")
-    for other, one in written.items():
-        inside = other.removeprefix(f"{folder}/")
-        if folder and inside != other and ("*" in inside or fnmatch(inside, named)):
-            return one
-    return None
+    inside = other.removeprefix(f"{folder}/")
+    if not folder or inside == other:
+        return False
+    if first:
+        inside = inside.partition("/")[0]
+        return "*" in inside and fnmatch(inside, named)
+    return "*" in inside or fnmatch(inside, named)
 
 
 def _asked_for(name: str, asked: Mapping[str, Event]) -> Iterator[Event]:
@@ -156,6 +181,11 @@ def _asked(read: Event, write: Event) -> Obligation:
     return _named(
         read, text, Reason(f"`{_called(write)}` by the main process", write.module.path, write.line)
     )
+
+
+def _listed(read: Event, write: Event) -> Obligation:
+    text = f"`{_called(read)}` of every process, and nothing waits for all of them before one adds to that folder"
+    return _named(read, text, Reason(f"`{_called(write)}`", write.module.path, write.line))
 
 
 def _called(event: Event) -> str:

@@ -11,7 +11,7 @@ from accelify.obligations import Status, validate
 
 KNOWLEDGE = Knowledge()
 HEAD = """\
-import argparse, json, os, pandas as pd, torch
+import argparse, glob, json, os, pandas as pd, torch
 from pathlib import Path
 from accelify.runtime import Accelerator
 accelerator = Accelerator()
@@ -173,3 +173,21 @@ def test_a_read_after_a_loop_that_writes(wait: str, is_named: bool) -> None:
     )
     found = named(f"{body}{wait}torch.load(path)\n")
     assert bool(found) == is_named
+
+
+@pytest.mark.parametrize(
+    ("lists", "makes"),
+    [
+        ("n = len(os.listdir('runs'))\n", "os.makedirs(f'runs/v{n}')\n"),
+        ("n = len(os.listdir('runs'))\n", f"{MAIN}os.makedirs(f'runs/v{{n}}/logs')\n"),
+        ("n = len(list(Path('runs').glob('v*')))\n", "Path(f'runs/v{n}').mkdir()\n"),
+        ("n = len(glob.glob('runs/v*'))\n", f"{MAIN}torch.save(1, f'runs/v{{n}}.pt')\n"),
+    ],
+)
+def test_a_folder_that_is_listed_for_the_next_free_name(lists: str, makes: str) -> None:
+    assert named(lists + makes) == [1]
+    assert named(lists + WAIT + makes) == []
+    assert named(MAIN + lists + makes) == []
+    # Names that are written out are there before, or are no part of what was looked for.
+    assert named(lists + makes.replace("v{n}", "v")) == []
+    assert named(lists + makes.replace("runs/", "other/")) == []
