@@ -69,8 +69,8 @@ QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_di
 # What runs a function beside this process, and what it must not do there.
 _STARTED = frozenset({"multiprocessing.Process", "threading.Thread"})
 _OF_RANKS = frozenset({"backward", "step", "collective", "prepare", "accelerator"})
-# The logger of Accelerate, and of the runtime.
-_MAIN_LOGGER = "accelerate.logging.MultiProcessAdapter."
+# The logger and the trackers of Accelerate, and of the runtime.
+_OF_MAIN = ("accelerate.logging.MultiProcessAdapter.", "accelerate.tracking.GeneralTracker.")
 # What arrays do in place that leaves the batch's figures in them.
 _IN_PLACE = frozenset({"plus", "minus", "times", "over"})
 # What may call a function that it is given.
@@ -83,7 +83,7 @@ def _is_of_main(row: Row, keywords: Keywords) -> bool:
     A logger of Accelerate that is asked for more is meant to write on every process.
     """
     asked = keywords.get("is_main_process")
-    return row.name.startswith(_MAIN_LOGGER) or (asked is not None and asked.type == MAIN_FLAG)
+    return row.name.startswith(_OF_MAIN) or (asked is not None and asked.type == MAIN_FLAG)
 
 
 class LibraryCalls:

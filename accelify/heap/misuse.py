@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from accelify.domains.placement import Kind
 from accelify.heap.containers import array_of, elements
@@ -358,6 +358,8 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
     elif (run.accelerated or run.at_model) and name not in OF_MODULES and _is_asked_for(run, node):
         return
     elif name == "module" and run.accelerated:
+        if _has_default(node) or _is_by_deepspeed(run):
+            return
         text = (
             "`.module` of a prepared model is there on several processes only; use accelerator.unwrap_model"
         )
@@ -396,6 +398,28 @@ def _is_asked_for(run: Run, node: ast.AST) -> bool:
         and any(part is node for part in ast.walk(one))
         for one in (ast.walk(run.module.tree) if run.module.tree is not None else ())
     )
+
+
+def _has_default(node: ast.AST) -> bool:
+    """Whether it is `getattr` of an attribute with what stands in for it."""
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr" and len(node.args) > 2
+
+
+def _is_by_deepspeed(run: Run) -> bool:
+    """Whether the script runs with DeepSpeed alone, whose engine has the attribute on any number of processes: it
+    sets an option of the plugin's, whatever the launcher says."""
+    return run.module.tree is not None and any(
+        isinstance(target, ast.Subscript) and ast.unparse(target.value).endswith(".deepspeed_config")
+        for stmt in _unconditional(run.module.tree.body)
+        for target in (stmt.targets if isinstance(stmt, ast.Assign) else ())
+    )
+
+
+def _unconditional(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, ast.FunctionDef | ast.ClassDef | ast.With):
+            yield from _unconditional(stmt.body)
 
 
 def of_length(run: Run, length: Value, node: ast.AST) -> None:

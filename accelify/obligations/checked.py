@@ -21,6 +21,7 @@ from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
 from accelify.obligations.own_ranks import RANK, is_of_rank_alone, says_who, shows_rank
+from accelify.obligations.own_samples import is_of_own_sample
 from accelify.obligations.past_wrappers import is_trained_in, unprepared
 from accelify.obligations.runs import has_accelerator
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
@@ -119,6 +120,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "once":
         known = _is_shared_out(event) or shows_rank(event, events) or _is_of_own_batch(event)
         known = known or _is_of_error(event) or _is_of_others(event, events)
+        known = known or (event.kind in _MESSAGES and is_of_own_sample(event, events))
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and is_on_both_ways(event, events):
