@@ -20,7 +20,7 @@ from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
-from accelify.obligations.own_ranks import RANK, is_of_rank_alone, says_who, shows_rank
+from accelify.obligations.own_ranks import RANK, is_of_rank_alone, names_rank, says_who, shows_rank
 from accelify.obligations.own_samples import is_of_own_sample
 from accelify.obligations.past_wrappers import is_trained_in, unprepared
 from accelify.obligations.runs import has_accelerator
@@ -270,13 +270,13 @@ def _is_of_one(event: Event) -> bool:
 def _content(event: Event, events: Sequence[Event]) -> Obligation:
     """A figure that is shown or written is one of all processes, or one that they have alike."""
     of_main = _is_of_one(event)
+    if not of_main and names_rank(event):
+        return made(event, "content", Status.PROVED)  # it says whose figures they are
     for value in event.shown:
         for place, why in places(value):
             if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
                 continue
             if why is not None and (says_who(why, events) or (of_main and is_of_rank_alone(value, why))):
-                continue
-            if not of_main and why is not None and any(step.text == RANK for step in why.chain()):
                 continue
             counted = place.kind is Kind.LINEAR and place.degree == 0
             if why is not None and _meets_before(why, events if of_main else (), counted):
