@@ -30,6 +30,7 @@ from accelify.heap.misuse import splits
 from accelify.heap.parameters import SPREAD
 from accelify.heap.partials import partial_of
 from accelify.heap.paths import joined_path, pattern
+from accelify.heap.random_draws import is_as_long
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -121,6 +122,8 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
         if isinstance(ref, Iterable):
             return engine.run.made(node, ref.rounds, ref.item, type_="builtins.int")
     if value.type == TUPLE and not value.refs:
+        return Value(type="builtins.int")
+    if is_as_long(value):
         return Value(type="builtins.int")
     place = reduced_value(value, "count")
     text = f"`{engine.run.segment(node)}` counts samples"

@@ -11,7 +11,7 @@ from functools import lru_cache, reduce
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
-from accelify.heap.random_draws import FOR_OTHER_ROWS, SEEDED
+from accelify.heap.random_draws import DRAWS, FOR_OTHER_ROWS, SEEDED
 from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.both_ways import is_on_both_ways
@@ -30,8 +30,6 @@ from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, ob
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
-# What one says of what makes them differ.
-_DRAWS = " draws random numbers"
 # How one ends that says that it is taken by the rank.
 _SHARE = "is this rank's share"
 # What one says of what split_between_processes gives.
@@ -297,7 +295,7 @@ def _is_of_draws(why: Reason) -> bool:
     """Whether a loader that is not divided gives each process other rows, as each draws what lies in it."""
     texts = [step.text for step in why.steps()]
     first = next((number for number, text in enumerate(texts) if text.startswith(_BATCH)), len(texts))
-    return any(text.endswith(_DRAWS) for text in texts[first:])
+    return any(text.endswith(DRAWS) for text in texts[first:])
 
 
 def _of_share(why: Reason) -> Reason:
@@ -364,7 +362,7 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         # It stands where the data part, or where they are drawn alike.
         if apart is not None:
             later = [step for step in steps[apart + 1 :] if step.says_why]
-            drawn = [step for step in later if step.text.endswith(_DRAWS)]
+            drawn = [step for step in later if step.text.endswith(DRAWS)]
             cause = (*reversed(drawn), *later, steps[-1])[0]
             one = replace(one, found="the processes train on data that differ between them", reason=cause)
         else:
@@ -387,7 +385,7 @@ def _drawn_before_shared(event: Event) -> Reason | None:
     why = event.shown[0].why if event.shown else None
     shares = [step for step in (why.steps() if why is not None else ()) if step.text.endswith(_SHARE)]
     draws = (step for share in shares for one in share.parents for step in one.steps())
-    return next((step for step in draws if step.text.endswith(_DRAWS)), None)
+    return next((step for step in draws if step.text.endswith(DRAWS)), None)
 
 
 def _is_stand_in(event: Event) -> bool:

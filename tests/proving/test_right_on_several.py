@@ -484,3 +484,21 @@ def test_processes_that_end_while_the_others_wait(leaves, is_right, tmp_path):
     """After one that ends with an error, the launcher ends all."""
     text = f"import sys\n{GROUP}if dist.get_rank() > 0:\n    {leaves}\ndist.barrier()\n"
     assert named(text, tmp_path) == ([] if is_right else [("ACC704", "dist.barrier()")])
+
+
+@pytest.mark.parametrize(
+    ("counted", "is_right"),
+    [
+        ("random.choices(range(99), k=64)", True),
+        ("torch.utils.data.random_split(data, [50, 10])[0]", True),
+        ("set(random.choices(range(99), k=64))", False),
+        ("random.choice([data, data[:9]])", False),
+        ("torch.ones(60)[torch.rand(60) < 0.5]", False),
+        ("random.choices(range(99), k=random.randint(2, 9))", False),
+        ("random.choices(range(99), k=64)[: random.randint(2, 9)]", False),
+    ],
+)
+def test_how_many_are_drawn(counted, is_right, tmp_path):
+    """Others on each process are as many."""
+    text = f"import random\naccelerator = Accelerator()\naccelerator.print(len({counted}))\n"
+    assert bool(named(text, tmp_path, "accelerate")) != is_right
