@@ -160,6 +160,8 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
         made = container(engine.run, type_, node)
         for value in args[:1]:
             known = elements(engine.run, value)
+            if known is None and len(value.refs) == 1 and isinstance(value.refs[0], Iterable):
+                known = list(value.refs[0].elements) or None  # `list(table.keys())`
             fill = next((fill_of(ref) for ref in value.of(Container)), "")
             for ref in value.refs:
                 loaded = isinstance(ref, Instance) and ref.kind == "loader" and ref.prepared
