@@ -177,6 +177,7 @@ def accelerator_method(
         run.meet("collective", node, f"accelerator.{name}")
         if run.checks:
             misuse.of_gather(run, name, first, node)
+            misuse.thrown_away(run, name, node)
         if name == "gather_object" and first.of(Container):
             # The elements of all ranks' lists, one after the other.
             each = elements(run, first) or [element(run, first, node)]
@@ -196,6 +197,8 @@ def accelerator_method(
         operation = keywords.get("reduction", args[1] if len(args) > 1 else constant("sum")).const
         word = operation if isinstance(operation, str) else "sum"
         run.meet("collective", node, "accelerator.reduce")
+        if run.checks:
+            misuse.thrown_away(run, name, node)
         alike = _alike(run, first, node) if word == "sum" else None
         return _over_tensors(
             run, first, lambda place: all_reduced(place, word), node, f"reduced by {word}", alike=alike

@@ -221,8 +221,23 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
         ):
             if _is_compared(run, node):
                 return
-            text = f"`{run.segment(node)}` names one device for every process; use {_own_device(run)}"
-            run.meet("misuse", node, text, detail="device")
+            at = node if "load" in name else _where_named(run, node, const)
+            text = f"`{run.segment(at)}` names one device for every process; use {_own_device(run)}"
+            run.meet("misuse", at, text, detail="device")
+
+
+def _where_named(run: Run, node: ast.AST, device: object) -> ast.AST:
+    """Where a call gets its device from: the one assignment of the name that it is given, or the call itself."""
+    words = node.keywords if isinstance(node, ast.Call) else []
+    given = [*getattr(node, "args", []), *(one.value for one in words)]
+    names = {one.id for one in given if isinstance(one, ast.Name)}
+    made = [
+        stmt.value
+        for stmt in (ast.walk(run.module.tree) if run.module.tree is not None and names else ())
+        if isinstance(stmt, ast.Assign) and names & {getattr(one, "id", "") for one in stmt.targets}
+    ]
+    found = [one for one in made if any(getattr(part, "value", None) == device for part in ast.walk(one))]
+    return found[0] if len(made) == len(found) == 1 else node
 
 
 def _is_compared(run: Run, node: ast.AST) -> bool:
@@ -328,6 +343,16 @@ def of_result(run: Run, name: str, keywords: Mapping[str, Value], node: ast.AST)
     plain |= {one.body for one in ast.walk(tree) if isinstance(one, ast.Lambda)}
     if node not in plain:
         text = f"`{name}` returns None: it changes its argument in place, which is what to use"
+        run.meet("misuse", node, text, detail="content")
+
+
+def thrown_away(run: Run, name: str, node: ast.AST) -> None:
+    """What the Accelerator puts together of something that has a name, where nothing takes it."""
+    given = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    if given is None or isinstance(given, ast.Call) or run.module.tree is None:
+        return
+    if any(isinstance(one, ast.Expr) and one.value is node for one in ast.walk(run.module.tree)):
+        text = f"`accelerator.{name}` returns what it makes, and leaves its argument as it is: nothing takes the result"
         run.meet("misuse", node, text, detail="content")
 
 

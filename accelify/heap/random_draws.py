@@ -77,6 +77,8 @@ class RandomDraws:
         place = of_shape or function(places, rowwise=True)
         text = f"`{self.run.segment(node)}`{DRAWS}"
         differing = self._generated(row, generators, node)
+        if self.run.checks and any(guard.kind == "main" for guard in self.run.guards):
+            differing = None  # no other process draws it
         if differing is not None and place.is_same and not self.run.in_shared_loop():
             return Value(own(SEEDED), self.run.reason(node, text, differing), type=row.returns)
         if place.is_same and not self._begins_alike(row):
