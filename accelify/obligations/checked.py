@@ -51,6 +51,10 @@ _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
 _TRAINING = frozenset({"backward", "step"})
 _MESSAGES = frozenset({"terminal.write", "log.write"})
+# Collectives that put no gradients together.
+_NO_GRADIENTS = frozenset(
+    "barrier clip_grad_norm_ clip_grad_value_ gather_for_metrics monitored_barrier save_state wait_for_everyone".split()
+)
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
 _SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
 _OVERLAP = (
@@ -131,7 +135,12 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield replace(one, found=text, line=one.reason.line, column=1) if here else replace(one, found=text)
     elif one.demand == "prepared":
         # One that puts gradients together by hand has no need of it.
-        if not any(other.kind == "collective" and other.loops == event.loops for other in events):
+        if not any(
+            other.kind == "collective"
+            and other.loops == event.loops
+            and other.name.rpartition(".")[2] not in _NO_GRADIENTS
+            for other in events
+        ):
             trains = event.detail == "bare" and is_trained_in(event, events)
             yield replace(one, found=_OF_ANOTHER) if trains else one
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):

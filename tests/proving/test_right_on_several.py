@@ -502,3 +502,28 @@ def test_how_many_are_drawn(counted, is_right, tmp_path):
     """Others on each process are as many."""
     text = f"import random\naccelerator = Accelerator()\naccelerator.print(len({counted}))\n"
     assert bool(named(text, tmp_path, "accelerate")) != is_right
+
+
+@pytest.mark.parametrize(
+    ("of", "met", "is_right"),
+    [
+        ("model", "accelerator.save_state('state')", True),
+        ("copy.deepcopy(model)", "accelerator.save_state('state')", False),
+        ("copy.deepcopy(model)", "accelerator.wait_for_everyone()", False),
+    ],
+)
+def test_an_optimizer_of_a_copy_where_all_meet_in_each_step(of, met, is_right, tmp_path):
+    text = f"""
+    import copy
+
+    accelerator = Accelerator()
+    model = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD({of}.parameters(), lr=0.1)
+    model, opt, loader = accelerator.prepare(model, opt, DataLoader(data, batch_size=4))
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+        {met}
+    """
+    assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
