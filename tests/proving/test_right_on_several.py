@@ -527,3 +527,33 @@ def test_an_optimizer_of_a_copy_where_all_meet_in_each_step(of, met, is_right, t
         {met}
     """
     assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
+
+
+@pytest.mark.parametrize(("flags", "is_right"), [("[True, False]", True), ("[True, True]", False)])
+@pytest.mark.parametrize("over", ["enumerate(zip(['train', 'dev'], FLAGS))", "enumerate(PAIRS)"])
+def test_loaders_by_mode(over, flags, is_right, tmp_path):
+    """A loader that each process goes through as a whole gives all of them the same figure."""
+    text = f"""
+    dist.init_process_group("gloo")
+    loaders, samplers = {{}}, {{}}
+    FLAGS = {flags}
+    PAIRS = [("train", FLAGS[0]), ("dev", FLAGS[1])]
+    for number, (mode, flag) in {over}:
+        samplers[mode] = DistributedSampler(data, shuffle=False) if flag else None
+        loaders[mode] = DataLoader(data, batch_size=8, sampler=samplers[mode])
+    train, dev = loaders["train"], loaders["dev"]
+    model = DDP(torch.nn.Linear(4, 1))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        for x, y in train:
+            opt.zero_grad()
+            F.mse_loss(model(x), y).backward()
+            opt.step()
+        total = 0.0
+        with torch.no_grad():
+            for x, y in dev:
+                total += F.mse_loss(model(x), y).item()
+        if total < 0.1:
+            break
+    """
+    assert ("ACC704" in dict(named(text, tmp_path))) != is_right
