@@ -139,7 +139,17 @@ def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> 
         return Value(type="torch.device" if is_device else "", where=where, text=text)
     if name in ("state", "gradient_state"):
         return Value(refs=(ref,))
+    if name == "trackers":
+        trackers = container(run, "list")
+        put(run, trackers, _tracker(run, node))
+        return Value(refs=(trackers,), type="list")
     return None
+
+
+def _tracker(run: Run, node: ast.AST) -> Value:
+    """One of an Accelerator's trackers: on the other processes it does nothing."""
+    type_ = "accelerate.tracking.GeneralTracker"
+    return Value(refs=(run.allocate((node, "tracker"), lambda: Instance(None, type_, "object")),), type=type_)
 
 
 def accelerator_method(
@@ -167,6 +177,7 @@ def accelerator_method(
         run.meet("collective", node, f"accelerator.{name}")
         if run.checks:
             misuse.of_gather(run, name, first, node)
+            misuse.thrown_away(run, name, node)
         if name == "gather_object" and first.of(Container):
             # The elements of all ranks' lists, one after the other.
             each = elements(run, first) or [element(run, first, node)]
@@ -186,6 +197,8 @@ def accelerator_method(
         operation = keywords.get("reduction", args[1] if len(args) > 1 else constant("sum")).const
         word = operation if isinstance(operation, str) else "sum"
         run.meet("collective", node, "accelerator.reduce")
+        if run.checks:
+            misuse.thrown_away(run, name, node)
         alike = _alike(run, first, node) if word == "sum" else None
         return _over_tensors(
             run, first, lambda place: all_reduced(place, word), node, f"reduced by {word}", alike=alike
@@ -245,6 +258,8 @@ def accelerator_method(
             misuse.of_folder(run, name, first, node)
         run.meet("collective", node, f"accelerator.{name}")
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
+    if name == "get_tracker" and not any(word.startswith("unwrap") for word in keywords) and len(args) < 2:
+        return _tracker(run, node)
     if name in _FIRST:
         return Value(type=FIRST_FLAG)
     if name in _ONCE_DECORATORS:

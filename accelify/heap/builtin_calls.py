@@ -30,6 +30,7 @@ from accelify.heap.misuse import splits
 from accelify.heap.parameters import SPREAD
 from accelify.heap.partials import partial_of
 from accelify.heap.paths import joined_path, pattern
+from accelify.heap.random_draws import is_as_long
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -122,6 +123,8 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
             return engine.run.made(node, ref.rounds, ref.item, type_="builtins.int")
     if value.type == TUPLE and not value.refs:
         return Value(type="builtins.int")
+    if is_as_long(value):
+        return Value(type="builtins.int")
     place = reduced_value(value, "count")
     text = f"`{engine.run.segment(node)}` counts samples"
     type_ = LENGTH if place.is_same else "builtins.int"
@@ -157,6 +160,8 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
         made = container(engine.run, type_, node)
         for value in args[:1]:
             known = elements(engine.run, value)
+            if known is None and len(value.refs) == 1 and isinstance(value.refs[0], Iterable):
+                known = list(value.refs[0].elements) or None  # `list(table.keys())`
             fill = next((fill_of(ref) for ref in value.of(Container)), "")
             for ref in value.refs:
                 loaded = isinstance(ref, Instance) and ref.kind == "loader" and ref.prepared

@@ -13,6 +13,7 @@ from accelify.domains.placement import CLOCK, Kind, function, multiplied, own
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import is_mean_of_round
 from accelify.heap.containers import (
+    KEYS,
     array_of,
     container,
     element,
@@ -352,7 +353,10 @@ class Expressions:
                     if name.startswith("["):
                         self.run.store.set(made, name, inner)
             else:
-                put(self.run, made, value, self.evaluate(key, scope).const)
+                named = self.evaluate(key, scope)
+                put(self.run, made, value, named.const)
+                if self.run.checks and not array_of(named).is_uniform:
+                    self.run.store.set(made, KEYS, Value(named.place, named.why))
         return Value(refs=(made,), type="dict")
 
     def _ListComp(self, node: ast.ListComp, scope: Ref) -> Value:

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 # What is of some of the batches, and of others on each rank.
 _OF_SHARES = frozenset({Kind.ROUND, Kind.LINEAR, Kind.EXTREME, Kind.PARTS, Kind.SHARD, Kind.OWN})
+# Of how many known elements each is one by itself.
+_MOST_PAIRS = 6
 
 
 class Iteration:
@@ -350,9 +352,11 @@ class Iteration:
             counter = self._counter(first, self.run.reason(node, "counts the rounds of each process"))
         if inner.samples.kind is Kind.WIDE:
             counter = Value(NUMBERED, inner.item.why, type="builtins.int")
-        found = Iterable(
-            tuple_of(self.run, [counter, inner.item]), inner.shared, inner.rounds, (), inner.samples
-        )
+        few = isinstance(first.const, int) and len(inner.elements) <= _MOST_PAIRS
+        known = enumerate(inner.elements, first.const) if few else ()
+        each = tuple(tuple_of(self.run, [constant(number), one]) for number, one in known)
+        item = tuple_of(self.run, [counter, inner.item])
+        found = Iterable(item, inner.shared, inner.rounds, each, inner.samples)
         found.loader = inner.loader
         return found.like(inner)
 
@@ -375,7 +379,10 @@ class Iteration:
             part.item.placed(SAMPLE) if rows.kind is Kind.WIDE and part.item.place == WIDE_ROWS else part.item
             for part in parts
         ]
-        found = Iterable(tuple_of(self.run, items), shared is not None, rounds, (), rows)
+        few = all(len(part.elements) <= _MOST_PAIRS for part in parts)
+        known = zip(*(part.elements for part in parts), strict=False) if few else ()
+        each = tuple(tuple_of(self.run, one) for one in known)
+        found = Iterable(tuple_of(self.run, items), shared is not None, rounds, each, rows)
         for part in parts:
             if part.whole or part.uneven or part.fewer or part.limited:
                 return found.like(part)

@@ -69,8 +69,10 @@ QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_di
 # What runs a function beside this process, and what it must not do there.
 _STARTED = frozenset({"multiprocessing.Process", "threading.Thread"})
 _OF_RANKS = frozenset({"backward", "step", "collective", "prepare", "accelerator"})
-# The logger of Accelerate, and of the runtime.
-_MAIN_LOGGER = "accelerate.logging.MultiProcessAdapter."
+# The logger and the trackers of Accelerate, and of the runtime.
+_OF_MAIN = ("accelerate.logging.MultiProcessAdapter.", "accelerate.tracking.GeneralTracker.")
+# Of a tracker: the path of its files, where each process has another.
+_OWN_FILES = "#files"
 # What arrays do in place that leaves the batch's figures in them.
 _IN_PLACE = frozenset({"plus", "minus", "times", "over"})
 # What may call a function that it is given.
@@ -83,7 +85,7 @@ def _is_of_main(row: Row, keywords: Keywords) -> bool:
     A logger of Accelerate that is asked for more is meant to write on every process.
     """
     asked = keywords.get("is_main_process")
-    return row.name.startswith(_MAIN_LOGGER) or (asked is not None and asked.type == MAIN_FLAG)
+    return row.name.startswith(_OF_MAIN) or (asked is not None and asked.type == MAIN_FLAG)
 
 
 class LibraryCalls:
@@ -304,6 +306,13 @@ class LibraryCalls:
                 and any(one.kind == "file" for one in args[0].of(Instance))
             ):
                 paths = [args[0]]
+            files = [
+                path
+                for one in args[:shift]
+                for ref in one.of(Instance)
+                if (path := self.run.read(ref, _OWN_FILES)) is not None
+            ]
+            paths = files or paths
             if row.path and not paths and not shown and row.kind != "tracker":
                 return self.transfers.of(row, args, keywords, node)  # no file is named
             if row.effect == "process.run":
@@ -365,6 +374,11 @@ class LibraryCalls:
             result = replace(result, type=FOUND_FLAG)
         self.state.note(row, args[0] if receiver else None, args[shift:], keywords, node)
         self.state.keep(row, result)
+        if row.effect == "tracker.start" and self.run.checks:
+            # What is done with it later goes to files of this process.
+            for value in self._paths(row, args, keywords, shift):
+                for ref in [] if array_of(value).is_uniform else result.of(Instance):
+                    self.run.store.set(ref, _OWN_FILES, value)
         if row.mutates:
             self._mutate(row, result, args, keywords, node, shift)
         if row.overwrites:

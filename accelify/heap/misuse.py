@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from accelify.domains.placement import Kind
 from accelify.heap.containers import array_of, elements
@@ -221,8 +221,23 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
         ):
             if _is_compared(run, node):
                 return
-            text = f"`{run.segment(node)}` names one device for every process; use {_own_device(run)}"
-            run.meet("misuse", node, text, detail="device")
+            at = node if "load" in name else _where_named(run, node, const)
+            text = f"`{run.segment(at)}` names one device for every process; use {_own_device(run)}"
+            run.meet("misuse", at, text, detail="device")
+
+
+def _where_named(run: Run, node: ast.AST, device: object) -> ast.AST:
+    """Where a call gets its device from: the one assignment of the name that it is given, or the call itself."""
+    words = node.keywords if isinstance(node, ast.Call) else []
+    given = [*getattr(node, "args", []), *(one.value for one in words)]
+    names = {one.id for one in given if isinstance(one, ast.Name)}
+    made = [
+        stmt.value
+        for stmt in (ast.walk(run.module.tree) if run.module.tree is not None and names else ())
+        if isinstance(stmt, ast.Assign) and names & {getattr(one, "id", "") for one in stmt.targets}
+    ]
+    found = [one for one in made if any(getattr(part, "value", None) == device for part in ast.walk(one))]
+    return found[0] if len(made) == len(found) == 1 else node
 
 
 def _is_compared(run: Run, node: ast.AST) -> bool:
@@ -331,6 +346,16 @@ def of_result(run: Run, name: str, keywords: Mapping[str, Value], node: ast.AST)
         run.meet("misuse", node, text, detail="content")
 
 
+def thrown_away(run: Run, name: str, node: ast.AST) -> None:
+    """What the Accelerator puts together of something that has a name, where nothing takes it."""
+    given = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    if given is None or isinstance(given, ast.Call) or run.module.tree is None:
+        return
+    if any(isinstance(one, ast.Expr) and one.value is node for one in ast.walk(run.module.tree)):
+        text = f"`accelerator.{name}` returns what it makes, and leaves its argument as it is: nothing takes the result"
+        run.meet("misuse", node, text, detail="content")
+
+
 def of_backward(run: Run, node: ast.AST) -> None:
     """A backward pass of a loss that is divided by the number of batches that the Accelerator divides it by."""
     loss = node.args[0] if isinstance(node, ast.Call) and node.args and run.accumulated else None
@@ -358,6 +383,8 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
     elif (run.accelerated or run.at_model) and name not in OF_MODULES and _is_asked_for(run, node):
         return
     elif name == "module" and run.accelerated:
+        if _has_default(node) or _is_by_deepspeed(run):
+            return
         text = (
             "`.module` of a prepared model is there on several processes only; use accelerator.unwrap_model"
         )
@@ -396,6 +423,28 @@ def _is_asked_for(run: Run, node: ast.AST) -> bool:
         and any(part is node for part in ast.walk(one))
         for one in (ast.walk(run.module.tree) if run.module.tree is not None else ())
     )
+
+
+def _has_default(node: ast.AST) -> bool:
+    """Whether it is `getattr` of an attribute with what stands in for it."""
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr" and len(node.args) > 2
+
+
+def _is_by_deepspeed(run: Run) -> bool:
+    """Whether the script runs with DeepSpeed alone, whose engine has the attribute on any number of processes: it
+    sets an option of the plugin's, whatever the launcher says."""
+    return run.module.tree is not None and any(
+        isinstance(target, ast.Subscript) and ast.unparse(target.value).endswith(".deepspeed_config")
+        for stmt in _unconditional(run.module.tree.body)
+        for target in (stmt.targets if isinstance(stmt, ast.Assign) else ())
+    )
+
+
+def _unconditional(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, ast.FunctionDef | ast.ClassDef | ast.With):
+            yield from _unconditional(stmt.body)
 
 
 def of_length(run: Run, length: Value, node: ast.AST) -> None:

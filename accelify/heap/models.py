@@ -28,6 +28,12 @@ _WITHOUT = re.compile(
     r"|(?:Log)?Sigmoid|SiLU|Mish|R?ReLU6?|LeakyReLU|[CSG]?E?LU|Threshold|(?:Unf|F)old|(?:Unf|F)latten|Identity|Upsampl\w+"
     r"|\w+Shuffle|PixelUnshuffle|CosineSimilarity|PairwiseDistance)"
 )
+# Those that have no buffers.
+_WITHOUT_BUFFERS = re.compile(
+    _WITHOUT.pattern
+    + r"|torch\.nn\.(?:Linear|Bilinear|Conv(?:Transpose)?\dd|Embedding\w*|LayerNorm|RMSNorm|GroupNorm|LSTM|GRU|RNN"
+    r"|PReLU|MultiheadAttention|Transformer\w*|Sequential|ModuleList|ModuleDict)"
+)
 # Where each class is known that models derive from.
 _READ = frozenset({*sys.stdlib_module_names, "torch"})
 # Methods that models have, and no metric or table.
@@ -36,6 +42,10 @@ SIGNS = frozenset({"parameters", "named_parameters", "train", "eval", "requires_
 _OF_PARAMETERS = frozenset({"parameters", "named_parameters", "requires_grad_"})
 # What a model calls before and after its forward: the fields for the functions, and the methods that are given them.
 PRE_HOOKS, HOOKS = "#pre-hooks", "#hooks"
+# When the wrapper around a model has something to send to the others at a call without gradients, where that is not
+# always: layers that put batches together do so in training.
+SENDS = "#sends"
+ALONE = "no process waits at this call, where no gradients are made"
 _HOOKS = {"register_forward_pre_hook": PRE_HOOKS, "register_forward_hook": HOOKS}
 
 
@@ -107,13 +117,23 @@ def _is_unread(run: Run, base: str) -> bool:
     return bool(base) and not known
 
 
-def has_parameters(run: Run, model: Instance, depth: int = 0) -> bool:
+def has_parameters(run: Run, model: Instance) -> bool:
     """Whether a model may have parameters: false where it and all of its parts are known to have none, whatever a base
     class has of which nothing is known."""
+    return _may_have(run, model, buffers=False)
+
+
+def has_buffers(run: Run, model: Instance) -> bool:
+    """Whether a model may have buffers: false where it and all of its parts are known to have none."""
+    return _may_have(run, model, buffers=True)
+
+
+def _may_have(run: Run, model: Instance, *, buffers: bool, depth: int = 0) -> bool:
+    without, deepest = (_WITHOUT_BUFFERS, 4) if buffers else (_WITHOUT, 2)
     line = model.cls.line_up() if model.cls is not None else []
     bases = [run.knowledge.canonical(ref.name) for ref in line if isinstance(ref, Library)]
-    known = [name for name in bases or [model.type] if not _is_unread(run, name)]
-    if not all(name == _BASE or _WITHOUT.fullmatch(name) for name in known) or depth > 2:
+    known = [name for name in bases or [model.type] if buffers or not _is_unread(run, name)]
+    if not all(name == _BASE or without.fullmatch(name) for name in known) or depth > deepest:
         return True
     called = {
         call.func.attr
@@ -125,16 +145,25 @@ def has_parameters(run: Run, model: Instance, depth: int = 0) -> bool:
     run.store.look(model)
     for name in list(model.fields):
         value = run.read(model, name) or Value()
-        if name.startswith("#state ") and value.const != "buffer":
+        if name.startswith("#state ") and (value.const == "buffer") == buffers:
             return True
         unknown = (
             value.const is UNSET and not value.type and all(isinstance(ref, Bound) for ref in value.refs)
         )
         if unknown and name in called:
             return True
-        for ref in value.of(Instance) if name[0] != "#" else ():
-            if ref.kind == "object" or (ref.kind == "module" and has_parameters(run, ref, depth + 1)):
+        inside = (
+            [one for ref in value.of(Container) for one in _values(ref)] if name == OVER and buffers else []
+        )
+        for ref in [one for part in [value, *inside] for one in part.of(Instance)]:
+            if name[0] == "#" and not inside:
+                continue
+            if ref.kind == "object" or (
+                ref.kind == "module" and _may_have(run, ref, buffers=buffers, depth=depth + 1)
+            ):
                 return True
+        if name == OVER and buffers and not (inside and all(part.of(Instance) for part in inside)):
+            return True
     return False
 
 

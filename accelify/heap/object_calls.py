@@ -10,9 +10,9 @@ from accelify.domains.placement import Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import tuple_of
 from accelify.heap.locations import meet_model
-from accelify.heap.models import HOOKS, PRE_HOOKS, has_parameters
-from accelify.heap.state import mode_met, statistics_made
-from accelify.heap.values import NONE, UNSET, Instance, Ref, Value
+from accelify.heap.models import ALONE, HOOKS, PRE_HOOKS, SENDS, has_parameters
+from accelify.heap.state import MODE_OF_ONE, mode_met, statistics_made
+from accelify.heap.values import NONE, UNSET, Instance, Ref, Value, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -79,7 +79,10 @@ class ObjectCalls:
             if ref.kind == "module":
                 mode_met(self.run, ref, node)
             if ref.kind == "module" and (self.run.guards or self.run.checks):
-                self.run.meet("forward", node, self.run.segment(getattr(node, "func", node)), [ref.wrapped])
+                name, sends = self.run.segment(getattr(node, "func", node)), self.run.read(ref, SENDS)
+                trains = self.run.read(next(iter(ref.wrapped.of(Instance)), ref), MODE_OF_ONE)
+                is_alone = sends is not None and (not sends.const or (trains and trains.const is False))
+                self.run.meet("forward", node, name, [ref.wrapped, *([constant(ALONE)] if is_alone else [])])
             if ref.kind == "object" and ref.cls is None:
                 made = self.engine.calls.libraries.unknown_calls.method(
                     Value(refs=(ref,)), ref, "__call__", args, keywords, node

@@ -19,6 +19,7 @@ from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put, tuple_of
 from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.flags import truth
+from accelify.heap.models import SENDS, has_buffers
 from accelify.heap.paths import pattern
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
@@ -174,8 +175,14 @@ def wrapped(
     model = args[0] if args else keywords.get("module", NONE)
     run.meet("wrapped", node, name, detail="waits")
     wrapper = prepared(run, model, node)
+    sent = keywords.get("broadcast_buffers", constant(True)).const is not False
     for ref in wrapper.of(Instance):
         ref.kind = "module"  # whatever is known of what it wraps
+        inner = ref.wrapped.of(Instance) if ref.wrapped is not None else []
+        if not sent or not all(has_buffers(run, one) for one in inner):
+            run.store.set(
+                ref, SENDS, constant("in training" if any(has_buffers(run, one) for one in inner) else "")
+            )
     return wrapper
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind, Placement, function, own
@@ -28,6 +29,9 @@ FOR_OTHER_ROWS = "the same on every process, each time for other rows"
 _STARTERS = frozenset(
     "spawn start_processes Process notebook_launcher debug_launcher PrepareForLaunch elastic_launch launch".split()
 )
+# How a reason ends that says so of a draw, and how one begins of a draw of one of several, or of parts of something.
+DRAWS = " draws random numbers"
+_ONE_OF, _SPLITS = re.compile(r"`[\w.]*\bchoice\("), re.compile(r"`.*\b(?:random_split|train_test_split)\(")
 # What draws of other seeds need to be the same.
 SEEDED = "drawn with one seed"
 # How a reason ends that says so of what nothing seeds.
@@ -35,6 +39,15 @@ UNSEEDED = "draws others on each process, as nothing seeds them"
 STREAMS = frozenset({"torch", "numpy", "random"})
 # Arguments that seed one draw.
 _SEEDS = frozenset({"seed", "random_state", "rng", "generator"})
+
+
+def is_as_long(value: Value) -> bool:
+    """Whether each process draws others, but as many: all of what a draw gives, or a part that it splits off."""
+    why = value.why if array_of(value) == own(SEEDED) else None
+    if why is not None and len(why.parents) == 1 and _SPLITS.match(why.parents[0].text):
+        why = why.parents[0]
+    drawn = why is not None and why.text.endswith(DRAWS) and not _ONE_OF.match(why.text)
+    return why is not None and drawn and not any(step.text.endswith(DRAWS) for step in why.steps()[1:])
 
 
 class RandomDraws:
@@ -62,8 +75,10 @@ class RandomDraws:
         if any(getattr(called, "name", "") in ("__getitem__", "__iter__") for called, _ in self.run.calls):
             self.of_rows.add((self.run.module.path, getattr(node, "lineno", 0)))
         place = of_shape or function(places, rowwise=True)
-        text = f"`{self.run.segment(node)}` draws random numbers"
+        text = f"`{self.run.segment(node)}`{DRAWS}"
         differing = self._generated(row, generators, node)
+        if self.run.checks and any(guard.kind == "main" for guard in self.run.guards):
+            differing = None  # no other process draws it
         if differing is not None and place.is_same and not self.run.in_shared_loop():
             return Value(own(SEEDED), self.run.reason(node, text, differing), type=row.returns)
         if place.is_same and not self._begins_alike(row):

@@ -11,7 +11,7 @@ from functools import lru_cache, reduce
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
-from accelify.heap.random_draws import FOR_OTHER_ROWS, SEEDED
+from accelify.heap.random_draws import DRAWS, FOR_OTHER_ROWS, SEEDED
 from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.both_ways import is_on_both_ways
@@ -20,7 +20,8 @@ from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
-from accelify.obligations.own_ranks import RANK, is_of_rank_alone, says_who, shows_rank
+from accelify.obligations.own_ranks import RANK, is_of_rank_alone, names_rank, says_who, shows_rank
+from accelify.obligations.own_samples import is_of_own_sample
 from accelify.obligations.past_wrappers import is_trained_in, unprepared
 from accelify.obligations.runs import has_accelerator
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
@@ -29,8 +30,6 @@ from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, ob
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
-# What one says of what makes them differ.
-_DRAWS = " draws random numbers"
 # How one ends that says that it is taken by the rank.
 _SHARE = "is this rank's share"
 # What one says of what split_between_processes gives.
@@ -52,6 +51,10 @@ _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
 _TRAINING = frozenset({"backward", "step"})
 _MESSAGES = frozenset({"terminal.write", "log.write"})
+# Collectives that put no gradients together.
+_NO_GRADIENTS = frozenset(
+    "barrier clip_grad_norm_ clip_grad_value_ gather_for_metrics monitored_barrier save_state wait_for_everyone".split()
+)
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
 _SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
 _OVERLAP = (
@@ -119,6 +122,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "once":
         known = _is_shared_out(event) or shows_rank(event, events) or _is_of_own_batch(event)
         known = known or _is_of_error(event) or _is_of_others(event, events)
+        known = known or (event.kind in _MESSAGES and is_of_own_sample(event, events))
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and is_on_both_ways(event, events):
@@ -131,7 +135,12 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield replace(one, found=text, line=one.reason.line, column=1) if here else replace(one, found=text)
     elif one.demand == "prepared":
         # One that puts gradients together by hand has no need of it.
-        if not any(other.kind == "collective" and other.loops == event.loops for other in events):
+        if not any(
+            other.kind == "collective"
+            and other.loops == event.loops
+            and other.name.rpartition(".")[2] not in _NO_GRADIENTS
+            for other in events
+        ):
             trains = event.detail == "bare" and is_trained_in(event, events)
             yield replace(one, found=_OF_ANOTHER) if trains else one
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
@@ -268,13 +277,13 @@ def _is_of_one(event: Event) -> bool:
 def _content(event: Event, events: Sequence[Event]) -> Obligation:
     """A figure that is shown or written is one of all processes, or one that they have alike."""
     of_main = _is_of_one(event)
+    if not of_main and names_rank(event):
+        return made(event, "content", Status.PROVED)  # it says whose figures they are
     for value in event.shown:
         for place, why in places(value):
             if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
                 continue
             if why is not None and (says_who(why, events) or (of_main and is_of_rank_alone(value, why))):
-                continue
-            if not of_main and why is not None and any(step.text == RANK for step in why.chain()):
                 continue
             counted = place.kind is Kind.LINEAR and place.degree == 0
             if why is not None and _meets_before(why, events if of_main else (), counted):
@@ -295,7 +304,7 @@ def _is_of_draws(why: Reason) -> bool:
     """Whether a loader that is not divided gives each process other rows, as each draws what lies in it."""
     texts = [step.text for step in why.steps()]
     first = next((number for number, text in enumerate(texts) if text.startswith(_BATCH)), len(texts))
-    return any(text.endswith(_DRAWS) for text in texts[first:])
+    return any(text.endswith(DRAWS) for text in texts[first:])
 
 
 def _of_share(why: Reason) -> Reason:
@@ -349,8 +358,10 @@ def _what(place: Placement) -> str:
 
 def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
-    if whole is not None and any(array_of(value).needs == SEEDED for value in event.shown[:1]):
-        # What each process draws besides makes no other samples of them.
+    if whole is not None and any(
+        array_of(value).needs == SEEDED or _is_of_other_loop(event, value.why) for value in event.shown[:1]
+    ):
+        # What each process draws besides, or has from another loader, makes no other samples of them.
         one = replace(one, status=Status.NAMED, found="all processes train on the same samples", reason=whole)
     if "same samples" in one.found:
         yield one
@@ -362,7 +373,7 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         # It stands where the data part, or where they are drawn alike.
         if apart is not None:
             later = [step for step in steps[apart + 1 :] if step.says_why]
-            drawn = [step for step in later if step.text.endswith(_DRAWS)]
+            drawn = [step for step in later if step.text.endswith(DRAWS)]
             cause = (*reversed(drawn), *later, steps[-1])[0]
             one = replace(one, found="the processes train on data that differ between them", reason=cause)
         else:
@@ -380,12 +391,19 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
     yield made(event, "loss", Status.PROVED)
 
 
+def _is_of_other_loop(event: Event, why: Reason | None) -> bool:
+    """Whether a loss differs between the processes by what an object has from another loop's batches alone."""
+    origin = why.origin() if why is not None else None
+    around = {loop.place for loop in event.loops}
+    return origin is not None and origin.text.startswith(_BATCH) and (origin.path, origin.line) not in around
+
+
 def _drawn_before_shared(event: Event) -> Reason | None:
     """What puts the rows in another order on each process that they then share out by their ranks."""
     why = event.shown[0].why if event.shown else None
     shares = [step for step in (why.steps() if why is not None else ()) if step.text.endswith(_SHARE)]
     draws = (step for share in shares for one in share.parents for step in one.steps())
-    return next((step for step in draws if step.text.endswith(_DRAWS)), None)
+    return next((step for step in draws if step.text.endswith(DRAWS)), None)
 
 
 def _is_stand_in(event: Event) -> bool:

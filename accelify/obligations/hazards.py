@@ -10,12 +10,14 @@ from functools import lru_cache
 from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
 from accelify.heap.accelerator import AGAIN
+from accelify.heap.models import ALONE
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import ModuleRef
 from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.past_wrappers import is_without_gradients
 from accelify.obligations.polled_files import polled
 from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import SHOWING, made, places, word_of
@@ -182,6 +184,8 @@ def _called_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligatio
     kinds = ("main", "others", *(("divergent",) if event.in_training else ()))
     guard = next((one for kind in kinds for one in event.guards if one.kind == kind), None)
     if guard is None or is_on_both_ways(event, events):
+        return
+    if any(value.const == ALONE for value in event.shown) and is_without_gradients(event, events):
         return
     cause, met = _place(guard.why), ("backward",) if guard.kind != "divergent" else _MEETINGS
     if not any(cause in map(_place, _whys(other)) for other in events if other.kind in met):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from accelify.domains.reasons import Reason
+from accelify.heap.containers import KEYS
 from accelify.heap.run import Event
-from accelify.heap.values import Value
+from accelify.heap.values import Container, Value
 from accelify.obligations.sinks import places
 
 RANK, _FLAG = "the rank", "only on the main process"
@@ -16,11 +17,19 @@ _LONGEST_WAY = 8
 
 def shows_rank(event: Event, events: Sequence[Event]) -> bool:
     """Whether it says which process it is of: each process is meant to do it."""
+    return names_rank(event) or any(says_who(why, events) for why in _reasons(event))
+
+
+def names_rank(event: Event) -> bool:
+    """Whether the rank is in what is shown, in a key of it, or in its path."""
+    return any(step.text == RANK for why in _reasons(event) for step in why.chain())
+
+
+def _reasons(event: Event) -> list[Reason]:
     found = [event.path] if event.path is not None else []
-    reasons = [why for value in [*event.shown, *found] for _, why in places(value) if why is not None]
-    return any(step.text == RANK for why in reasons for step in why.chain()) or any(
-        says_who(why, events) for why in reasons
-    )
+    keys = [ref.fields.get(KEYS) for value in event.shown for ref in value.of(Container)]
+    pairs = [pair for value in [*event.shown, *found, *filter(None, keys)] for pair in places(value)]
+    return [why for _, why in pairs if why is not None]
 
 
 def says_who(why: Reason, events: Sequence[Event]) -> bool:

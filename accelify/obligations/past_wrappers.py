@@ -24,7 +24,7 @@ def unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         event: the call of a model.
         events: all of the script.
     """
-    if not event.loops or not event.loops[-1].trains or _is_without_gradients(event, events):
+    if not event.loops or not event.loops[-1].trains or is_without_gradients(event, events):
         return
     if _goes_past(event, events):
         text = (
@@ -68,7 +68,7 @@ def _goes_past(event: Event, events: Sequence[Event]) -> bool:
     return bool(whole) and not any(_wholes(other) & whole for other in called)
 
 
-def _is_without_gradients(event: Event, events: Sequence[Event]) -> bool:
+def is_without_gradients(event: Event, events: Sequence[Event]) -> bool:
     """Whether an event, or a call that led to it, stands under `torch.no_grad()`."""
     trees = {other.module.path: other.module.tree for other in events if other.module.tree is not None}
     places = [(event.module.path, event.line), *event.via]

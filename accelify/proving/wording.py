@@ -44,6 +44,10 @@ _INSTEAD = {
         "pass `disable=dist.get_rank() != 0`",
     ),
 }
+# The same of decorators, which stand under no condition.
+_OF_DECORATORS = {
+    "`hydra.main`": "give it a folder that all share, without the time (hydra.run.dir, hydra.output_subdir=null)"
+}
 # The same for other demands.
 _WAYS = {
     "all ranks": ("let all come there, or agree on the condition first",) * 3,
@@ -106,7 +110,8 @@ def what_of(one: Obligation) -> tuple[str, str]:
     way_out = way_out or _NEEDED.get(needed, f"have it {needed}" if needed else "")
     if one.demand == "once" and found.endswith(_BY_ALL) and one.sink in _DONE:
         found = f"every process {_DONE[one.sink]}: {found.removesuffix(_BY_ALL)}"
-        way = _INSTEAD.get(one.sink, _GUARD)[asks]
+        way = next((way for name, way in _OF_DECORATORS.items() if name in found), "")
+        way = way or _INSTEAD.get(one.sink, _GUARD)[asks]
         return found, way + _EARLY * (one.asks == "early" and "dist." in way)
     if (shown := _SHOWN.fullmatch(found)) is not None:
         what = re.sub("^of ", "covers ", shown["what"])

@@ -99,3 +99,25 @@ def train(model, loader):
 """
     found = [one for one in named(text, tmp_path) if one[0] == "ACC702"]
     assert found == [] if is_named else found == [("ACC702", f"print({shown})")]
+
+
+@pytest.mark.parametrize(("series", "is_right"), [('f"loss/{rank}"', True), ('"loss"', False)])
+def test_a_series_of_each_rank(series, is_right, tmp_path):
+    text = f"""
+import neptune
+
+run = neptune.init_run()
+
+
+def main(rank):
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    total = 0.0
+    for x, y in DataLoader(data, sampler=DistributedSampler(data, shuffle=False)):
+        total += x.sum().item()
+    run[{series}].append(total)
+
+
+torch.multiprocessing.spawn(main, nprocs=2)
+"""
+    found = {"ACC701", "ACC702"} if not is_right else set()
+    assert {code for code, line in named(text, tmp_path) if "append" in line} == found

@@ -484,3 +484,76 @@ def test_processes_that_end_while_the_others_wait(leaves, is_right, tmp_path):
     """After one that ends with an error, the launcher ends all."""
     text = f"import sys\n{GROUP}if dist.get_rank() > 0:\n    {leaves}\ndist.barrier()\n"
     assert named(text, tmp_path) == ([] if is_right else [("ACC704", "dist.barrier()")])
+
+
+@pytest.mark.parametrize(
+    ("counted", "is_right"),
+    [
+        ("random.choices(range(99), k=64)", True),
+        ("torch.utils.data.random_split(data, [50, 10])[0]", True),
+        ("set(random.choices(range(99), k=64))", False),
+        ("random.choice([data, data[:9]])", False),
+        ("torch.ones(60)[torch.rand(60) < 0.5]", False),
+        ("random.choices(range(99), k=random.randint(2, 9))", False),
+        ("random.choices(range(99), k=64)[: random.randint(2, 9)]", False),
+    ],
+)
+def test_how_many_are_drawn(counted, is_right, tmp_path):
+    """Others on each process are as many."""
+    text = f"import random\naccelerator = Accelerator()\naccelerator.print(len({counted}))\n"
+    assert bool(named(text, tmp_path, "accelerate")) != is_right
+
+
+@pytest.mark.parametrize(
+    ("of", "met", "is_right"),
+    [
+        ("model", "accelerator.save_state('state')", True),
+        ("copy.deepcopy(model)", "accelerator.save_state('state')", False),
+        ("copy.deepcopy(model)", "accelerator.wait_for_everyone()", False),
+    ],
+)
+def test_an_optimizer_of_a_copy_where_all_meet_in_each_step(of, met, is_right, tmp_path):
+    text = f"""
+    import copy
+
+    accelerator = Accelerator()
+    model = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD({of}.parameters(), lr=0.1)
+    model, opt, loader = accelerator.prepare(model, opt, DataLoader(data, batch_size=4))
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+        {met}
+    """
+    assert ("ACC705" in dict(named(text, tmp_path, "accelerate"))) != is_right
+
+
+@pytest.mark.parametrize(("flags", "is_right"), [("[True, False]", True), ("[True, True]", False)])
+@pytest.mark.parametrize("over", ["enumerate(zip(['train', 'dev'], FLAGS))", "enumerate(PAIRS)"])
+def test_loaders_by_mode(over, flags, is_right, tmp_path):
+    """A loader that each process goes through as a whole gives all of them the same figure."""
+    text = f"""
+    dist.init_process_group("gloo")
+    loaders, samplers = {{}}, {{}}
+    FLAGS = {flags}
+    PAIRS = [("train", FLAGS[0]), ("dev", FLAGS[1])]
+    for number, (mode, flag) in {over}:
+        samplers[mode] = DistributedSampler(data, shuffle=False) if flag else None
+        loaders[mode] = DataLoader(data, batch_size=8, sampler=samplers[mode])
+    train, dev = loaders["train"], loaders["dev"]
+    model = DDP(torch.nn.Linear(4, 1))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        for x, y in train:
+            opt.zero_grad()
+            F.mse_loss(model(x), y).backward()
+            opt.step()
+        total = 0.0
+        with torch.no_grad():
+            for x, y in dev:
+                total += F.mse_loss(model(x), y).item()
+        if total < 0.1:
+            break
+    """
+    assert ("ACC704" in dict(named(text, tmp_path))) != is_right

@@ -98,3 +98,28 @@ while True:
 def test_items_that_each_process_draws_are_no_samples_to_divide(item, seed, is_right, tmp_path):
     found = dict(named(DUMMY.format(item=item, seed=seed), tmp_path, "accelerate"))
     assert ("ACC705" in found) != is_right
+
+
+@pytest.mark.parametrize(("sampler", "is_right"), [("", False), (", sampler=DistributedSampler(rows)", True)])
+def test_what_a_criterion_has_of_another_loader_divides_no_samples(sampler, is_right, tmp_path):
+    text = f"""
+    import losses
+    from elsewhere import net
+    rank = int(os.environ["LOCAL_RANK"])
+    dist.init_process_group("gloo")
+    rows = TensorDataset(torch.ones(60, 4), torch.ones(60, 1))
+    train = DataLoader(rows, batch_size=8{sampler})
+    val = DataLoader(data, batch_size=8, sampler=DistributedSampler(data, shuffle=False))
+    model = DDP(net().to(rank), device_ids=[rank])
+    criterion = losses.__dict__["X"]().to(rank)
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for epoch in range(3):
+        for x, y in train:
+            opt.zero_grad()
+            criterion(model(x.to(rank)), y.to(rank)).backward()
+            opt.step()
+        with torch.no_grad():
+            for x, y in val:
+                criterion(model(x.to(rank)), y.to(rank))
+    """
+    assert ("ACC705" in dict(named(text, tmp_path))) != is_right

@@ -98,11 +98,11 @@ def test_another_order_is_not_called_a_way_that_some_do_not_go(tmp_path: Path) -
     text = f"""\
 {HEAD}value = torch.ones(1)
 if accelerator.is_main_process:
-    accelerator.reduce(value)
+    value = accelerator.reduce(value)
     accelerator.wait_for_everyone()
 else:
     accelerator.wait_for_everyone()
-    accelerator.reduce(value)
+    value = accelerator.reduce(value)
 """
     (said,) = messages(tmp_path, text)
     first, other = "`accelerator.reduce`", "`accelerator.wait_for_everyone`"
@@ -235,3 +235,17 @@ accelerator.print(start)
     (said,) = messages(tmp_path, text)
     assert said.startswith("what can differ between the processes is printed: ")
     assert said.endswith("; let all ranks decide together")
+
+
+def test_a_device_is_named_where_it_is_chosen(tmp_path: Path) -> None:
+    chosen = 'device = "cuda:0" if torch.cuda.is_available() else "cpu"'
+    used = "one, other = torch.nn.Linear(4, 1).to(device), torch.nn.Linear(4, 1).to(device)"
+    (said,) = messages(tmp_path, f"{HEAD}{chosen}\n{used}\n")
+    assert said.startswith('`"cuda:0" if torch.cuda.is_available() else "cpu"` names one device')
+
+
+def test_a_decorator_is_put_under_no_condition(tmp_path: Path) -> None:
+    text = f"import hydra\n{HEAD}\n@hydra.main(config_path='conf')\ndef main(cfg):\n    pass\n\n\nmain()\n"
+    (said,) = messages(tmp_path, text)
+    assert said.startswith("every process makes a folder here")
+    assert "hydra.run.dir" in said
