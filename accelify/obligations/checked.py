@@ -131,12 +131,21 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield replace(one, found=text, line=one.reason.line, column=1) if here else replace(one, found=text)
     elif one.demand == "prepared":
         # One that puts gradients together by hand has no need of it.
-        if not any(other.kind == "collective" and other.loops == event.loops for other in events):
+        if not any(other.kind == "collective" and _is_in_round(other, event) for other in events):
             trains = event.detail == "bare" and is_trained_in(event, events)
             yield replace(one, found=_OF_ANOTHER) if trains else one
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often than others" in one.found:
             yield one
+
+
+def _is_in_round(other: Event, event: Event) -> bool:
+    """Whether one event is met in the rounds that another is met in, or for each of several there: parameters, and no
+    batches of an evaluation."""
+    around = len(event.loops)
+    return other.loops[:around] == event.loops and not any(
+        loop.shared or loop.whole is not None for loop in other.loops[around:]
+    )
 
 
 def _is_taken_back(event: Event, one: Obligation) -> bool:
