@@ -24,6 +24,8 @@ WRAPPERS = frozenset(
 SAMPLERS = frozenset(
     f"torch.utils.data.{name}" for name in ("DistributedSampler", "distributed.DistributedSampler")
 )
+# The place of its seed among its arguments.
+_SEED = 4
 # Functions that do by themselves what the Accelerator does, with the way out.
 _BESIDE = {
     "torch.nn.utils.clip_grad_norm_": "use accelerator.clip_grad_norm_, which takes the loss scale off first",
@@ -95,6 +97,17 @@ def of_launch(run: Run, node: ast.AST) -> None:
             way = "put it into the function that is launched"
             guard = Guard(SPAWNED, run.reason(node, "in the processes that are started here"))
             run.meet("misuse", event.node, f"{text}; {way}", guards=[guard], detail="device")
+
+
+def of_sampler(run: Run, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:
+    """A sampler that puts the samples in another order on each rank before each takes its share of them."""
+    seed = keywords.get("seed", args[_SEED] if len(args) > _SEED else None)
+    if seed is not None and not array_of(seed).is_uniform:
+        text = (
+            "the sampler has another seed on each process, which shuffles before it takes its share: some samples are "
+            "in several shares, others in none; use one seed"
+        )
+        run.meet("misuse", node, text, [seed], detail="loss")
 
 
 def of_conversion(run: Run, name: str, node: ast.AST) -> None:

@@ -100,6 +100,7 @@ def distributed_call(
         shuffle = keywords.get("shuffle")
         detail = "in order" if shuffle is not None and shuffle.const is False else ""
         run.meet("sampler", node, "DistributedSampler", detail=detail)
+        misuse.of_sampler(run, args, keywords, node)
         # Which part it gives this process is no part of what it is.
         args = [Value() if value.type in (RANK, PROCESSES) else value for value in args]
         keywords = {word: value for word, value in keywords.items() if value.type not in (RANK, PROCESSES)}

@@ -224,7 +224,8 @@ class Run:
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
         """A value that an operation made of others; a reason is put together only where it will be asked for."""
         where = located(values) if type_ == TENSOR else ""
-        if place.is_same:
+        # What was put together may be put together once more.
+        if place.is_same and not (self.checks and any(one.why and one.place.degree == -1 for one in values)):
             return Value(SAME, type=type_, where=where)
         return Value(
             place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_, where=where
