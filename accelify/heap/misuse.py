@@ -166,7 +166,8 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
     # A file that each rank has for itself was written by it, on its device.
     of_rank = any(not array_of(value).is_uniform for value in args[:1])
     mapped = len(args) > 1 or "map_location" in keywords
-    if name == "torch.load" and not (mapped or passed_on or of_rank):
+    alone = any(guard.kind in ("main", "one") for guard in run.guards)
+    if name == "torch.load" and not (mapped or passed_on or of_rank or alone):
         text = "`torch.load` puts what was on a GPU on the same GPU for every process; pass map_location"
         run.meet("misuse", node, text, detail="device")
 

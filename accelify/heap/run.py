@@ -471,7 +471,7 @@ def _with_token(value: Value, token: Key) -> Value:
 
 def why_of(value: Value, depth: int = 0) -> Reason | None:
     """Why a value is not the same: for a container, why that of its elements is not that is furthest from it, and
-    the rank by itself, which says nothing of the others, last."""
+    the rank by itself, which says nothing of the others, ahead of what all ranks have."""
     if value.why is not None:
         return None if value.place.is_same else value.why
     if not value.refs:
@@ -480,7 +480,7 @@ def why_of(value: Value, depth: int = 0) -> Reason | None:
         part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")
     ]
     found = sorted((part for part in parts if part.why and not part.place.is_same), key=_distance)
-    found.sort(key=lambda part: part.type == RANK)
+    found.sort(key=lambda part: (part.place.is_uniform, part.type == RANK))
     if found:
         return found[0].why
     inner = (why_of(part, depth + 1) for part in parts if depth < _MOST_NESTED and part.of(Container))

@@ -109,7 +109,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     if one.demand == "path" and (event.path is None or _is_of_one(event) or is_handle(event)):
         return  # another process's is of no account; an open file was named where it was opened
     if one.sink == "state.write" and one.demand == "same":
-        if not goes_into_training(event, events) or _is_taken_back(event, one):
+        if not goes_into_training(event, events) or _is_taken_back(event, one) or _have_left(event, events):
             return
     if one.demand == "content":
         if _is_of_one(event) or not _writes_shares(event):
@@ -118,7 +118,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield from _loss(event, one, events)
     elif one.demand == "once":
         known = _is_shared_out(event) or shows_rank(event, events) or _is_of_own_batch(event)
-        known = known or _is_of_error(event) or _is_of_others(event, events)
+        known = known or _is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and is_on_both_ways(event, events):
@@ -154,6 +154,18 @@ def _is_taken_back(event: Event, one: Obligation) -> bool:
     return last is not None and any(
         guard.kind == "main" and (guard.why.path, guard.why.line) == (last.path, last.line)
         for guard in event.guards
+    )
+
+
+def _have_left(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the ranks that do not come to an event do not come to the training either, as they have left before."""
+    left = {(one.why.path, one.why.line) for one in event.guards if one.parts_ranks and one.left}
+    return any(
+        (one.why.path, one.why.line) in left
+        for other in (events if left else ())
+        if other.kind in _TRAINING
+        for one in other.guards
+        if one.left
     )
 
 
@@ -235,6 +247,18 @@ def _is_of_own_batch(event: Event) -> bool:
         isinstance(one, ast.If) and one.test.lineno in lines and event.node in set(ast.walk(one))
         for one in (ast.walk(event.module.tree) if lines and event.module.tree is not None else ())
     )
+
+
+def _ends_none(event: Event, events: Sequence[Event]) -> bool:
+    """Whether it ends a run that the main process alone has begun, of which the others have none."""
+    library = event.name.partition(".")[0]
+    of_it = (
+        [one for one in events if one.name.partition(".")[0] == library]
+        if event.kind == "tracker.end"
+        else []
+    )
+    begun = [one for one in of_it if one.kind == "tracker.start"]
+    return bool(begun) and all(map(_is_of_one, begun))
 
 
 def _is_of_others(event: Event, events: Sequence[Event]) -> bool:

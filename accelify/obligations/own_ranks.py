@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from accelify.domains.reasons import Reason
 from accelify.heap.run import Event
+from accelify.heap.transfers import NAMES_PROCESS
 from accelify.heap.values import Value
 from accelify.obligations.sinks import places
 
@@ -18,9 +19,13 @@ def shows_rank(event: Event, events: Sequence[Event]) -> bool:
     """Whether it says which process it is of: each process is meant to do it."""
     found = [event.path] if event.path is not None else []
     reasons = [why for value in [*event.shown, *found] for _, why in places(value) if why is not None]
-    return any(step.text == RANK for why in reasons for step in why.chain()) or any(
+    return any(_names(step) for why in reasons for step in why.chain()) or any(
         says_who(why, events) for why in reasons
     )
+
+
+def _names(step: Reason) -> bool:
+    return step.text == RANK or step.text.endswith(NAMES_PROCESS)
 
 
 def says_who(why: Reason, events: Sequence[Event]) -> bool:
