@@ -220,6 +220,7 @@ class Iteration:
         found = Iterable(batch, shared=True, rounds=same(1))
         shuffles = [value for one in wrapped if (value := self.run.read(one, "#shuffles")) is not None]
         found.apart = any(value.const is True for value in shuffles)
+        found.even = first
         if any(self._drops(one) for one in wrapped):
             taken = "drop_last=True takes up to N-1 whole batches more"
             text = f"{taken} from the end of `{self.run.segment(node)}`, and all where there are fewer than N"

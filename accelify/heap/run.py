@@ -46,6 +46,8 @@ class Loop:
     fewer: Reason | None = None
     # Whether the ranks draw other numbers from torch's stream.
     apart: bool = False
+    # Whether each round has as many rows on all ranks, the last one too.
+    even: bool = False
     # Under how many conditions it stands.
     conditions: int = 0
     # The loader that it goes through to its end, where it is one.
