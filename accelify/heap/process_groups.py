@@ -18,6 +18,7 @@ from accelify.heap.accelerator import again, is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put, tuple_of
 from accelify.heap.counts import WORLDS, is_of_launcher
+from accelify.heap.dividing import by_rank
 from accelify.heap.flags import truth
 from accelify.heap.paths import pattern
 from accelify.heap.pieces import MADE
@@ -108,7 +109,8 @@ def distributed_call(
     if name in _BATCHING and not run.accelerated:
         # Batches of the samples that another sampler chooses.
         inner = args[0] if args else keywords.get("sampler", NONE)
-        return inner if any(ref.type in misuse.SAMPLERS for ref in inner.of(Instance)) else None
+        known = (ref.type in misuse.SAMPLERS or by_rank(run, ref) for ref in inner.of(Instance))
+        return inner if any(known) else None
     if name in _MEANS and args:
         run.meet("collective", node, word)
         place = all_reduced(array_of(args[0]), "mean")
