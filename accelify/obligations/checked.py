@@ -178,7 +178,9 @@ def _is_of_own_file(event: Event) -> bool:
     """Whether each process writes a file of its own, by its rank or by what it has alone; a figure of a tracker, by its
     rank, as its name is no file."""
     place, why = (array_of(event.path), event.path.why) if event.path is not None else (None, None)
-    if event.kind == "tracker.log" and not (why is not None and any(step.text == RANK for step in why.chain())):
+    if event.kind == "tracker.log" and not (
+        why is not None and any(step.text == RANK for step in why.chain())
+    ):
         return False
     return place is not None and not place.is_uniform and place.kind is not Kind.CLOCK
 
