@@ -460,6 +460,10 @@ def container_method(
         keys = keys_in(ref) or [] if len(receiver.refs) == 1 else []
         known = [(constant(key), element(run, receiver, node, key)) for key in keys]
         of_all = (Value(type="builtins.str"), element(run, receiver, node))
+        if run.checks and not known and len(of_all[1].refs) > 1 and not fill_of(ref):
+            # Objects that were made in several places: each has its turn, and what it holds is its alone.
+            known = [(of_all[0], Value(refs=(one,))) for one in of_all[1].of(Instance) if one.cls is not None]
+            known = known if len(known) == len(of_all[1].refs) else []
         items = [tuple_of(run, one) if name == "items" else one[1] for one in (of_all, *known)]
         return Value(refs=(Iterable(items[0], bool(fill_of(ref)), elements=tuple(items[1:])),))
     if name == "copy":
