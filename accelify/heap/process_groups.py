@@ -98,10 +98,11 @@ def distributed_call(
     if name in misuse.WRAPPERS:
         return wrapped(run, name, args, keywords, node)
     if name in misuse.SAMPLERS and not run.accelerated:
-        shuffle = keywords.get("shuffle")
-        detail = "in order" if shuffle is not None and shuffle.const is False else ""
+        shuffle = keywords.get("shuffle", args[3] if len(args) > 3 else NONE)
+        detail = "in order" if shuffle.const is False else ""
         run.meet("sampler", node, "DistributedSampler", detail=detail)
-        misuse.of_sampler(run, args, keywords, node)
+        if not detail:
+            misuse.of_sampler(run, args, keywords, node)
         # Which part it gives this process is no part of what it is.
         args = [Value() if value.type in (RANK, PROCESSES) else value for value in args]
         keywords = {word: value for word, value in keywords.items() if value.type not in (RANK, PROCESSES)}
