@@ -24,7 +24,7 @@ from accelify.heap.containers import (
     reduced_value,
     tuple_of,
 )
-from accelify.heap.counts import is_number, names_of, share_of
+from accelify.heap.counts import COUNTS, is_number, names_of, share_of
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.misuse import splits
 from accelify.heap.parameters import SPREAD
@@ -123,7 +123,7 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
     if value.type == TUPLE and not value.refs:
         return Value(type="builtins.int")
     place = reduced_value(value, "count")
-    text = f"`{engine.run.segment(node)}` counts samples"
+    text = f"`{engine.run.segment(node)}` {COUNTS}"
     type_ = LENGTH if place.is_same else "builtins.int"
     return engine.run.made(node, place, value, type_=type_, text=text)
 

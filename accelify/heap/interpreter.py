@@ -12,7 +12,7 @@ from accelify.heap.accelerator import processes
 from accelify.heap.appending import begun, is_first
 from accelify.heap.calls import Calls
 from accelify.heap.choices import Choices, of_several
-from accelify.heap.counts import CHOSEN
+from accelify.heap.counts import CHOSEN, counts_batches
 from accelify.heap.expressions import Expressions
 from accelify.heap.flags import ASKED, asked, truth
 from accelify.heap.iteration import Iteration
@@ -193,6 +193,8 @@ class Interpreter:
         last one is as short on all ranks."""
         if not self.run.checks or self.run.accelerated or not test.place.even or test.place.degree != 0:
             return False
+        if not counts_batches(test.why):
+            return False  # of what is chosen by what a batch has
         self.run.depends()
         return next((loop.even for loop in reversed(self.run.loops) if loop.shared), False)
 
