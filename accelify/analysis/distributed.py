@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.planning.reasons import Blocker
+from accelify.analysis.program import Module
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted
 from accelify.analysis.values import Imported
 
 # What is written wherever one of torch's wrappers, or of the libraries' names, is used.
 _WORDS = (b"distributed", *sorted({name.rsplit(".", 1)[-1].encode() for name in k.DISTRIBUTED_NAMES}))
+_JOINS = "init_process_group("
 # Of the named script apex is taken out before it comes here.
 _APEX = (
     "NVIDIA apex, which is taken out of a script that is converted by itself, and not yet out of its modules; take it "
@@ -81,4 +84,38 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
                     "; --replace-ddp may convert it" if value.name.startswith(k.PLAIN_DISTRIBUTED) else ""
                 )
                 return Blocker("ACC001", f"{_user(script, node)} torch.distributed already{remedy}", node)
+    return _joins_elsewhere(script)
+
+
+def _joins_elsewhere(script: ScriptModel) -> Blocker | None:
+    """A call of the script that joins a process group in a module which would not be converted with it."""
+    for call in script.interpreter.calls:
+        if script.tree.parent(call) is None or script.scope_of(call) in script.dormant:
+            continue
+        found = distributing(script, call, [_JOINS])
+        if found is not None:
+            called = f"its call `{script.tree.segment(call.func)}`"
+            return Blocker("ACC001", f"{called} joins a process group in `{found[0].name}` already", call)
+    return None
+
+
+def distributing(script: ScriptModel, call: ast.Call, words: Sequence[str]) -> tuple[Module, str] | None:
+    """The module, none of those that are converted, in which a call does what one of some words says, itself or
+    through others, and the word."""
+    calls = script.interpreter.calls
+    modules = [one for one in script.program.modules.values() if one not in script.modules]
+    modules = [one for one in modules if any(one.tree.mentions(word.encode()) for word in words)]
+    queue, seen = list(calls.get(call, ())) if modules else [], set[ast.AST]()
+    for callee in queue:  # which grows
+        if callee.node in seen:
+            continue
+        seen.add(callee.node)
+        home = next((one for one in modules if any(callee is s for s in one.scopes.functions())), None)
+        text = home.tree.segment(callee.node) if home is not None else ""
+        word = next((word for word in words if word in text), None)
+        if home is not None and word is not None:
+            return home, word
+        queue += (
+            one for node in ast.walk(callee.node) if isinstance(node, ast.Call) for one in calls.get(node, ())
+        )
     return None

@@ -24,7 +24,7 @@ from accelify.heap.containers import (
     reduced_value,
     tuple_of,
 )
-from accelify.heap.counts import is_number, names_of, share_of
+from accelify.heap.counts import COUNTS, is_number, names_of, share_of
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.misuse import splits
 from accelify.heap.parameters import SPREAD
@@ -126,7 +126,7 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
     if is_as_long(value):
         return Value(type="builtins.int")
     place = reduced_value(value, "count")
-    text = f"`{engine.run.segment(node)}` counts samples"
+    text = f"`{engine.run.segment(node)}` {COUNTS}"
     type_ = LENGTH if place.is_same else "builtins.int"
     return engine.run.made(node, place, value, type_=type_, text=text)
 
@@ -465,6 +465,10 @@ def container_method(
         keys = keys_in(ref) or [] if len(receiver.refs) == 1 else []
         known = [(constant(key), element(run, receiver, node, key)) for key in keys]
         of_all = (Value(type="builtins.str"), element(run, receiver, node))
+        if run.checks and not known and len(of_all[1].refs) > 1 and not fill_of(ref):
+            # Objects that were made in several places: each has its turn, and what it holds is its alone.
+            known = [(of_all[0], Value(refs=(one,))) for one in of_all[1].of(Instance) if one.cls is not None]
+            known = known if len(known) == len(of_all[1].refs) else []
         items = [tuple_of(run, one) if name == "items" else one[1] for one in (of_all, *known)]
         return Value(refs=(Iterable(items[0], bool(fill_of(ref)), elements=tuple(items[1:])),))
     if name == "copy":

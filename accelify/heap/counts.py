@@ -19,6 +19,7 @@ from accelify.domains.placement import (
     multiplied,
     own,
 )
+from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, elements, parts_of, reduced_value
 from accelify.heap.flags import OPPOSITES, truth
@@ -59,6 +60,10 @@ if TYPE_CHECKING:
 
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
+
+# How the reason for a count of rows ends, and how that for a batch of one rank begins.
+COUNTS, OF_BATCH = "counts samples", "this rank's batch of"
+_MOST_STEPS = 100
 
 # How a condition is described that parts the ranks.
 CHOSEN = "can be true on one rank only"
@@ -400,8 +405,23 @@ def size(run: Run, node: ast.AST, base: Value, axis: Any) -> Value:
         # Of what a model makes, such as a hidden state, another axis may be that of the rows.
         wide = axis > 0 and base.place.sure and base.type == SHAPES[0]
         return Value(type=WIDTH if wide else "builtins.int")
-    text = f"`{run.segment(node)}` counts samples"
+    text = f"`{run.segment(node)}` {COUNTS}"
     return run.made(node, reduced_value(base, "count"), base, type_="builtins.int", text=text)
+
+
+def counts_batches(why: Reason | None) -> bool:
+    """Whether all that something goes by is how many rows batches have as a loader gives them, and not what is chosen
+    or made of them."""
+    waiting, seen = [why], 0
+    while waiting and seen < _MOST_STEPS:
+        step, seen = waiting.pop(), seen + 1
+        if step is None or not step.parents:
+            return False
+        if not step.text.endswith(COUNTS):
+            waiting += step.parents
+        elif not all(one.text.startswith(OF_BATCH) for one in step.parents):
+            return False
+    return not waiting
 
 
 def _sizes(run: Run, node: ast.AST, base: Value, at: ast.Slice) -> Value:

@@ -16,6 +16,7 @@ _RANK = "the rank"
 _ASKS = frozenset({"get_rank", "process_index"})
 _SIZE, _SIZES = "the number of processes", frozenset({"get_world_size", "num_processes"})
 _MOST_STEPS = 100
+_MOST_NESTED = 3
 # Data sets that ask for the rank themselves.
 _DIVIDING = frozenset({"streaming.StreamingDataset", "litdata.StreamingDataset"})
 
@@ -28,12 +29,13 @@ def shared_out(ref: Instance) -> Value | None:
     return Value(own(), Reason(text, parents=(Reason(_RANK), Reason(_SIZE))))
 
 
-def by_rank(run: Run, ref: Instance) -> Value | None:
+def by_rank(run: Run, ref: Instance, depth: int = 0) -> Value | None:
     """What of an object goes by the rank, so that it gives each process other items; None where nothing does.
 
     Args:
         run: the run.
         ref: a sampler, or a data set that is gone through in its own order.
+        depth: in how many others it is, each of which goes through the next one.
     """
     used = _used(ref)
     run.store.look(ref)
@@ -42,9 +44,17 @@ def by_rank(run: Run, ref: Instance) -> Value | None:
         why = value.why or why_of(value)
         if not array_of(value).is_uniform and why is not None and any(s.text == _RANK for s in why.steps()):
             return value
+        for inner in value.of(Instance) if depth < _MOST_NESTED else ():
+            if _is_iterated(inner) and (found := by_rank(run, inner, depth + 1)) is not None:
+                return found
     if ref.cls is not None and used & _ASKS:
         return Value(own(), run.reason(ref.cls.node, _RANK))
     return None
+
+
+def _is_iterated(ref: Instance) -> bool:
+    classes = [one for one in (ref.cls.line_up() if ref.cls is not None else ()) if isinstance(one, Class)]
+    return any(getattr(stmt, "name", "") == "__iter__" for one in classes for stmt in one.node.body)
 
 
 def divides(run: Run, loader: Ref) -> Reason | None:

@@ -12,7 +12,7 @@ from accelify.heap.accelerator import processes
 from accelify.heap.appending import begun, is_first
 from accelify.heap.calls import Calls
 from accelify.heap.choices import Choices, of_several
-from accelify.heap.counts import CHOSEN
+from accelify.heap.counts import CHOSEN, counts_batches
 from accelify.heap.expressions import Expressions
 from accelify.heap.flags import ASKED, asked, truth
 from accelify.heap.iteration import Iteration
@@ -178,7 +178,7 @@ class Interpreter:
             self.run.meet("polls", node, self.run.segment(node))
         if self.run.in_shared_loop() and (counted := self.counted(test, node)) is not None:
             return counted
-        if test.place.is_uniform:
+        if test.place.is_uniform or self._is_of_even_batches(test):
             self.run.agreed.setdefault(node, self.run.module.path)
             return None
         self.run.agreed[node] = ""
@@ -187,6 +187,16 @@ class Interpreter:
             return None
         text = f"`{self.run.segment(node)}` {CHOSEN}"
         return Guard("divergent", self.run.reason(node, text, test), test.place)
+
+    def _is_of_even_batches(self, test: Value) -> bool:
+        """Whether a condition goes by how many rows a batch has of a loader whose sampler gives each rank as many: the
+        last one is as short on all ranks."""
+        if not self.run.checks or self.run.accelerated or not test.place.even or test.place.degree != 0:
+            return False
+        if not counts_batches(test.why):
+            return False  # of what is chosen by what a batch has
+        self.run.depends()
+        return next((loop.even for loop in reversed(self.run.loops) if loop.shared), False)
 
     def counted(self, test: Value, node: ast.AST) -> Guard | None:
         """What comes of a condition that goes by a count of the rounds of each process; None for another one."""

@@ -27,6 +27,7 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, fill_of, keys_in, tuple_of
+from accelify.heap.counts import OF_BATCH
 from accelify.heap.dividing import by_rank, drawn_at, goes_through, shared_out
 from accelify.heap.joining import join
 from accelify.heap.locations import at
@@ -183,7 +184,7 @@ class Iteration:
     def over_loader(self, ref: Instance, node: ast.AST) -> Iterable:
         """A loader: what one batch is to a rank."""
         if not ref.prepared and (apart := self._divided_by_hand(ref)) is not None:
-            why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`", apart)
+            why = self.run.reason(node, f"{OF_BATCH} `{self.run.segment(node)}`", apart)
             return Iterable(Value(ROUND_ROWS, why, type=BATCH), shared=True, rounds=same(1))
         if not ref.prepared:
             where = HOST if at(self.run, ref) == HOST and not self.run.on_cpu else ""
@@ -208,7 +209,7 @@ class Iteration:
         if self.run.split:
             why = self.run.reason(node, f"this rank's share of each batch of `{self.run.segment(node)}`")
             return Iterable(Value(SHARD, why, type=BATCH, where=where), shared=False)
-        why = self.run.reason(node, f"this rank's batch of `{self.run.segment(node)}`")
+        why = self.run.reason(node, f"{OF_BATCH} `{self.run.segment(node)}`")
         wrapped = ref.wrapped.refs if ref.wrapped is not None else ()
         if (copies := next((one for one in map(self._copies, wrapped) if one is not None), None)) is not None:
             found = Iterable(Value(type=BATCH, where=where), shared=True, rounds=same(1))
@@ -222,6 +223,7 @@ class Iteration:
         found = Iterable(batch, shared=True, rounds=same(1))
         shuffles = [value for one in wrapped if (value := self.run.read(one, "#shuffles")) is not None]
         found.apart = any(value.const is True for value in shuffles)
+        found.even = first
         if any(self._drops(one) for one in wrapped):
             taken = "drop_last=True takes up to N-1 whole batches more"
             text = f"{taken} from the end of `{self.run.segment(node)}`, and all where there are fewer than N"

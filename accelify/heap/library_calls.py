@@ -410,6 +410,9 @@ class LibraryCalls:
             ref.type == "dict" for value in asked for ref in value.of(Container)
         ):
             return False  # `table.rename({"a": "b"})`
+        against = [value for one in row.unless for value in arguments_of(one, args, keywords, shift)]
+        if any(value.const is UNSET or value.const for value in against):
+            return False
         return not row.when or any(value.const is UNSET or value.const for value in asked)
 
     def _mutate(

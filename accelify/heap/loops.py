@@ -73,7 +73,7 @@ class Loops:
         events, first = len(run.events), list[Event]()
         with run.loop(node, over.shared, over.samples) as loop:
             loop.whole, loop.uneven, loop.fewer = over.whole, over.uneven, over.fewer
-            loop.apart = over.apart
+            loop.apart, loop.even = over.apart, over.even
             loop.parted = over.shared or array_of(over.item).kind is Kind.SHARD
             for number in range(_MOST_PASSES):
                 run.store.begin(of_round=False)

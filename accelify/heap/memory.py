@@ -115,6 +115,7 @@ class Memory:
                         loop.uneven is None,
                         loop.fewer is None,
                         loop.apart,
+                        loop.even,
                         loop.samples,
                         loop.conditions == run.conditions,
                     )

@@ -24,6 +24,8 @@ WRAPPERS = frozenset(
 SAMPLERS = frozenset(
     f"torch.utils.data.{name}" for name in ("DistributedSampler", "distributed.DistributedSampler")
 )
+# The place of its seed among its arguments.
+_SEED = 4
 # Functions that do by themselves what the Accelerator does, with the way out.
 _BESIDE = {
     "torch.nn.utils.clip_grad_norm_": "use accelerator.clip_grad_norm_, which takes the loss scale off first",
@@ -97,6 +99,17 @@ def of_launch(run: Run, node: ast.AST) -> None:
             run.meet("misuse", event.node, f"{text}; {way}", guards=[guard], detail="device")
 
 
+def of_sampler(run: Run, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:
+    """A sampler that puts the samples in another order on each rank before each takes its share of them."""
+    seed = keywords.get("seed", args[_SEED] if len(args) > _SEED else None)
+    if seed is not None and not array_of(seed).is_uniform:
+        text = (
+            "the sampler has another seed on each process, which shuffles before it takes its share: some samples are "
+            "in several shares, others in none; use one seed"
+        )
+        run.meet("misuse", node, text, [seed], detail="loss")
+
+
 def of_conversion(run: Run, name: str, node: ast.AST) -> None:
     """A call of what a conversion has taken the preparation of out of the script."""
     if name in _SPLITTING:
@@ -153,7 +166,8 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
     # A file that each rank has for itself was written by it, on its device.
     of_rank = any(not array_of(value).is_uniform for value in args[:1])
     mapped = len(args) > 1 or "map_location" in keywords
-    if name == "torch.load" and not (mapped or passed_on or of_rank):
+    alone = any(guard.kind in ("main", "one") for guard in run.guards)
+    if name == "torch.load" and not (mapped or passed_on or of_rank or alone):
         text = "`torch.load` puts what was on a GPU on the same GPU for every process; pass map_location"
         run.meet("misuse", node, text, detail="device")
 

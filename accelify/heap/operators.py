@@ -50,3 +50,8 @@ def as_load(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice, ast.Load())
     return target
+
+
+def is_under_text(node: ast.expr) -> bool:
+    """Whether it is what a table has under a text that is written out: `config["train"]`."""
+    return isinstance(node, ast.Subscript) and isinstance(getattr(node.slice, "value", None), str)

@@ -18,6 +18,7 @@ from accelify.heap.accelerator import again, is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put, tuple_of
 from accelify.heap.counts import WORLDS, is_of_launcher
+from accelify.heap.dividing import by_rank
 from accelify.heap.flags import truth
 from accelify.heap.models import SENDS, has_buffers
 from accelify.heap.paths import pattern
@@ -98,9 +99,11 @@ def distributed_call(
     if name in misuse.WRAPPERS:
         return wrapped(run, name, args, keywords, node)
     if name in misuse.SAMPLERS and not run.accelerated:
-        shuffle = keywords.get("shuffle")
-        detail = "in order" if shuffle is not None and shuffle.const is False else ""
+        shuffle = keywords.get("shuffle", args[3] if len(args) > 3 else NONE)
+        detail = "in order" if shuffle.const is False else ""
         run.meet("sampler", node, "DistributedSampler", detail=detail)
+        if not detail:
+            misuse.of_sampler(run, args, keywords, node)
         # Which part it gives this process is no part of what it is.
         args = [Value() if value.type in (RANK, PROCESSES) else value for value in args]
         keywords = {word: value for word, value in keywords.items() if value.type not in (RANK, PROCESSES)}
@@ -108,7 +111,8 @@ def distributed_call(
     if name in _BATCHING and not run.accelerated:
         # Batches of the samples that another sampler chooses.
         inner = args[0] if args else keywords.get("sampler", NONE)
-        return inner if any(ref.type in misuse.SAMPLERS for ref in inner.of(Instance)) else None
+        known = (ref.type in misuse.SAMPLERS or by_rank(run, ref) for ref in inner.of(Instance))
+        return inner if any(known) else None
     if name in _MEANS and args:
         run.meet("collective", node, word)
         place = all_reduced(array_of(args[0]), "mean")

@@ -46,6 +46,8 @@ class Loop:
     fewer: Reason | None = None
     # Whether the ranks draw other numbers from torch's stream.
     apart: bool = False
+    # Whether each round has as many rows on all ranks, the last one too.
+    even: bool = False
     # Under how many conditions it stands.
     conditions: int = 0
     # The loader that it goes through to its end, where it is one.
@@ -225,7 +227,8 @@ class Run:
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
         """A value that an operation made of others; a reason is put together only where it will be asked for."""
         where = located(values) if type_ == TENSOR else ""
-        if place.is_same:
+        # What was put together may be put together once more.
+        if place.is_same and not (self.checks and any(one.why and one.place.degree == -1 for one in values)):
             return Value(SAME, type=type_, where=where)
         return Value(
             place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_, where=where
@@ -471,7 +474,7 @@ def _with_token(value: Value, token: Key) -> Value:
 
 def why_of(value: Value, depth: int = 0) -> Reason | None:
     """Why a value is not the same: for a container, why that of its elements is not that is furthest from it, and
-    the rank by itself, which says nothing of the others, last."""
+    the rank by itself, which says nothing of the others, ahead of what all ranks have."""
     if value.why is not None:
         return None if value.place.is_same else value.why
     if not value.refs:
@@ -480,7 +483,7 @@ def why_of(value: Value, depth: int = 0) -> Reason | None:
         part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")
     ]
     found = sorted((part for part in parts if part.why and not part.place.is_same), key=_distance)
-    found.sort(key=lambda part: part.type == RANK)
+    found.sort(key=lambda part: (part.place.is_uniform, part.type == RANK))
     if found:
         return found[0].why
     inner = (why_of(part, depth + 1) for part in parts if depth < _MOST_NESTED and part.of(Container))

@@ -19,7 +19,7 @@ from accelify.heap.handlers import ends_well, left_alone, parting, reached, supp
 from accelify.heap.library_state import redirected
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
-from accelify.heap.operators import IN_PLACE, as_load
+from accelify.heap.operators import IN_PLACE, as_load, is_under_text
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
 from accelify.heap.turns import FIRST, take_turns
@@ -223,7 +223,7 @@ class Statements:
             self.bind_again(node.func.value, value, scope)
         elif isinstance(node, ast.Attribute) and node.attr == "data":
             self.bind_again(node.value, value, scope)
-        elif isinstance(node, ast.Name | ast.Attribute):
+        elif isinstance(node, ast.Name | ast.Attribute) or (value.type == "dict" and is_under_text(node)):
             self.bind(node, value, scope)
 
     # Simple statements

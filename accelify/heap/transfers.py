@@ -79,6 +79,8 @@ _ZEROS = frozenset(
 )
 # The states that a recurrent layer gives beside its output, by the note of its row.
 _STATES = {"with a state along the second axis": 1, "with two states along the second axis": 2}
+# How a reason ends by which a process is known, by the note of its row.
+NAMES_PROCESS = "says which process it is"
 # `ignore_index` where it leaves nothing out.
 _NO_CLASS = -100
 # Loaders whose batches are put together as `collate_fn` says.
@@ -371,7 +373,8 @@ class Transfers:
         return Value(CLOCK, self.run.reason(node, "the time"), type=row.returns)
 
     def _own(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        why = self.run.reason(node, f"`{self.run.segment(node)}` differs between ranks")
+        text = NAMES_PROCESS if row.note == NAMES_PROCESS else "differs between ranks"
+        why = self.run.reason(node, f"`{self.run.segment(node)}` {text}")
         return Value(own("broadcast"), why, type=row.returns)
 
     def _mix(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:

@@ -328,6 +328,7 @@ class Iterable(Ref):
     __slots__ = (
         "apart",
         "elements",
+        "even",
         "fewer",
         "item",
         "limited",
@@ -359,12 +360,13 @@ class Iterable(Ref):
         self.limited: Reason | None = None
         self.loader: Instance | None = None
         self.apart = False
+        self.even = False
 
     def like(self, other: Iterable) -> Iterable:
         """This, going over the same as another one."""
         self.whole, self.uneven = self.whole or other.whole, self.uneven or other.uneven
         self.fewer, self.limited = self.fewer or other.fewer, self.limited or other.limited
-        self.apart = self.apart or other.apart
+        self.apart, self.even = self.apart or other.apart, self.even or other.even
         return self
 
 

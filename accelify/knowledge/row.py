@@ -51,7 +51,7 @@ KINDS = (
     "module loss loader dataset sampler optimizer scheduler scaler tracker bar file parser generator metric "
     "table figure object"
 ).split()
-KEYS = "kind effect when path content mutates overwrites axis returns place note".split()
+KEYS = "kind effect when unless path content mutates overwrites axis returns place note".split()
 PLACES = "host, device, default, or like:0 with the position of an argument"
 
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -97,6 +97,8 @@ class Row:
     """KIND.OPERATION, one of EFFECTS."""
     when: tuple[Argument, ...] = ()
     """The effect happens only where one of these arguments is given, and not false or None."""
+    unless: tuple[Argument, ...] = ()
+    """The effect does not happen where one of these arguments is given, and not false or None."""
     path: tuple[Argument, ...] = ()
     content: tuple[Argument, ...] = ()
     """What the effect writes. With `mix`: whose rows meet those of the others. Of a loss: what weighs its rows."""
@@ -159,8 +161,8 @@ def _senseless(row: Row) -> str:
         return f"new says of what kind: kind= one of {', '.join(KINDS)}."
     if row.kind and row.transfer != "new":
         return "kind= is for the transfer new alone."
-    if row.when and not row.effect:
-        return f"when= says when an effect happens: add effect= one of {', '.join(EFFECTS)}."
+    if (row.when or row.unless) and not row.effect:
+        return f"when= and unless= say when an effect happens: add effect= one of {', '.join(EFFECTS)}."
     if row.path and not row.effect:
         return f"path= is the path of an effect: add effect= one of {', '.join(EFFECTS)}."
     if row.content and not row.effect and row.transfer not in ("mix", "loss") and row.kind != "loss":
@@ -218,6 +220,7 @@ _READERS = {
     "kind": _one_of("kind", KINDS),
     "effect": _one_of("effect", EFFECTS),
     "when": _arguments,
+    "unless": _arguments,
     "path": _arguments,
     "content": _arguments,
     "mutates": _arguments,

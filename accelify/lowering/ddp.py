@@ -10,6 +10,7 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.distributed import distributing
 from accelify.analysis.lowered import PLACEHOLDER, MainTest
 from accelify.analysis.syntax import call_argument, dotted, is_constant, walk
 from accelify.lowering.ranks import (
@@ -114,23 +115,17 @@ class _Lowering:
 
     def _elsewhere(self) -> None:
         """A helper of another file that makes the process group cannot be taken out from here."""
-        modules = [m for m in self.script.program.modules.values() if m not in self.script.modules]
-        for call, callees in self.script.interpreter.calls.items():
-            if self.tree.parent(call) is None:
-                continue
-            for callee in callees:
-                home = next((m for m in modules if any(callee is s for s in m.scopes.functions())), None)
-                if home is None:
-                    continue
-                text = home.tree.segment(callee.node)
-                for word in ("init_process_group", "DistributedDataParallel(", "DDP(", "DistributedSampler("):
-                    if word in text:
-                        self.work.problem(
-                            call,
-                            f"`{self.tree.segment(call.func)}` in line {call.lineno} distributes the script from "
-                            f"`{home.name}` (it calls {word.rstrip('(')}); move that into this file",
-                        )
-                        return
+        words = ("init_process_group", "DistributedDataParallel(", "DDP(", "DistributedSampler(")
+        for call in self.script.interpreter.calls:
+            found = distributing(self.script, call, words) if self.tree.parent(call) is not None else None
+            if found is not None:
+                home, word = found
+                self.work.problem(
+                    call,
+                    f"`{self.tree.segment(call.func)}` in line {call.lineno} distributes the script from "
+                    f"`{home.name}` (it calls {word.rstrip('(')}); move that into this file",
+                )
+                return
 
     # -- processes
 

@@ -112,7 +112,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     if one.demand == "path" and (event.path is None or _is_of_one(event) or is_handle(event)):
         return  # another process's is of no account; an open file was named where it was opened
     if one.sink == "state.write" and one.demand == "same":
-        if not goes_into_training(event, events) or _is_taken_back(event, one):
+        if not goes_into_training(event, events) or _is_taken_back(event, one) or _have_left(event, events):
             return
     if one.demand == "content":
         if _is_of_one(event) or not _writes_shares(event):
@@ -121,7 +121,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield from _loss(event, one, events)
     elif one.demand == "once":
         known = _is_shared_out(event) or shows_rank(event, events) or _is_of_own_batch(event)
-        known = known or _is_of_error(event) or _is_of_others(event, events)
+        known = known or _is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
         known = known or (event.kind in _MESSAGES and is_of_own_sample(event, events))
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
@@ -137,7 +137,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         # One that puts gradients together by hand has no need of it.
         if not any(
             other.kind == "collective"
-            and other.loops == event.loops
+            and _is_in_round(other, event)
             and other.name.rpartition(".")[2] not in _NO_GRADIENTS
             for other in events
         ):
@@ -146,6 +146,15 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often than others" in one.found:
             yield one
+
+
+def _is_in_round(other: Event, event: Event) -> bool:
+    """Whether one event is met in the rounds that another is met in, or for each of several there: parameters, and no
+    batches of an evaluation."""
+    around = len(event.loops)
+    return other.loops[:around] == event.loops and not any(
+        loop.shared or loop.whole is not None for loop in other.loops[around:]
+    )
 
 
 def _is_taken_back(event: Event, one: Obligation) -> bool:
@@ -157,14 +166,31 @@ def _is_taken_back(event: Event, one: Obligation) -> bool:
     )
 
 
+def _have_left(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the ranks that do not come to an event do not come to the training either, as they have left before."""
+    left = {(one.why.path, one.why.line) for one in event.guards if one.parts_ranks and one.left}
+    return any(
+        (one.why.path, one.why.line) in left
+        for other in (events if left else ())
+        if other.kind in _TRAINING
+        for one in other.guards
+        if one.left
+    )
+
+
 def _are_unscaled(event: Event, events: Sequence[Event]) -> bool:
     """Whether the script takes the loss scale off the gradients in the same loop."""
     return any(other.kind == "unscaled" and other.loops[-1:] == event.loops[-1:] for other in events)
 
 
 def _is_of_own_file(event: Event) -> bool:
-    """Whether each process writes a file of its own, by its rank or by what it has alone."""
-    place = array_of(event.path) if event.path is not None else None
+    """Whether each process writes a file of its own, by its rank or by what it has alone; a figure of a tracker, by its
+    rank, as its name is no file."""
+    place, why = (array_of(event.path), event.path.why) if event.path is not None else (None, None)
+    if event.kind == "tracker.log" and not (
+        why is not None and any(step.text == RANK for step in why.chain())
+    ):
+        return False
     return place is not None and not place.is_uniform and place.kind is not Kind.CLOCK
 
 
@@ -235,6 +261,18 @@ def _is_of_own_batch(event: Event) -> bool:
         isinstance(one, ast.If) and one.test.lineno in lines and event.node in set(ast.walk(one))
         for one in (ast.walk(event.module.tree) if lines and event.module.tree is not None else ())
     )
+
+
+def _ends_none(event: Event, events: Sequence[Event]) -> bool:
+    """Whether it ends a run that the main process alone has begun, of which the others have none."""
+    library = event.name.partition(".")[0]
+    of_it = (
+        [one for one in events if one.name.partition(".")[0] == library]
+        if event.kind == "tracker.end"
+        else []
+    )
+    begun = [one for one in of_it if one.kind == "tracker.start"]
+    return bool(begun) and all(map(_is_of_one, begun))
 
 
 def _is_of_others(event: Event, events: Sequence[Event]) -> bool:

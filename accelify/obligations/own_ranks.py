@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import KEYS
 from accelify.heap.run import Event
+from accelify.heap.transfers import NAMES_PROCESS
 from accelify.heap.values import Container, Value
 from accelify.obligations.sinks import places
 
@@ -22,7 +23,7 @@ def shows_rank(event: Event, events: Sequence[Event]) -> bool:
 
 def names_rank(event: Event) -> bool:
     """Whether the rank is in what is shown, in a key of it, or in its path."""
-    return any(step.text == RANK for why in _reasons(event) for step in why.chain())
+    return any(_names(step) for why in _reasons(event) for step in why.chain())
 
 
 def _reasons(event: Event) -> list[Reason]:
@@ -30,6 +31,10 @@ def _reasons(event: Event) -> list[Reason]:
     keys = [ref.fields.get(KEYS) for value in event.shown for ref in value.of(Container)]
     pairs = [pair for value in [*event.shown, *found, *filter(None, keys)] for pair in places(value)]
     return [why for _, why in pairs if why is not None]
+
+
+def _names(step: Reason) -> bool:
+    return step.text == RANK or step.text.endswith(NAMES_PROCESS)
 
 
 def says_who(why: Reason, events: Sequence[Event]) -> bool:

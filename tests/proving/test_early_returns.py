@@ -70,3 +70,46 @@ def test_what_is_missed_by_who_has_left_a_training_is_one_finding_with_it(after,
     assert str(1 + text[: text.index("print(epoch)")].count("\n")) in left.message
     # What is missed for another reason is a finding of its own.
     assert ["`first.sum() > 0`" in one.message for one in made if one is not left] == [True] * bool(after)
+
+
+LEFT_BY_ONE = """
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+def prepare(model):
+    if rank == 0:
+        try:
+            open("words.txt").read()
+        except OSError:
+            return
+    model.load_state_dict(torch.load("last.pt", map_location="cpu"))
+def main(model):
+    if rank == 0:
+        try:
+            open("words.txt").read()
+        except OSError:
+            return
+    {loads}
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data, sampler=DistributedSampler(data, shuffle=False)):
+        opt.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        opt.step()
+main(DDP(torch.nn.Linear(4, 1)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("loads", "said"),
+    [
+        ('model.load_state_dict(torch.load("last.pt", map_location="cpu"))', False),
+        # In another function, from which all come back to the training.
+        ("prepare(model)", True),
+    ],
+)
+def test_those_who_have_left_a_training_load_nothing_for_it(loads, said, tmp_path):
+    text = LEFT_BY_ONE.format(loads=loads)
+    if said:
+        text = text.replace("return\n    prepare", "pass\n    prepare")
+    found = [one.message for one in findings(text, tmp_path) if one.code == "ACC704"]
+    assert any("load_state_dict" in one for one in found) == said
+    assert any("`backward`" in one for one in found) != said

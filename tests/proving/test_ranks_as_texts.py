@@ -31,6 +31,28 @@ def test_what_says_nothing_of_the_rank_is_true_for_all(test, tmp_path):
     assert named(f"{HEAD}if {test}:\n    print(1)\n", tmp_path) == [("ACC702", "print(1)")]
 
 
+ENVIRONMENT = '{name: os.environ[name] for name in ("MASTER_ADDR", "RANK", "WORLD_SIZE")}'
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        'f"[{os.getpid()}] rank {rank}, " + f"of {dist.get_world_size()}"',
+        '"begin " + f"{rank} of {dist.get_world_size()}"',
+        '"process", os.getpid()',
+        f"'group of', {ENVIRONMENT}",
+    ],
+)
+def test_a_message_that_says_which_process_it_is_of_is_one_of_each(shown, tmp_path):
+    assert named(f"{HEAD}rank = dist.get_rank()\nprint({shown})\n", tmp_path) == []
+
+
+def test_a_message_of_all_processes_alike_is_printed_by_each(tmp_path):
+    alike = ENVIRONMENT.replace('"RANK", ', "")
+    text = f"{HEAD}env = {alike}\nprint(env)\n"
+    assert named(text, tmp_path) == [("ACC702", "print(env)")]
+
+
 OPTIONS = """
 import argparse, json
 parser = argparse.ArgumentParser()

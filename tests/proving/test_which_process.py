@@ -408,3 +408,30 @@ ALONE = 'if rank == 0:\n    print("seed", drawn)'
 def test_the_rank_and_the_number_of_processes_in_one(module, sent, show, codes, tmp_path):
     text = INFO.format(module=module, sent=sent, show=show)
     assert found(text, tmp_path) == [(code, 'print("seed", drawn)') for code in codes]
+
+
+OPTIONS_OF_A_FILE = """\
+import yaml
+def epoch(config):
+    if config{keys}["rank"] == {number}:
+        print("done")
+
+def main(file):
+    config = yaml.safe_load(file)
+    dist.init_process_group("gloo")
+    config["device"] = "cuda"
+    config{keys}["rank"] = {rank}
+    net = DDP(torch.nn.Linear(4, 1))
+    epoch(config)
+
+main(sys.stdin)
+"""
+
+
+@pytest.mark.parametrize("keys", ["", '["train"]', '["train"]["processes"]'])
+@pytest.mark.parametrize(
+    ("rank", "number", "lines"), [("dist.get_rank()", 0, 0), ("dist.get_world_size()", 2, 1)]
+)
+def test_the_rank_in_a_table_of_which_nothing_else_is_known(keys, rank, number, lines, tmp_path):
+    text = OPTIONS_OF_A_FILE.format(keys=keys, rank=rank, number=number)
+    assert len(found(text, tmp_path)) == lines
