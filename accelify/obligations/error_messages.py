@@ -28,9 +28,7 @@ _ENDS: tuple[type[ast.If | ast.ExceptHandler], ...] = (ast.If, ast.ExceptHandler
 
 
 @lru_cache(maxsize=64)
-def _before_raise(
-    tree: ast.Module, ends: tuple[type[ast.If | ast.ExceptHandler], ...]
-) -> frozenset[ast.AST]:
+def _before_raise(tree: ast.Module, ends: tuple[type[ast.If | ast.ExceptHandler], ...]) -> frozenset[ast.AST]:
     """The calls that stand in a branch or handler of a module that ends by raising."""
     found = [one for one in ast.walk(tree) if isinstance(one, ends)]
     blocks = [block for one in found for block in (one.body, getattr(one, "orelse", [])) if block]
