@@ -14,6 +14,7 @@ from accelify.heap.containers import (
     container,
     element,
     elements,
+    end_of,
     fill_of,
     is_without,
     keys_in,
@@ -424,7 +425,7 @@ def container_method(
     """A call of a method of a list, tuple, set or dictionary; None for one that it does not have."""
     run = engine.run
     if name in _ADDING and args:
-        put(run, ref, args[-1], filling="rounds")
+        put(run, ref, args[-1], end_of(run, ref) if name == "append" else UNSET, filling="rounds")
         return NONE
     if name in _EXTENDING:
         for value in args[:1]:

@@ -127,6 +127,18 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
             run.store.set(into, "#fill", constant("samples" if by_samples else filling))
 
 
+def end_of(run: Run, ref: Container) -> Any:
+    """The number of an element that all ranks append once to a list whose elements are known; UNSET of another one."""
+    size = ref.slot("#known") if ref.type == "list" else None
+    if size is None or not isinstance(size.const, int) or run.loops:
+        return UNSET
+    run.depends()
+    if any(guard.parts_ranks for guard in run.guards):
+        return UNSET
+    run.store.set(ref, "#known", constant(size.const + 1))
+    return size.const
+
+
 def is_without(ref: Container, key: Value) -> bool:
     """Whether a dictionary, of which all keys are known, has none of this name."""
     return (

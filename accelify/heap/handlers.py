@@ -11,7 +11,7 @@ from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of
 from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.run import Event, Run
-from accelify.heap.values import Flow, Guard, Library, Ref, constant
+from accelify.heap.values import Class, Flow, Guard, Instance, Library, Ref, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -112,11 +112,29 @@ def parting(run: Run, handler: ast.ExceptHandler, met: int) -> Guard | None:
     """
     run.depends()
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    alike = all(isinstance(one, ast.Name) and one.id in _ALIKE for one in caught)
+    alike = all(
+        (isinstance(one, ast.Name) and one.id in _ALIKE) or _is_raised_alike(run, one, met) for one in caught
+    )
     parts = any(loop.shared or loop.parted for loop in run.loops) or any(map(_is_of_batch, run.events[met:]))
     if alike or not parts:
         return None
     return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
+
+
+def _is_raised_alike(run: Run, caught: ast.expr | None, met: int) -> bool:
+    """Whether all ranks raise an error of a class of the project together, or none: its own statements raise it."""
+    name = getattr(caught, "attr", getattr(caught, "id", ""))
+    raised = [event for event in run.events[met:] if event.kind == "raise" and name in _classes(event)]
+    around = len(run.guards)
+    return bool(raised) and not any(guard.parts_ranks for event in raised for guard in event.guards[around:])
+
+
+def _classes(event: Event) -> set[str]:
+    """The names of the project's classes that what is raised is of."""
+    refs = [ref for value in event.shown for ref in value.refs]
+    made = [ref.cls if isinstance(ref, Instance) else ref for ref in refs]
+    lines = [cls.line_up() for cls in made if isinstance(cls, Class)]
+    return {base.name for line in lines for base in line if isinstance(base, Class)}
 
 
 def _is_of_batch(event: Event) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.meeting_rows import turned_over
 from accelify.domains.placement import SAME, Kind, Placement, function
+from accelify.domains.replacing import replace
 from accelify.heap.accelerator import accelerator_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
@@ -205,9 +206,18 @@ class Attributes:
             value = accelerator_attribute(self.run, one, name, node) if one.kind == "accelerator" else None
             if value is not None:
                 return value
+        if isinstance(ref, Bound) and (made := self._type_of(ref)):
+            return Value(array_of(base), base.why, refs=(Bound(replace(base, type=made), name),))
         if isinstance(ref, Container | Bound | Function | Super):
             return Value(array_of(base), base.why, refs=(Bound(base, name),))
         return None
+
+    def _type_of(self, ref: Bound) -> str:
+        """The type of an attribute of a library's object, which its row says: `book.sheet1.append_row(...)`."""
+        kinds = [one.type for one in ref.receiver.of(Instance) if one.cls is None]
+        method = ref.method if isinstance(ref.method, str) else ""
+        rows = [self.run.knowledge.method(kind, method) for kind in kinds if kind and method]
+        return next((row.returns for row in rows if row is not None and row.transfer == "pure"), "")
 
     def _of_instance(self, ref: Instance, base: Value, name: str, node: ast.AST) -> Value:
         own_value = self.run.read(ref, name)

@@ -348,7 +348,7 @@ class Statements:
 
     def _Raise(self, stmt: ast.Raise, scope: Ref) -> Flow:
         if stmt.exc is not None:
-            self.engine.evaluate(stmt.exc, scope)
+            self.run.meet("raise", stmt, "raise", [self.engine.evaluate(stmt.exc, scope)])
         return Flow(False)
 
     def _Break(self, stmt: ast.Break, scope: Ref) -> Flow:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache, reduce
+from functools import reduce
 
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
@@ -16,6 +16,7 @@ from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.drawn_batches import is_of_evaluation
+from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.obligation import Obligation, Status
@@ -50,7 +51,6 @@ _MIXED = "mixes rows of the batch"
 _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
 _TRAINING = frozenset({"backward", "step"})
-_MESSAGES = frozenset({"terminal.write", "log.write"})
 # Collectives that put no gradients together.
 _NO_GRADIENTS = frozenset(
     "barrier clip_grad_norm_ clip_grad_value_ gather_for_metrics monitored_barrier save_state wait_for_everyone".split()
@@ -121,8 +121,8 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield from _loss(event, one, events)
     elif one.demand == "once":
         known = _is_shared_out(event) or shows_rank(event, events) or _is_of_own_batch(event)
-        known = known or _is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
-        known = known or (event.kind in _MESSAGES and is_of_own_sample(event, events))
+        known = known or is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
+        known = known or (event.kind in MESSAGES and is_of_own_sample(event, events))
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and is_on_both_ways(event, events):
@@ -257,7 +257,7 @@ def _is_of_own_batch(event: Event) -> bool:
         and guard.place.kind is Kind.ROUND
         and guard.why.path == event.module.path
     }
-    return event.kind in _MESSAGES and any(
+    return event.kind in MESSAGES and any(
         isinstance(one, ast.If) and one.test.lineno in lines and event.node in set(ast.walk(one))
         for one in (ast.walk(event.module.tree) if lines and event.module.tree is not None else ())
     )
@@ -277,27 +277,11 @@ def _ends_none(event: Event, events: Sequence[Event]) -> bool:
 
 def _is_of_others(event: Event, events: Sequence[Event]) -> bool:
     """Whether it is a message of the other processes alone, to which the main process comes by no other way."""
-    return event.kind in _MESSAGES and all(
+    return event.kind in MESSAGES and all(
         any(guard.kind == "others" for guard in other.guards) and not is_of_nobody(other)
         for other in events
         if other.node is event.node
     )
-
-
-def _is_of_error(event: Event) -> bool:
-    """Whether it is a message of a process that raises an error right after it."""
-    tree = event.module.tree
-    return event.kind in _MESSAGES and tree is not None and event.node in _before_raise(tree)
-
-
-@lru_cache(maxsize=64)
-def _before_raise(tree: ast.Module) -> frozenset[ast.AST]:
-    """The calls that stand in a branch or handler of a module that ends by raising."""
-    ends = (ast.If, ast.ExceptHandler)
-    found = [one for one in ast.walk(tree) if isinstance(one, ends)]
-    blocks = [block for one in found for block in (one.body, getattr(one, "orelse", [])) if block]
-    raising = [block for block in blocks if isinstance(block[-1], ast.Raise)]
-    return frozenset(stmt.value for block in raising for stmt in block if isinstance(stmt, ast.Expr))
 
 
 def _is_shared_out(event: Event) -> bool:

@@ -11,6 +11,7 @@ from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
 from accelify.heap.run import Event, why_of
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
+from accelify.obligations.error_messages import is_of_caught_error
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
@@ -83,6 +84,8 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
         return  # nothing is logged: `x.log()` of what is not known
     if event.path is not None and any(ref.type in _BUFFERS for ref in event.path.of(Instance)):
         return  # it is written to memory
+    if is_of_caught_error(event):
+        return
     if event.kind in SHOWING:
         yield _once(event)
         yield _content(event, events)

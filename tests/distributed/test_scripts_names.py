@@ -60,7 +60,16 @@ def shown() -> None:
     assert "Accelerated" not in repr(prepared[2])
 
 
-@pytest.mark.parametrize("checks", [hidden, shown])
+def named_parts() -> None:
+    model = nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2))
+    wrapped = fresh_accelerator().prepare(model)
+    assert wrapped.get_submodule("1") is model[1]
+    assert wrapped.get_submodule("") is model
+    assert wrapped.get_parameter("0.weight") is model[0].weight
+    assert wrapped.get_buffer("1.running_mean") is model[1].running_mean
+
+
+@pytest.mark.parametrize("checks", [hidden, shown, named_parts])
 def test_on_two_ranks(checks: Any) -> None:
     run_ranks(2, checks)
 

@@ -146,6 +146,8 @@ def test_aliases_lead_to_rows(file: str) -> None:
         ("requests.get", "read", "network.get"),
         ("matplotlib.pyplot.savefig", "none", "file.write"),
         ("logging.info", "none", "log.write"),
+        ("gspread.Worksheet.insert_row", "own", "network.send"),
+        ("timm.utils.CheckpointSaver.save_checkpoint", "pure", "file.write"),
         ("pathlib.Path.mkdir", "none", "folder.make"),
     ],
 )

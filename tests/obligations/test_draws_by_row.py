@@ -69,3 +69,12 @@ def test_a_generator_without_a_seed_chooses_differently_on_each_process() -> Non
     assert validate(HEAD + text.format(0), None, KNOWLEDGE).of(Status.NAMED) == []
     (one,) = validate(HEAD + text.format(""), None, KNOWLEDGE).of(Status.NAMED)
     assert "has no seed" in one.message
+
+
+@pytest.mark.parametrize(("seed", "is_alike"), [("1", True), ("rank", False)])
+def test_a_state_that_is_set_back_is_as_alike_as_it_was(seed: str, is_alike: bool) -> None:
+    text = (
+        f"torch.manual_seed({seed})\nstate = torch.get_rng_state()\ntorch.manual_seed(0)\n"
+        "torch.set_rng_state(state)\naccelerator.print(torch.randn(1).item())\n"
+    )
+    assert (validate(HEAD + text, None, KNOWLEDGE).of(Status.NAMED) == []) is is_alike

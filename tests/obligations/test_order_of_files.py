@@ -50,6 +50,11 @@ PAIRS = {
         MAIN + "import subprocess; subprocess.run(['cp', args.out, 'work/a.png'])\n",
         "import glob; glob.glob('work/*.png')\n",
     ),
+    "in a list of pairs": (
+        MAIN + "torch.save(1, os.path.join(args.out, 'a.pt'))\nlisted = [('b', 'b.pt')]\n"
+        "listed.append(('a', os.path.join(args.out, 'a.pt')))\n",
+        "for _, path in listed: torch.load(path)\n",
+    ),
     "a folder": (MAIN + "torch.save(1, 'out/a.pt')\n", "os.listdir('out')\n"),
 }
 

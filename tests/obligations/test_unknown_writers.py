@@ -10,14 +10,21 @@ from accelify.obligations import Status, validate
 KNOWLEDGE = Knowledge()
 FRAME = """\
 import absent
+import gspread
 import hydra
 import pkbar
+import pymongo
+import slack_sdk
+import timm
 from absent.files import save_table
 from evidently.ui.workspace import Workspace
 from sacred import Experiment
 from accelify.runtime import Accelerator
 accelerator = Accelerator()
 experiment = Experiment("a")
+book = gspread.service_account("k").open("a")
+chat = slack_sdk.WebClient("t")
+rows = pymongo.MongoClient().get_database("a").get_collection("b")
 """
 
 
@@ -37,6 +44,12 @@ def by_all(body: str) -> list[str]:
         ("bar = pkbar.Kbar(target=3)", "pkbar.Kbar"),
         ('store = Workspace.create("reports")', "evidently.ui.workspace.Workspace.create"),
         ("experiment.run_commandline()", "experiment.run_commandline"),
+        ("book.sheet1.append_row([1])", "book.sheet1.append_row"),
+        ('book.worksheet("b").clear()', "book.worksheet('b').clear"),
+        ('chat.chat_postMessage(text="x")', "chat.chat_postMessage"),
+        ("rows.insert_one({})", "rows.insert_one"),
+        ('folder = timm.utils.summary.get_outdir("out", "a")', "timm.utils.summary.get_outdir"),
+        ('timm.utils.setup_default_logging(log_path="a.log")', "timm.utils.setup_default_logging"),
     ],
 )
 def test_every_process_does_it(call: str, name: str) -> None:

@@ -185,3 +185,35 @@ def test_a_wait_beside_what_the_main_process_tries() -> None:
 def test_a_folder_named_by_the_time_that_the_main_process_asks_for(test: str, once: bool) -> None:
     body = f"folder = Path(time.strftime('%Y'))\nif {test}:\n    folder.mkdir()\n"
     assert ("3 folder.make/once" not in named(body)) == once
+
+
+@pytest.mark.parametrize(
+    ("error", "condition", "is_alike"),
+    [
+        ("Enough", "epoch > 1", True),
+        ("Enough", "loss > 1", False),
+        ("Base", "epoch > 1", True),
+        ("Exception", "epoch > 1", False),
+    ],
+)
+def test_an_error_of_the_project_that_all_ranks_raise_alike(
+    error: str, condition: str, is_alike: bool
+) -> None:
+    body = (
+        "class Base(Exception):\n    pass\nclass Enough(Base):\n    pass\n"
+        "try:\n    for epoch in range(3):\n        for x in loader:\n"
+        "            loss = net(x).mean()\n            accelerator.backward(loss)\n"
+        f"        if {condition}:\n            raise Enough()\n"
+        f"except {error}:\n    accelerator.print('stopped')\n"
+    )
+    assert (named(body) == []) is is_alike
+
+
+@pytest.mark.parametrize(("last", "is_named"), [("raise", False), ("pass", True)])
+def test_who_fails_says_so_before_it_raises(last: str, is_named: bool) -> None:
+    body = (
+        "import logging\nlog = logging.getLogger('a')\n"
+        "try:\n    for x in loader:\n        accelerator.backward(net(x).mean())\n"
+        f"except Exception as error:\n    log.error(f'failed: {{error}}')\n    {last}\n"
+    )
+    assert any("log.write" in one for one in named(body)) is is_named

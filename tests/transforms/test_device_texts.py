@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.support import check_transformed, convert
+from accelify.convert import convert_source
+from accelify.source import Source
+from tests.transforms.support import PATH, check_transformed, convert
 
 TOLD = "import argparse, json\nargs = argparse.ArgumentParser().parse_args()"
 TEXTS = [
@@ -90,3 +92,51 @@ def test_a_function_that_chooses_by_an_option(returns: str, given: str, taken: s
     loads = "from somewhere import kind, load\nimport argparse"
     text = convert(imports=loads, setup=setup, ready="load(model, device=device)").new_text
     assert f"device = {device}\n" in text
+
+
+SETTINGS = """\
+import hydra, torch
+from omegaconf import DictConfig
+from torch.utils.data import DataLoader
+
+
+class Mover:
+    def __init__(self, device):
+        self.device = device
+
+
+def train(cfg{annotation}):
+    model = torch.nn.Linear(4, 1).to({option})
+    optimizer = torch.optim.SGD(model.parameters(), lr=cfg.lr)
+    mover = Mover({option})
+    for x, y in DataLoader(torch.load("d"), batch_size=4):
+        loss = torch.nn.functional.mse_loss(model(x.to(mover.device)), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+{mark}def main(cfg):
+    train(cfg)
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "mark", "option", "is_text"),
+    [
+        (": DictConfig", "", "cfg.device", True),
+        (": DictConfig", "", 'cfg["device"]', True),
+        ("", "@hydra.main(config_path='c', config_name='t')\n", "cfg.device", True),
+        ("", "", "cfg.device", False),
+    ],
+)
+def test_options_that_take_no_device_get_a_text(
+    annotation: str, mark: str, option: str, is_text: bool
+) -> None:
+    text = SETTINGS.format(annotation=annotation, mark=mark, option=option)
+    conversion = convert_source(Source.from_text(text, PATH))
+    made = "str(accelerator.device)" if is_text else "accelerator.device"
+    assert f"    {option} = {made}\n" in conversion.new_text

@@ -11,6 +11,7 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.as_text import is_numbered, names_number, texts_of
 from accelify.analysis.devices.option_devices import Way, Ways, handed_to_parameter, self_of
 from accelify.analysis.devices.options import holds_options
+from accelify.analysis.devices.plain_options import refuses_devices
 from accelify.analysis.devices.shown_only import is_shown
 from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.scopes import Scope
@@ -177,6 +178,9 @@ def device_for(
         first = call.args[0] if call.args and script.qualname(call.func) in _BY_KIND else None
         if any(node is not None and means(node) for node in (of_kind, first)):
             return f"{device}.type"
+    entry = isinstance(original, (ast.Attribute, ast.Subscript)) and ("." in text or "[" in text)
+    if original is not None and entry and refuses_devices(script, original):
+        return f"str({device})"
     return device
 
 

@@ -91,6 +91,18 @@ class ScriptAttributes(torch.nn.Module):
         """The script's module and its parts, without a prefix."""
         return self.module.named_modules(*args, **kwargs)
 
+    def get_submodule(self, target: str) -> Any:
+        """A part of the script's module, by the script's name for it."""
+        return self.module.get_submodule(target)
+
+    def get_parameter(self, target: str) -> Any:
+        """A weight of the script's module, by the script's name for it."""
+        return self.module.get_parameter(target)
+
+    def get_buffer(self, target: str) -> Any:
+        """A buffer of the script's module, by the script's name for it."""
+        return self.module.get_buffer(target)
+
     # torch's methods go through the parts, and would leave the module itself out.
 
     def train(self, mode: bool = True) -> Any:
