@@ -115,7 +115,10 @@ def parting(run: Run, handler: ast.ExceptHandler, met: int) -> Guard | None:
     alike = all(
         (isinstance(one, ast.Name) and one.id in _ALIKE) or _is_raised_alike(run, one, met) for one in caught
     )
-    parts = any(loop.shared or loop.parted for loop in run.loops) or any(map(_is_of_batch, run.events[met:]))
+    # Around all of the training, a process that gets over its error is at its end.
+    parts = any(loop.shared or loop.parted for loop in run.loops) or (
+        bool(run.loops) and any(map(_is_of_batch, run.events[met:]))
+    )
     if alike or not parts:
         return None
     return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
