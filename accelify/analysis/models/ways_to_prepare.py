@@ -230,7 +230,7 @@ class WaysToPrepare:
 
     def _comes_by(self, stmt: ast.stmt, site: PrepareSite) -> bool:
         """Whether the prepare of a site follows a statement in its block, or around it."""
-        if self.tree.is_before(site.after, stmt):
+        if self.tree.end(site.after) < self.tree.start(stmt):
             return False
         around = self.tree.block_of(site.after)[2]
         return self.tree.is_within(stmt, around)
