@@ -22,6 +22,8 @@ from accelify.analysis.values import Class, Entity
 
 # A variable of a scope, or an attribute of the objects of a class, by its name.
 _Place = tuple[Scope | Class, str]
+# Which places and values get to prepare, as far as that is known.
+_Known = dict[object, bool]
 
 
 class WaysToPrepare:
@@ -45,86 +47,89 @@ class WaysToPrepare:
         items = [item for _, item in self._items if model in item.entities]
         if not items or any(item.container is not None for item in items):
             return True
-        return self._goes(node, model, set()) or self._came(node, model, set())
+        return self._goes(node, model, {}) or self._came(node, model, set())
 
     # -- on from a place
 
-    def _goes(self, node: ast.expr, model: Entity, seen: set[object]) -> bool:
+    def _goes(self, node: ast.expr, model: Entity, known: _Known) -> bool:
         """Whether the model that is an expression's value gets to prepare under its name, or where it goes on."""
         place = self._place(node)
         if place is not None:
-            return self._is_prepared(place, model) or self._place_goes(place, model, seen)
-        return self._value_goes(node, model, seen)
+            return self._is_prepared(place, model) or self._place_goes(place, model, known)
+        return self._value_goes(node, model, known)
 
-    def _place_goes(self, place: _Place, model: Entity, seen: set[object]) -> bool:
-        if place in seen:
-            return False
-        seen.add(place)
-        return any(
-            model in self.script.entities(read) and self._value_goes(read, model, seen)
-            for read in self._reads(place)
-        )
+    def _place_goes(self, place: _Place, model: Entity, known: _Known) -> bool:
+        if place not in known:
+            known[place] = False  # what comes around gets nowhere by that
+            known[place] = any(
+                model in self.script.entities(read) and self._value_goes(read, model, known)
+                for read in self._reads(place)
+            )
+        return known[place]
 
-    def _value_goes(self, node: ast.expr, model: Entity, seen: set[object]) -> bool:
-        if node in seen:
-            return False
-        seen.add(node)
+    def _value_goes(self, node: ast.expr, model: Entity, known: _Known) -> bool:
+        if node not in known:
+            known[node] = False
+            known[node] = self._goes_from(node, model, known)
+        return known[node]
+
+    def _goes_from(self, node: ast.expr, model: Entity, known: _Known) -> bool:
         parent = self.tree.parent(node)
         if isinstance(parent, ast.keyword):
             parent = self.tree.parent(parent)
         if isinstance(parent, ast.Attribute):
             call = self.tree.parent(parent)  # `net.to(device)` is the model itself
             called = isinstance(call, ast.Call) and call.func is parent
-            return called and self._passes_on(call, model, seen)
+            return called and self._passes_on(call, model, known)
         if isinstance(parent, ast.Call):
-            return self._passes_on(parent, model, seen) or any(
-                argument is node and self._place_prepared_or_goes((callee, name), model, seen)
+            return self._passes_on(parent, model, known) or any(
+                argument is node and self._place_prepared_or_goes((callee, name), model, known)
                 for callee in self.script.callees(parent)
                 for argument, name in handed_to(parent, callee)
             )
         if isinstance(parent, (ast.IfExp, ast.NamedExpr, ast.BoolOp, ast.Await)):
-            return self._value_goes(parent, model, seen)
+            return self._value_goes(parent, model, known)
         if isinstance(parent, ast.Tuple):
             index, whole = parent.elts.index(node), self.tree.parent(parent)
-            return self._part_goes(parent, whole, index, model, seen)
+            return self._part_goes(parent, whole, index, model, known)
         if isinstance(parent, ast.Return):
-            return self._returned(node, None, model, seen)
+            return self._returned(node, None, model, known)
         if isinstance(parent, (ast.Assign, ast.AnnAssign)):
             targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
-            return any(self._goes(target, model, seen) for target in targets)
+            return any(self._goes(target, model, known) for target in targets)
         return False
 
-    def _passes_on(self, call: ast.AST | None, model: Entity, seen: set[object]) -> bool:
+    def _passes_on(self, call: ast.AST | None, model: Entity, known: _Known) -> bool:
         """Whether a call gives back the model that it gets, which gets to prepare from there."""
         same = isinstance(call, ast.Call) and model in self.script.entities(call)
-        return same and isinstance(call, ast.Call) and self._value_goes(call, model, seen)
+        return same and isinstance(call, ast.Call) and self._value_goes(call, model, known)
 
-    def _place_prepared_or_goes(self, place: _Place, model: Entity, seen: set[object]) -> bool:
-        return self._is_prepared(place, model) or self._place_goes(place, model, seen)
+    def _place_prepared_or_goes(self, place: _Place, model: Entity, known: _Known) -> bool:
+        return self._is_prepared(place, model) or self._place_goes(place, model, known)
 
     def _part_goes(
-        self, node: ast.AST, parent: ast.AST | None, index: int, model: Entity, seen: set[object]
+        self, node: ast.AST, parent: ast.AST | None, index: int, model: Entity, known: _Known
     ) -> bool:
         """Whether a part of a tuple gets to prepare: `return net, device`, `net, device = load()`."""
         if isinstance(parent, ast.Return):
-            return self._returned(parent, index, model, seen)
+            return self._returned(parent, index, model, known)
         if not isinstance(parent, ast.Assign):
             return False
         return any(
-            self._goes(target.elts[index], model, seen)
+            self._goes(target.elts[index], model, known)
             if isinstance(target, ast.Tuple) and index < len(target.elts)
-            else self._goes(target, model, seen)
+            else self._goes(target, model, known)
             for target in parent.targets
         )
 
-    def _returned(self, node: ast.AST, index: int | None, model: Entity, seen: set[object]) -> bool:
+    def _returned(self, node: ast.AST, index: int | None, model: Entity, known: _Known) -> bool:
         """Whether each call of the function that returns the model gets it to prepare."""
         scope = self.script.scope_of(node)
         calls = self.script.callers(scope) if scope.kind == "function" else []
         return bool(calls) and all(
-            self._value_goes(call, model, set(seen))
+            self._value_goes(call, model, known)
             if index is None
-            else self._part_goes(call, self.tree.parent(call), index, model, set(seen))
+            else self._part_goes(call, self.tree.parent(call), index, model, known)
             for call in calls
         )
 
