@@ -10,7 +10,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.tensor_makers import HOST
 from accelify.analysis.models.early_use import is_needed_before_prepare
-from accelify.analysis.models.filled_from_host import filled_from_host
+from accelify.analysis.models.filled_from_host import filled_from_host, is_making
 from accelify.analysis.models.grown import grown_models
 from accelify.analysis.models.shared_factories import is_device_parameter
 from accelify.analysis.syntax import (
@@ -118,8 +118,23 @@ class Fates:
             if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):
                 device = call_argument(call, 0, "device")
                 if func.attr == "cpu" or (device is not None and self._is_cpu(device)):
-                    found |= self.script.entities(func.value, v.MODEL)
+                    found |= self._with_objects(self.script.entities(func.value, v.MODEL), call)
         return found
+
+    def _with_objects(self, models: set[v.Entity], call: ast.Call) -> set[v.Entity]:
+        """Models, with the objects of a class for the `self` of its methods: `torch.save(self.cpu(), path)`."""
+        classes = {one.cls for one in models if isinstance(one.site, ast.ClassDef)} - {None}
+        if not classes or is_making(self.script, self.script.scope_of(call)):
+            return models
+        every = list(self.script.interpreter.entities.values())  # asking adds to them
+        return models | {
+            one
+            for one in every
+            if isinstance(one, v.Entity)
+            and one.kind == v.MODEL
+            and one.cls is not None
+            and classes & set(one.cls.ancestry())
+        }
 
     def _is_the_other_way(self, call: ast.Call) -> bool:
         """`x = x.cpu()` where there is no GPU, in the `else` of a move to one."""
@@ -157,7 +172,7 @@ class Fates:
             elif entity.kind == v.MODEL:
                 if isinstance(entity.site, ast.ClassDef):
                     return False
-                if entity not in self.context.plan.prepared or self._is_anothers(node, entity):
+                if not self.context.plan.gets(node, entity):
                     return False
                 if self._is_needed_early(entity):
                     return False
@@ -170,23 +185,6 @@ class Fates:
             sites = self.context.plan.sites
             self._needed_early[model] = is_needed_before_prepare(self.script, sites, model)
         return self._needed_early[model]
-
-    def _is_anothers(self, node: ast.expr, model: v.Entity) -> bool:
-        """Whether a factory makes a model here under another name than the one that is prepared."""
-        if self.context.plan.placement.is_only_evaluated(node):
-            return True
-        if self.context.plan.makes_unprepared(self.script.scope_of(node)):
-            return True
-        if not isinstance(node, ast.Call) or not self.script.callees(node):
-            return False
-        stmt = self.tree.statement(node)
-        known = [c for site in self.context.plan.sites for item in site.items for c in item.creations]
-        made = [
-            c
-            for c in known
-            if isinstance(c, ast.Assign) and any(model in self.script.models_of(t) for t in c.targets)
-        ]
-        return isinstance(stmt, ast.Assign) and bool(made) and stmt not in made
 
     def _at_hand(self, node: ast.expr) -> set[v.Entity]:
         """What an expression is at its place: a name bound by a loop over a loader is the batch's until bound again."""

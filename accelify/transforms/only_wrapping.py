@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis import values as v
 from accelify.analysis.statements.conditions import around_alone
 from accelify.analysis.syntax import call_argument, dotted, text_of, walk
 from accelify.transforms.base import Context
@@ -83,10 +82,7 @@ def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:
             moved, value = True, value.func.value
         else:
             return False
-    goes = context.plan.is_prepared(call, v.MODEL) and not context.plan.makes_unprepared(
-        context.script.scope_of(call)
-    )
-    return value is call and (not moved or goes)
+    return value is call and (not moved or context.plan.gets_all(call))
 
 
 def _unmoved(context: Context, inner: ast.expr) -> ast.expr:
@@ -96,7 +92,7 @@ def _unmoved(context: Context, inner: ast.expr) -> ast.expr:
         and isinstance(inner.func, ast.Attribute)
         and inner.func.attr in ("cuda", "to")
         and not any(kw.arg == "dtype" for kw in inner.keywords)
-        and context.plan.is_prepared(inner.func.value, v.MODEL)
+        and context.plan.gets_all(inner.func.value)
     ):
         inner = inner.func.value
     return inner

@@ -6,21 +6,19 @@ tested.eval()                                        tried.load_state_dict(model
 evaluate(tested, test_loader)
 
 Or one that is only counted: `probe = build()` in a function that adds up the sizes of `probe.parameters()`.
-Or some that a comprehension makes of it: `averaged = [build() for _ in decays]`.
 Or one that is made to be written: `scripted = torch.jit.script(model)`, `scripted.save(path)`.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable
 
 from accelify.analysis import values as v
 from accelify.analysis.holders import Holder
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.made_within import LOOKS
-from accelify.analysis.syntax import calls_in, walk
+from accelify.analysis.syntax import walk
 
 # What asks for weights in order to change them, or turns evaluation back into training.
 _TRAINING = frozenset(
@@ -28,7 +26,6 @@ _TRAINING = frozenset(
 )
 # Methods of a model that is compiled to be written into a file.
 _WRITTEN = frozenset({"save", "eval", "cpu"})
-_COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.DictComp)
 # What shows a model, or asks what it is.
 _SHOWING = frozenset(
     "builtins.print builtins.str builtins.repr builtins.len builtins.type builtins.isinstance".split()
@@ -106,32 +103,3 @@ def is_made_for_batches(script: ScriptModel, creations: list[ast.stmt]) -> bool:
         return False
     made = (s.value for loop in around for s in walk(loop) if isinstance(s, ast.Assign))
     return not any(isinstance(value, ast.Call) and script.is_a(value, v.OPTIMIZER) for value in made)
-
-
-def makes_one_of(script: ScriptModel, holders: Iterable[Holder], scope: Scope) -> bool:
-    """Whether a function makes the model of one of these names, so that what it moves there has to stay moved."""
-    return scope.kind == "function" and any(
-        scope in script.callees(call)
-        for holder in holders
-        for stmt, _ in holder.assignments
-        for call in calls_in(stmt)
-    )
-
-
-def makes_others_in_row(script: ScriptModel, creations: Collection[ast.stmt], scope: Scope) -> bool:
-    """Whether a comprehension that makes nothing to prepare calls a function: `averaged = [build() for _ in decays]`.
-
-    Args:
-        script: its model.
-        creations: the statements that make what is prepared.
-        scope: the function.
-    """
-    if scope.kind != "function":
-        return False
-    for call in script.callers(scope):
-        inside = [a for a in script.tree.ancestors(call) if isinstance(a, (ast.stmt, *_COMPREHENSIONS))]
-        if inside and isinstance(inside[0], _COMPREHENSIONS):
-            stmt = script.tree.statement(call)
-            if isinstance(stmt, ast.Assign) and stmt not in creations:
-                return True
-    return False
