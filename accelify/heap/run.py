@@ -214,8 +214,7 @@ class Run:
         by_data: bool = False,
         cause: bool = False,
     ) -> Reason:
-        """Why, at a node: the parents are the reasons of those values that have one, the furthest from
-        the same first."""
+        """Why, at a node: the parents are the reasons of the values, the furthest from the same first."""
         parents = [
             value if isinstance(value, Reason) else why_of(value)
             for value in (sorted(values, key=_distance) if len(values) > 1 else values)
