@@ -130,13 +130,20 @@ def _imports(text: ast.expr) -> bool:
 
 
 def defines(stmt: ast.stmt) -> set[str]:
-    """The names and attributes that a statement sets."""
+    """The names and attributes that a statement sets or imports."""
     if isinstance(stmt, (*DEFINITIONS, ast.For, ast.While)):
         return set()
     attributes = {
         dotted(n) or "" for n in walk(stmt) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
     }
-    return attributes | {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    imported = {
+        alias.asname or alias.name.partition(".")[0]
+        for n in walk(stmt)
+        if isinstance(n, (ast.Import, ast.ImportFrom))
+        for alias in n.names
+    }
+    names = {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return attributes | imported | names
 
 
 def is_harmless(script: ScriptModel, stmt: ast.stmt) -> bool:
