@@ -112,24 +112,26 @@ def parting(run: Run, handler: ast.ExceptHandler, met: int) -> Guard | None:
     """
     run.depends()
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    apart = [_raised_apart(run, one, met) for one in caught]
     alike = all(
-        (isinstance(one, ast.Name) and one.id in _ALIKE) or _is_raised_alike(run, one, met) for one in caught
+        raised is False or (isinstance(one, ast.Name) and one.id in _ALIKE)
+        for one, raised in zip(caught, apart, strict=True)
     )
-    # Around all of the training, a process that gets over its error is at its end.
-    parts = any(loop.shared or loop.parted for loop in run.loops) or (
-        bool(run.loops) and any(map(_is_of_batch, run.events[met:]))
+    # Around all of the training, a process that gets over an error of its own is at its end.
+    parts = any(loop.shared or loop.parted for loop in run.loops) or any(
+        (bool(run.loops) or True in apart) and _is_of_batch(event) for event in run.events[met:]
     )
     if alike or not parts:
         return None
     return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
 
 
-def _is_raised_alike(run: Run, caught: ast.expr | None, met: int) -> bool:
-    """Whether all ranks raise an error of a class of the project together, or none: its own statements raise it."""
+def _raised_apart(run: Run, caught: ast.expr | None, met: int) -> bool | None:
+    """Whether some ranks alone raise an error of a class of the project; None where no statement of it raises one."""
     name = getattr(caught, "attr", getattr(caught, "id", ""))
     raised = [event for event in run.events[met:] if event.kind == "raise" and name in _classes(event)]
     around = len(run.guards)
-    return bool(raised) and not any(guard.parts_ranks for event in raised for guard in event.guards[around:])
+    return any(guard.parts_ranks for event in raised for guard in event.guards[around:]) if raised else None
 
 
 def _classes(event: Event) -> set[str]:
