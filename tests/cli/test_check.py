@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import signal
@@ -241,7 +242,11 @@ def test_watch_checks_again_when_a_file_changes(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import os\n")
     command = [sys.executable, "-u", "-m", "accelify", "check", "--watch", "--no-cache", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # A shell lets what it starts in the background ignore SIGINT.
+    heeding = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heeding
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert "nothing found" in process.stderr.readline()
