@@ -81,7 +81,7 @@ def is_without_gradients(event: Event, events: Sequence[Event]) -> bool:
 
 
 def _way_past(event: Event) -> tuple[str, int] | None:
-    """Where a method of the wrapped model is called from outside of it, which comes to a call of a part of it; None
+    """Where a method of the wrapped model is called from outside of it, which is a call of a part of it; None
     where the part itself is called."""
     spans = [
         (cls.module.path, cls.node.lineno, cls.node.end_lineno or cls.node.lineno)

@@ -159,7 +159,7 @@ def _not_entered(run: Run, statements: Mapping[ast.stmt, str]) -> list[tuple[str
 
 
 def _come_to(events: list[Event]) -> list[Event]:
-    """Events without those of ways that no process goes, where another way comes to the same place: a function that the
+    """Events without those of ways that no process goes, where another way reaches the same place: a function that the
     main process calls in one branch and the others in another asks within which of them it is in."""
     met = {event.node for event in events if not is_of_nobody(event)}
     return [event for event in events if not (is_of_nobody(event) and event.node in met)]

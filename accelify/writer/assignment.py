@@ -38,7 +38,7 @@ class _NamedCall(ast.Call):
 
 @dataclass
 class State:
-    """What is assigned at a place on every path to it; `live` is false where no path comes to."""
+    """What is assigned at a place on every path to it; `live` is false where no path reaches it."""
 
     names: set[str]
     # What is assigned if a test is true that was asked before, by the text of the test.
