@@ -18,16 +18,16 @@ from .state import PartialState
 
 
 def _alone() -> bool:
-    return PartialState().num_processes == 1
+    return PartialState.here().num_processes == 1
 
 
 def _no_other_batches() -> bool:
-    return PartialState().data_ranks == 1
+    return PartialState.here().data_ranks == 1
 
 
 def _to_group(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor where the process group can reach it, contiguous, detached, and whole if it is a DTensor."""
-    process = PartialState()
+    process = PartialState.here()
     if type(tensor) is not torch.Tensor and hasattr(tensor, "full_tensor"):
         tensor = tensor.full_tensor()
     if process.device.type != "cpu" and tensor.device != process.group_device:
@@ -47,7 +47,7 @@ def barrier() -> None:
 def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> torch.Tensor:
     """Every rank's tensor, in a first dimension of all ranks; shapes must agree."""
     mine = _to_group(tensor)
-    process = PartialState()
+    process = PartialState.here()
     # On a device, asking for the tensor's bytes would wait for it.
     within = process.data_ranks == process.num_processes and process.device.type == "cpu"
     if within:
@@ -72,11 +72,16 @@ def gather(tensor: Any) -> Any:
     if _no_other_batches():
         return tensor
 
-    def one(t: torch.Tensor) -> torch.Tensor:
-        return _all_gather(t.unsqueeze(0) if t.ndim == 0 else t).flatten(0, 1)
+    if type(tensor) is torch.Tensor:
+        return _gathered(tensor)
+    return recursively_apply(_gathered, tensor, error_on_other_type=True)
 
-    one.__name__ = "gather"
-    return recursively_apply(one, tensor, error_on_other_type=True)
+
+def _gathered(tensor: torch.Tensor) -> torch.Tensor:
+    return _all_gather(tensor.unsqueeze(0) if tensor.ndim == 0 else tensor).flatten(0, 1)
+
+
+_gathered.__name__ = "gather"
 
 
 def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
@@ -101,7 +106,7 @@ def gather_sized(tensor: Any, sizes: Sequence[int], whole: bool = False) -> Any:
             own = whole or max(contained) == 1
             return torch.cat([p for p, n in zip(parts, sizes, strict=True) if n or not own])
         squeezed = [n == 1 and ndim == most - 1 for n, (ndim, _) in zip(contained, shapes, strict=True)]
-        if squeezed[PartialState().data_rank]:
+        if squeezed[PartialState.here().data_rank]:
             t = t.unsqueeze(0)
         lengths = [1 if gone else length for gone, (_, length) in zip(squeezed, shapes, strict=True)]
         parts = _all_gather_uneven(t, lengths)
@@ -126,7 +131,7 @@ def all_gather_objects(item: Any) -> list[Any]:
     """Every rank's object, in order of rank."""
     if _alone():
         return [item]
-    found: list[Any] = [None] * PartialState().num_processes
+    found: list[Any] = [None] * PartialState.here().num_processes
     with guard.collective("gather of objects"):
         dist.all_gather_object(found, item)
     return found
@@ -136,7 +141,7 @@ def gather_objects_on_main(item: Any) -> list[Any] | None:
     """Every rank's object, in order of rank, on the main process; None elsewhere."""
     if _alone():
         return [item]
-    process = PartialState()
+    process = PartialState.here()
     found: list[Any] | None = [None] * process.num_processes if process.is_main_process else None
     with guard.collective("gather of objects"):
         dist.gather_object(item, found, dst=0)
@@ -151,7 +156,7 @@ def gather_object(object: Any) -> Any:
     """
     if _no_other_batches():
         return object
-    step = PartialState().ranks_per_batch
+    step = PartialState.here().ranks_per_batch
     return [item for part in all_gather_objects(object)[::step] for item in part]
 
 
@@ -160,7 +165,7 @@ def broadcast_object(item: Any, from_process: int = 0) -> Any:
     if _alone():
         return item
     box = [item]
-    process = PartialState()
+    process = PartialState.here()
     device = process.device if process.device.type == "cuda" else None
     with guard.collective(f"broadcast of objects from rank {from_process}"):
         dist.broadcast_object_list(box, src=from_process, device=device)
@@ -201,7 +206,7 @@ def copy_tensor_to_devices(tensor: torch.Tensor | None = None) -> torch.Tensor:
     Args:
         tensor: on the main process.
     """
-    process = PartialState()
+    process = PartialState.here()
     given = tensor.detach().cpu() if process.is_main_process and tensor is not None else None
     found: torch.Tensor = broadcast_object(given)
     return found.to(process.device)
@@ -214,7 +219,7 @@ def on_any_rank(flag: bool) -> bool:
     """Whether `flag` holds on at least one rank."""
     if _alone():
         return bool(flag)
-    shared = torch.tensor(int(flag), device=PartialState().device)
+    shared = torch.tensor(int(flag), device=PartialState.here().device)
     with guard.collective("question to all ranks"):
         dist.all_reduce(shared, dist.ReduceOp.MAX)
     return bool(shared.item())
@@ -265,11 +270,11 @@ def _reduce_tensor(tensor: torch.Tensor, reduction: str, scale: float) -> torch.
         shared = shared.long()
     with guard.collective(f"reduce ({reduction})", tensor):
         dist.all_reduce(
-            shared, getattr(dist.ReduceOp, _OPERATIONS[reduction]), group=PartialState().data_group
+            shared, getattr(dist.ReduceOp, _OPERATIONS[reduction]), group=PartialState.here().data_group
         )
     shared = shared.to(tensor.device)
     if reduction == "mean":
-        shared = shared / PartialState().data_ranks
+        shared = shared / PartialState.here().data_ranks
     return shared if scale == 1.0 else shared * scale
 
 

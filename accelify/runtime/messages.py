@@ -11,7 +11,9 @@ import torch
 # Bytes of a tensor in the message, and of all ranks' together: where it is not known what comes, and at most.
 _ROOM = 16384
 _ROOM_OF_ALL = 65536
-_MOST_OF_ALL = 1 << 22
+# And where the last time something smaller came.
+_LEAST = 1024
+_MOST_OF_ALL = 1 << 21
 # Whole numbers of a message's head: how many collectives there were, and a digest of this one.
 _HEAD = 2
 
@@ -60,8 +62,9 @@ class Rooms:
 
     def expected(self) -> Message:
         """The message of the next collective."""
-        expected = self._after.get(self._before, 0)
-        return self._message(max(self._unknown, expected if expected <= self._most else 0) // 16 * 16)
+        expected = self._after.get(self._before, self._unknown)
+        least = min(self._unknown, _LEAST)
+        return self._message(max(least, expected if expected <= self._most else 0) // 16 * 16)
 
     def after(self, stated: str, gathered: int) -> Message:
         """All ranks agreed on a collective: the message of the next one.
@@ -93,7 +96,7 @@ class Message:
         # What every message needs, made once: views take longer than what is written to them.
         self._head = self.mine[:_HEAD].numpy()
         self._heads, self._expected = by_rank[:, :_HEAD], self.mine[:_HEAD].expand(ranks, _HEAD)
-        self._rooms: dict[torch.dtype, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._rooms = functools.lru_cache(maxsize=32)(self._room_of)
 
     def begin(self, count: int, digest: int) -> None:
         """Write the head of this rank's message."""
@@ -115,15 +118,14 @@ class Message:
 
     def put(self, tensor: torch.Tensor) -> None:
         """Write a tensor into this rank's message."""
-        self._room_of(tensor.dtype)[0].narrow(0, 0, tensor.numel()).copy_(tensor.reshape(-1))
+        self._rooms(tensor.dtype, tensor.numel())[0].copy_(tensor.reshape(-1))
 
     def parts(self, like: torch.Tensor) -> torch.Tensor:
         """Every rank's tensor of the type and shape of `like`, in a first dimension of all ranks."""
-        parts = self._room_of(like.dtype)[1].narrow(1, 0, like.numel())
+        parts = self._rooms(like.dtype, like.numel())[1]
         return parts.clone(memory_format=torch.contiguous_format).view(self.ranks, *like.shape)
 
-    def _room_of(self, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rest of this rank's message, and of all, as tensors of a type."""
-        if kind not in self._rooms:
-            self._rooms[kind] = self.mine[_HEAD:].view(kind), self._by_rank[:, _HEAD:].view(kind)
-        return self._rooms[kind]
+    def _room_of(self, kind: torch.dtype, numel: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where a tensor of a type and length stands in this rank's message, and where those of all do."""
+        mine, of_all = self.mine[_HEAD:].view(kind), self._by_rank[:, _HEAD:].view(kind)
+        return mine[:numel], of_all[:, :numel]
