@@ -35,6 +35,7 @@ from accelify.heap.values import (
     PROCESSES,
     RANK,
     UNSET,
+    WHOLE,
     Bound,
     Container,
     Guard,
@@ -296,7 +297,7 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
         mark(run, Value(refs=(made,)), trained=True)
         return Value(value.place, value.why, (made,))
     for ref in value.refs:
-        if isinstance(ref, Instance) and not ref.prepared:
+        if isinstance(ref, Instance) and not ref.prepared and run.read(ref, WHOLE) is None:
             made = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
             made.prepared = True
             made.wrapped = Value(refs=(ref,))

@@ -59,6 +59,7 @@ from accelify.heap.values import (
     TENSOR,
     UNDIVIDED,
     UNSET,
+    WHOLE,
     WIDTH,
     Container,
     Instance,
@@ -451,6 +452,7 @@ class Transfers:
         if row.kind == "loader":
             size = args[1] if len(args) > 1 else keywords.get("batch_size", constant(1))
             self.run.batch_sizes.update([size.const] if isinstance(size.const, int) else ())
+            self.run.store.set(made, WHOLE, constant(True) if row.note == WHOLE[1:] else None)
         if row.kind == "loader":
             for name in SAMPLERS:
                 self.run.store.set(made, f"#{name}", keywords.get(name))
