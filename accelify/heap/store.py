@@ -371,7 +371,8 @@ class Store:
                 self.note(*key)
             under = guard
             if guard is not None and guard.place.kind is Kind.ROUND and (key not in one or key not in other):
-                if not self.is_of_shared_round(*key):
+                made = (key[0], MADE) in (one if key in one else other)
+                if not made and not self.is_of_shared_round(*key):
                     # On the one way it has the value of the round before.
                     under = Guard(guard.kind, guard.why)
             written = one.get(key) or other.get(key)
