@@ -10,6 +10,7 @@ from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import (
     SAME,
     SHARD,
+    Kind,
     UNRELATED,
     Placement,
     function,
@@ -184,7 +185,7 @@ def accelerator_method(
             each = elements(run, first) or [element(run, first, node)]
             filled = any(map(fill_of, first.of(Container)))
             place = array_of(first) if filled else function(map(array_of, each), linearly=True)
-            if place == SHARD:
+            if place.kind is Kind.SHARD:
                 text = (
                     "the last round has a row for each rank, without which one is taken again and is twice in"
                 )

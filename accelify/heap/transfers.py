@@ -283,7 +283,7 @@ class Transfers:
             return self._function(row, args, keywords, node)
         place = reduced_value(args[0], row.transfer, after is None)
         place = turned(place, after) if after else place
-        if row.transfer == "mean" and place.kind is Kind.ROUND and array_of(args[0]).padded:
+        if row.transfer == "mean" and place.kind in (Kind.ROUND, Kind.LINEAR) and array_of(args[0]).padded:
             if axis_of(row, args, keywords) is None:
                 return self._padded(node, place, row.returns)
         operands = [value for value in [*args, *keywords.values()] if value is not args[0]]
