@@ -10,8 +10,8 @@ from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import (
     SAME,
     SHARD,
-    Kind,
     UNRELATED,
+    Kind,
     Placement,
     function,
     own,
@@ -113,7 +113,7 @@ def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> 
         run.on_cpu = True
     split = keywords.get("split_batches")
     if split is not None and split.const is True:
-        run.split = True
+        run.split = not run.unsplit
 
 
 def processes(run: Run, node: ast.AST) -> Value:

@@ -58,7 +58,11 @@ def _more(
     if isinstance(stmt, ast.AugAssign):
         return (stmt.op, stmt.value) if isinstance(stmt.op, ast.Add | ast.Sub) else None
     made = stmt.value
-    if len(stmt.targets) != 1 or not isinstance(made, ast.BinOp) or not isinstance(made.op, ast.Add | ast.Sub):
+    if (
+        len(stmt.targets) != 1
+        or not isinstance(made, ast.BinOp)
+        or not isinstance(made.op, ast.Add | ast.Sub)
+    ):
         return None
     if _is_element(made.left, target):
         return made.op, made.right

@@ -97,14 +97,14 @@ class Run:
 
     Args:
         knowledge: the tables.
-        split: whether each process takes a share of every batch (`--batch-size total`), rather than batches of its own.
+        split: whether each process takes a share of every batch (`--batch-size total`), rather than its own.
         budget: how many operations may be gone through before the rest is listed as not read.
     """
 
     knowledge: Knowledge
     split: bool = False
-    # Whether the Accelerator stays on the CPU whatever the machine has.
-    on_cpu: bool = False
+    unsplit: bool = False  # each process takes batches of its own, whatever the script says
+    on_cpu: bool = False  # the Accelerator stays there, whatever the machine has
     budget: int = 60_000
     store: Store = field(default_factory=Store)
     events: list[Event] = field(default_factory=list)

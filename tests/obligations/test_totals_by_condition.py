@@ -78,12 +78,15 @@ def test_a_list_of_a_loaders_batches_has_as_many_as_a_process_has() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", ["sums[k] += {}", "sums[k] = sums.get(k, 0) + {}", "sums[k] = {} + sums[k]", "sums[k] = sums[k] + {}"]
+    "more",
+    ["sums[k] += {}", "sums[k] = sums.get(k, 0) + {}", "sums[k] = {} + sums[k]", "sums[k] = sums[k] + {}"],
 )
 def test_totals_under_keys_that_are_not_known_add_up_over_the_rounds(more: str) -> None:
     added = more.format("log.get(k, 0)")
     body = "    log = dict(loss=nn.functional.mse_loss(out, y).item())\n    for k in keys:\n        " + added
-    begin = "import json, collections\nsums, keys = collections.defaultdict(int), json.load(open('keys.json'))\n"
+    begin = (
+        "import json, collections\nsums, keys = collections.defaultdict(int), json.load(open('keys.json'))\n"
+    )
     after = "accelerator.print({k: v / len(loader) for k, v in sums.items()})"
     checked = validate(begin + FRAME.format(body=body, after=after), None, KNOWLEDGE)
     (one,) = [one for one in checked.of(Status.NAMED) if one.demand == "content"]
