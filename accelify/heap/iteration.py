@@ -210,7 +210,9 @@ class Iteration:
         padded = any(self.run.read(one, "#padded") is not None for one in wrapped)
         if self.run.split:
             why = self.run.reason(node, f"this rank's share of each batch of `{self.run.segment(node)}`")
-            return Iterable(Value(replace(SHARD, padded=padded), why, type=BATCH, where=where), shared=False)
+            found = Iterable(Value(replace(SHARD, padded=padded), why, type=BATCH, where=where), shared=False)
+            found.even = any(self._drops(one) for one in wrapped)
+            return found
         why = self.run.reason(node, f"{OF_BATCH} `{self.run.segment(node)}`")
         if (copies := next((one for one in map(self._copies, wrapped) if one is not None), None)) is not None:
             found = Iterable(Value(type=BATCH, where=where), shared=True, rounds=same(1))

@@ -365,7 +365,9 @@ class Store:
         """What two ways from here leave together; `guard` is what ranks that may go different ones stand under, with
         `in_order` those that go the first."""
         together: Written = {}
-        lasting = self._lasting(one, other) if guard is not None and guard.place.kind is Kind.ROUND else ()
+        lasting = (
+            self._lasting(one, other) if guard is not None and guard.place.kind is Kind.ROUND else frozenset()
+        )
         for key in dict.fromkeys([*one, *other]):
             now = key[0].fields.get(key[1])
             if self.pieces and (key not in one or key not in other):
@@ -395,15 +397,15 @@ class Store:
                     together[(key[0], f"{ONLY}{key[1]}")] = Value(why=guard.why)
         return together
 
-    def _lasting(self, one: Written, other: Written) -> set[Ref]:
+    def _lasting(self, one: Written, other: Written) -> frozenset[Ref]:
         """The containers that one of two ways alone has put to where a round before this one finds something."""
         written = [(key, (one.get(key) or other.get(key))) for key in one.keys() ^ other.keys()]
-        return {
+        return frozenset(
             ref
             for key, value in written
             if value is not None and value.refs and not self.is_of_shared_round(*key)
             for ref in value.of(Container)
-        }
+        )
 
 
 def is_fixed(value: Value) -> bool:

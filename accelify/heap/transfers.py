@@ -313,8 +313,8 @@ class Transfers:
         name = made.type if made is not None else row.name
         weighs = str(noted.const) if noted else self._weighs(row, args, keywords) if word == "mean" else ""
         word = "weighted" if weighs else word
-        given = {k: v for k, v in keywords.items() if k not in _REDUCING}
-        return self.lost(word, [*args, weights] if weights else args, given, node, weighs, name)
+        rest = {k: v for k, v in keywords.items() if k not in _REDUCING}
+        return self.lost(word, [*args, weights] if weights else args, rest, node, weighs, name)
 
     def _weighs(self, row: Row, args: Args, keywords: Keywords) -> str:
         """The argument that gives the rows weights, or leaves some out, so that each rank has a mean of its batch;
