@@ -381,7 +381,9 @@ def _over_tensors(
             name = run.segment(node)
             text = f"`{name}` puts together along the first axis what has its rows along another"
             return run.cause(node, UNRELATED, text, value.type)
-        why = alike or again(run, value, node) or run.reason(node, text, value, by_data=in_list)
+        # Row by row put together, rows of the ranks are none of the original's.
+        listed = in_list and not (array_of(value).rows and text.startswith("reduced"))
+        why = alike or again(run, value, node) or run.reason(node, text, value, by_data=listed)
         return Value(place, why, value.refs, value.type)
     known = elements(run, value)
     if known is not None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_source
 from accelify.knowledge import Knowledge
 from accelify.obligations import Obligation, Status, validate
+from accelify.source import Source
 
 KNOWLEDGE = Knowledge()
 SCRIPT = """\
@@ -58,3 +61,31 @@ def test_a_mean_of_something_of_each_row_is_right(loss: str, split: bool) -> Non
 )
 def test_anything_else_is_named(loss: str, split: bool) -> None:
     assert len(losses(loss, split)) == 1
+
+
+LISTED = """\
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(4, 3)
+loader = DataLoader(torch.load("d"), batch_size=8)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+right, wrong = 0, []
+for x, y in loader:
+    p = model(x).argmax(-1); right += (p == y).sum().item()
+    wrong += (p != y).sum(1).tolist()
+print(right, sum(wrong) / len(wrong))
+"""
+
+
+def test_a_list_that_gets_longer_is_no_total() -> None:
+    text = convert_source(Source.from_text(LISTED), ConvertOptions("total")).new_text
+    assert text is not None
+    assert 'right = accelerator.reduce(right, reduction="sum")' in text
+    together = 'right, wrong = accelerator.reduce((right, wrong), reduction="sum")'
+    for written in (text, text.replace('right = accelerator.reduce(right, reduction="sum")', together)):
+        named = validate(written, None, KNOWLEDGE).of(Status.NAMED)
+        assert [one.demand for one in named] == ["content"]
