@@ -267,7 +267,8 @@ def _function(given: tuple[Placement, ...], rowwise: bool, linearly: bool) -> Pl
     if kinds == {Kind.LINEAR} and linearly and len({place.degree for place in found}) == 1:
         return linear(found[0].degree)
     if rest == {Kind.SHARD} and not scaled:
-        return SHARD if rowwise or linearly else own("gathered first")
+        shard = replace(SHARD, padded=any(place.padded for place in found))
+        return shard if rowwise or linearly else own("gathered first")
     return own(_TOGETHER)
 
 

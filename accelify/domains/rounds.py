@@ -86,7 +86,10 @@ def carried(before: Placement, written: Placement, bound: bool = True) -> Placem
 
 
 def is_mean_of_round(place: Placement) -> bool:
-    """Whether it is a mean over the rows of one round, weighted or not, or of one round of every rank."""
+    """Whether it is a mean over the rows of one round, weighted or not, or of one round of every rank, or of a share
+    of one."""
+    if place.kind is Kind.LINEAR:
+        return place.degree == 0 and not place.phase
     if place.rows or place.even or place.degree != 0:
         return False
     return place.kind is Kind.WIDE or (place.kind is Kind.ROUND and (place.samples == 0 or place.mixed))

@@ -11,6 +11,7 @@ from accelify.domains.placement import (
     SAME,
     SHARD,
     UNRELATED,
+    Kind,
     Placement,
     function,
     own,
@@ -35,6 +36,7 @@ from accelify.heap.values import (
     PROCESSES,
     RANK,
     UNSET,
+    WHOLE,
     Bound,
     Container,
     Guard,
@@ -111,7 +113,7 @@ def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> 
         run.on_cpu = True
     split = keywords.get("split_batches")
     if split is not None and split.const is True:
-        run.split = True
+        run.split = not run.unsplit
 
 
 def processes(run: Run, node: ast.AST) -> Value:
@@ -183,7 +185,7 @@ def accelerator_method(
             each = elements(run, first) or [element(run, first, node)]
             filled = any(map(fill_of, first.of(Container)))
             place = array_of(first) if filled else function(map(array_of, each), linearly=True)
-            if place == SHARD:
+            if place.kind is Kind.SHARD:
                 text = (
                     "the last round has a row for each rank, without which one is taken again and is twice in"
                 )
@@ -296,7 +298,7 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
         mark(run, Value(refs=(made,)), trained=True)
         return Value(value.place, value.why, (made,))
     for ref in value.refs:
-        if isinstance(ref, Instance) and not ref.prepared:
+        if isinstance(ref, Instance) and not ref.prepared and run.read(ref, WHOLE) is None:
             made = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
             made.prepared = True
             made.wrapped = Value(refs=(ref,))
@@ -379,7 +381,9 @@ def _over_tensors(
             name = run.segment(node)
             text = f"`{name}` puts together along the first axis what has its rows along another"
             return run.cause(node, UNRELATED, text, value.type)
-        why = alike or again(run, value, node) or run.reason(node, text, value, by_data=in_list)
+        # Row by row put together, rows of the ranks are none of the original's.
+        listed = in_list and not (array_of(value).rows and text.startswith("reduced"))
+        why = alike or again(run, value, node) or run.reason(node, text, value, by_data=listed)
         return Value(place, why, value.refs, value.type)
     known = elements(run, value)
     if known is not None:

@@ -117,10 +117,10 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
     run.store.set(into, "[]", join(before, value, guard) if before is not None else value)
     if filling:
         run.store.set(into, "#known", None)
+        if filling == "rounds" and is_mean_of_round(array_of(value)) and _lasts(run, into):
+            run.take_mean()
         around = run.shared_loops()
         if any(loop not in into.loops for loop in around) or (around and _is_of_before(run, into)):
-            if filling == "rounds" and is_mean_of_round(array_of(value)):
-                run.take_mean()
             by_samples = array_of(value).kind is Kind.SAMPLE or any(
                 loop.samples.kind is Kind.WIDE for loop in run.loops
             )
@@ -147,6 +147,13 @@ def is_without(ref: Container, key: Value) -> bool:
         and f"[{key.const!r}]" not in ref.looked_into()
         and ref.slot("[]") is None
     )
+
+
+def _lasts(run: Run, ref: Container) -> bool:
+    """Whether the round of the innermost loop has not made the container."""
+    if run.store.pieces:
+        run.store.note(ref, MADE)
+    return not run.store.touched_in_round(ref, MADE)
 
 
 def _is_of_before(run: Run, ref: Container) -> bool:

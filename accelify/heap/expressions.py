@@ -46,7 +46,7 @@ from accelify.heap.flags import ASKED, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
-from accelify.heap.parts_of_rows import part_of
+from accelify.heap.parts_of_rows import of_each_row, part_of
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.state import is_part
 from accelify.heap.texts import known_text, texts_of
@@ -398,7 +398,7 @@ class Expressions:
                 self.engine.loops.go(part.iter, over, once)
             else:
                 name = UNSET if key is None else self.evaluate(key, inner).const
-                put(self.run, made, self.evaluate(elt, inner), name, filling="rounds")
+                put(self.run, made, of_each_row(self.run, self.evaluate(elt, inner)), name, filling="rounds")
 
         body(0)
         return Value(refs=(made,), type=type_)

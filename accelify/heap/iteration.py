@@ -206,11 +206,14 @@ class Iteration:
                 shared=not self.run.split,
                 rounds=same(int(not self.run.split)),
             )
+        wrapped = ref.wrapped.refs if ref.wrapped is not None else ()
+        padded = any(self.run.read(one, "#padded") is not None for one in wrapped)
         if self.run.split:
             why = self.run.reason(node, f"this rank's share of each batch of `{self.run.segment(node)}`")
-            return Iterable(Value(SHARD, why, type=BATCH, where=where), shared=False)
+            found = Iterable(Value(replace(SHARD, padded=padded), why, type=BATCH, where=where), shared=False)
+            found.even = any(self._drops(one) for one in wrapped)
+            return found
         why = self.run.reason(node, f"{OF_BATCH} `{self.run.segment(node)}`")
-        wrapped = ref.wrapped.refs if ref.wrapped is not None else ()
         if (copies := next((one for one in map(self._copies, wrapped) if one is not None), None)) is not None:
             found = Iterable(Value(type=BATCH, where=where), shared=True, rounds=same(1))
             found.whole = copies
@@ -218,7 +221,6 @@ class Iteration:
         first = any(self.run.read(one, "#rows first") is not None for one in wrapped)
         if any(self.run.read(one, "#lists") is not None for one in wrapped):
             self._lists[id(why)] = why
-        padded = any(self.run.read(one, "#padded") is not None for one in wrapped)
         batch = Value(replace(ROUND_ROWS, sure=first, padded=padded), why, type=BATCH, where=where)
         found = Iterable(batch, shared=True, rounds=same(1))
         shuffles = [value for one in wrapped if (value := self.run.read(one, "#shuffles")) is not None]

@@ -168,7 +168,8 @@ def _is_of_round(place: Placement) -> bool:
 def _parted(value: Value, guard: Guard) -> Value:
     """A value that ranks have which went one way, and others do not."""
     if guard.kind == "divergent":
-        return value.placed(own("decided by all ranks together"), guard.why)
+        place, why = _place(value, value, guard)
+        return value.placed(place, why)
     return value.placed(MAIN, guard.why) if value.place.is_same else value
 
 

@@ -247,7 +247,7 @@ class Loops:
             f"`{name}` adds up over `{over}`" if name.isidentifier() else f"a sum that adds up over `{over}`"
         )
         why = self.run.reason(node, text, value)
-        if loop.shared and is_mean_of_round(value.delta):
+        if loop.parted and is_mean_of_round(value.delta):
             self.run.take_mean()
         if loop.parted and loop.fewer is None and is_sum_of_share(value.delta):
             self.run.take_sum(loop)

@@ -80,6 +80,17 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
     return made if made.where == where else replace(made, where=where)
 
 
+def of_each_row(run: Run, value: Value) -> Value:
+    """What a loop over the rows of this rank's batch makes of one of them, as a part of what it makes of them all."""
+    run.depends()
+    place = value.place
+    if value.refs or not run.loops or run.loops[-1].samples.kind is not Kind.ROUND or place.rows:
+        return value
+    return (
+        value.placed(replace(place, rows=True)) if place.kind is Kind.ROUND and place.samples == 0 else value
+    )
+
+
 def _with_axis(place: Placement, parts: list[ast.expr]) -> Placement | None:
     """Rows with an axis of one put in first (`x[None]`) or next to theirs (`x[:, None]`), None for other subscripts."""
     new = [isinstance(one, ast.Constant) and one.value is None for one in parts]

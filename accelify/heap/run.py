@@ -38,8 +38,7 @@ class Loop:
     meets: bool = False
     trains: bool = False
     whole: Reason | None = None
-    # Whether each rank has its share of what it goes over.
-    parted: bool = False
+    parted: bool = False  # each rank has its share of what it goes over
     # Why its rounds can be more on one rank than on another, where nothing parts the ranks in them but that.
     uneven: Reason | None = None
     # Why the ranks go through fewer samples than the original.
@@ -97,14 +96,14 @@ class Run:
 
     Args:
         knowledge: the tables.
-        split: whether each process takes a share of every batch (`--batch-size total`), rather than batches of its own.
+        split: whether each process takes a share of every batch (`--batch-size total`), rather than its own.
         budget: how many operations may be gone through before the rest is listed as not read.
     """
 
     knowledge: Knowledge
     split: bool = False
-    # Whether the Accelerator stays on the CPU whatever the machine has.
-    on_cpu: bool = False
+    unsplit: bool = False  # each process takes batches of its own, whatever the script says
+    on_cpu: bool = False  # the Accelerator stays there, whatever the machine has
     budget: int = 60_000
     store: Store = field(default_factory=Store)
     events: list[Event] = field(default_factory=list)
@@ -244,7 +243,8 @@ class Run:
 
     def take_mean(self) -> None:
         """Note that a loop adds up or lists means over its rounds, of which the last may be shorter than the others."""
-        place = next((loop.place for loop in reversed(self.loops) if loop.shared), None)
+        cut = (loop for loop in reversed(self.loops) if loop.shared or (loop.parted and not loop.even))
+        place = next((loop.place for loop in cut), None)
         if place is not None:
             self.means.setdefault(place, Reason("means over the rounds", *place))
 

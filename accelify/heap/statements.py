@@ -235,6 +235,8 @@ class Statements:
         return Flow(False, {"return": None} if self.run.checks and ends_well(stmt.value) else {})
 
     def _Assign(self, stmt: ast.Assign, scope: Ref) -> None:
+        if added_to_one(self.engine, stmt, scope):
+            return
         first = stmt.targets[0]
         if len(stmt.targets) == 1 and isinstance(first, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
             if len(first.elts) == len(stmt.value.elts) and not any(
@@ -256,9 +258,8 @@ class Statements:
             self.bind(stmt.target, self.engine.evaluate(stmt.value, scope), scope)
 
     def _AugAssign(self, stmt: ast.AugAssign, scope: Ref) -> None:
-        if isinstance(stmt.op, ast.Add | ast.Sub) and isinstance(stmt.target, ast.Subscript):
-            if added_to_one(self.engine, stmt, stmt.target, scope):
-                return
+        if added_to_one(self.engine, stmt, scope):
+            return
         load = ast.copy_location(as_load(stmt.target), stmt.target)
         left, right = self.engine.evaluate(load, scope), self.engine.evaluate(stmt.value, scope)
         for ref in left.of(Instance):

@@ -365,13 +365,17 @@ class Store:
         """What two ways from here leave together; `guard` is what ranks that may go different ones stand under, with
         `in_order` those that go the first."""
         together: Written = {}
+        lasting = (
+            self._lasting(one, other) if guard is not None and guard.place.kind is Kind.ROUND else frozenset()
+        )
         for key in dict.fromkeys([*one, *other]):
             now = key[0].fields.get(key[1])
             if self.pieces and (key not in one or key not in other):
                 self.note(*key)
             under = guard
             if guard is not None and guard.place.kind is Kind.ROUND and (key not in one or key not in other):
-                if not self.is_of_shared_round(*key):
+                alone = (key[0], MADE) in (one if key in one else other) and key[0] not in lasting
+                if not alone and not self.is_of_shared_round(*key):
                     # On the one way it has the value of the round before.
                     under = Guard(guard.kind, guard.why)
             written = one.get(key) or other.get(key)
@@ -392,6 +396,16 @@ class Store:
                 if guard.kind in OF_SOME and isinstance(key[0], Scope | ModuleRef):
                     together[(key[0], f"{ONLY}{key[1]}")] = Value(why=guard.why)
         return together
+
+    def _lasting(self, one: Written, other: Written) -> frozenset[Ref]:
+        """The containers that one of two ways alone has put to where a round before this one finds something."""
+        written = [(key, (one.get(key) or other.get(key))) for key in one.keys() ^ other.keys()]
+        return frozenset(
+            ref
+            for key, value in written
+            if value is not None and value.refs and not self.is_of_shared_round(*key)
+            for ref in value.of(Container)
+        )
 
 
 def is_fixed(value: Value) -> bool:

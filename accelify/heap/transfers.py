@@ -59,6 +59,7 @@ from accelify.heap.values import (
     TENSOR,
     UNDIVIDED,
     UNSET,
+    WHOLE,
     WIDTH,
     Container,
     Instance,
@@ -85,6 +86,8 @@ NAMES_PROCESS = "says which process it is"
 _NO_CLASS = -100
 # Loaders whose batches are put together as `collate_fn` says.
 _LOADERS = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
+# What gives as many of the largest as it is asked for.
+_CHOOSING = frozenset({"topk", "kthvalue"})
 # What makes an array of figures, each of which stays what it is.
 _FROM_FIGURES = frozenset({"tensor", "array", "asarray", "FloatTensor"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
@@ -191,6 +194,8 @@ class Transfers:
             if place.sure:
                 return self._mixing(node, place, row.returns, "works along the axis of the rows")
             place = replace(place, samples=None)
+        if of_rows and _word(row) in _CHOOSING and any(array_of(one).even for one in operands[1:]):
+            return self._mixing(node, place, row.returns, "chooses among the rows of each process's batch")
         if place.padded and row.transfer == "rows" and _word(row) not in _ELEMENTWISE:
             place = replace(place, padded=False)  # such as a model's: what it makes of a length is not known
         sizes = [one for value in [*args[1:], *keywords.values()] for one in parts_of(value)]
@@ -282,7 +287,7 @@ class Transfers:
             return self._function(row, args, keywords, node)
         place = reduced_value(args[0], row.transfer, after is None)
         place = turned(place, after) if after else place
-        if row.transfer == "mean" and place.kind is Kind.ROUND and array_of(args[0]).padded:
+        if row.transfer == "mean" and place.kind in (Kind.ROUND, Kind.LINEAR) and array_of(args[0]).padded:
             if axis_of(row, args, keywords) is None:
                 return self._padded(node, place, row.returns)
         operands = [value for value in [*args, *keywords.values()] if value is not args[0]]
@@ -304,12 +309,12 @@ class Transfers:
         word = given.const if given is not None and isinstance(given.const, str) else _by_flags(keywords)
         word = "mean" if word == "batchmean" else word
         noted = self.run.read(made, "#weighs") if made is not None else None
+        weights = self.run.read(made, "#weights") if made is not None else None
         name = made.type if made is not None else row.name
         weighs = str(noted.const) if noted else self._weighs(row, args, keywords) if word == "mean" else ""
         word = "weighted" if weighs else word
-        return self.lost(
-            word, args, {k: v for k, v in keywords.items() if k not in _REDUCING}, node, weighs, name
-        )
+        rest = {k: v for k, v in keywords.items() if k not in _REDUCING}
+        return self.lost(word, [*args, weights] if weights else args, rest, node, weighs, name)
 
     def _weighs(self, row: Row, args: Args, keywords: Keywords) -> str:
         """The argument that gives the rows weights, or leaves some out, so that each rank has a mean of its batch;
@@ -433,6 +438,8 @@ class Transfers:
             weighs = word.const == "mean" and self._weighs(row, args, keywords)
             self.run.store.set(made, "reduction", constant("weighted") if weighs else word)
             self.run.store.set(made, "#weighs", constant(weighs) if weighs else None)
+            apart = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
+            self.run.store.set(made, "#weights", worst(apart).plain() if apart else None)
         if row.kind == "module" and row.axis is not None:
             given = axis_of(row, args, keywords)
             inner = [self.run.read(ref, "#batch axis") for ref in (given or NONE).of(Instance)]
@@ -451,6 +458,7 @@ class Transfers:
         if row.kind == "loader":
             size = args[1] if len(args) > 1 else keywords.get("batch_size", constant(1))
             self.run.batch_sizes.update([size.const] if isinstance(size.const, int) else ())
+            self.run.store.set(made, WHOLE, constant(True) if row.note == WHOLE[1:] else None)
         if row.kind == "loader":
             for name in SAMPLERS:
                 self.run.store.set(made, f"#{name}", keywords.get(name))

@@ -74,6 +74,8 @@ LAST = "#last"
 LENGTH, PASS = "#length", "#pass"
 # The type of how many batches a loader has that is not prepared yet, where a script is written for several processes.
 UNDIVIDED = "#undivided"
+# Of a loader that is no DataLoader: `prepare` leaves it as it is.
+WHOLE = "#whole"
 # The type of whether a loader has given another batch.
 MORE = "#more"
 # The type of what a call gives that never returns.

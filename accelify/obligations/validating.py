@@ -76,6 +76,7 @@ def validate(
     read: Callable[[Path], str | None] | None = None,
     budget: int | None = None,
     checks: bool = False,
+    unsplit: bool = False,
 ) -> Validation:
     """Go through a script that is to run on several ranks and settle what each of its sinks requires.
 
@@ -87,6 +88,7 @@ def validate(
         budget: how many statements and expressions are gone through before the rest is not read; the engine's where
             None.
         checks: it is written for several processes: there is no original that its figures are to be equal to.
+        unsplit: each process takes whole batches, whatever the script says.
 
     Raises:
         SourceError: the script does not parse.
@@ -95,6 +97,7 @@ def validate(
 
     def work() -> Run:
         engines[:] = [engine := Interpreter(path, knowledge or Knowledge(), read, checks)]
+        engine.run.unsplit = unsplit
         if budget is not None:
             engine.run.budget = budget
         return engine.start(text)
@@ -131,6 +134,9 @@ def validate(
     kinds = {event.kind for event in run.events}
     together = any(map(_puts_together, run.events))
     ordered = sorted(found.values(), key=lambda one: (one.path, one.line, one.column, one.sink, one.demand))
+    if run.split and any(map(_is_loss, ordered)):
+        whole = validate(text, path, knowledge, read, budget, checks, unsplit=True)
+        ordered = [_of_whole_batches(one, whole) for one in ordered]
     return Validation(
         ordered,
         list(run.assumptions.values()),
@@ -147,6 +153,19 @@ def validate(
         {(path, getattr(test, "lineno", 0)) for test, path in run.agreed.items() if path},
         _not_entered(run, run.not_reached),
     )
+
+
+def _is_loss(one: Obligation) -> bool:
+    return one.demand == "loss" and one.status is Status.NAMED
+
+
+def _of_whole_batches(one: Obligation, whole: Validation) -> Obligation:
+    """A loss that is not seen to be right of a share of a batch: a mean of something of each row is the mean over the
+    shares of their means, too, and a loss that is none of a whole batch is none of a share."""
+    other = next((other for other in whole.obligations if other.site == one.site), None)
+    if other is None or not _is_loss(one):
+        return one
+    return replace(one, status=other.status, found=other.found, reason=other.reason)
 
 
 def _not_entered(run: Run, statements: Mapping[ast.stmt, str]) -> list[tuple[str, int, int]]:

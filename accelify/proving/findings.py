@@ -14,7 +14,7 @@ from accelify.findings import Finding
 from accelify.heap.modules import text_of
 from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause, called, cause_of
-from accelify.obligations.sinks import MISSED, SHARES, UNKNOWN_LOSS, WARNS
+from accelify.obligations.sinks import MISSED, SHARES, WARNS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
 from accelify.proving.wording import because, deciding, distinct, link, of_share, unmixed, what_of
@@ -70,10 +70,7 @@ class Named:
             one
             for one in self.found.of(Status.NAMED)
             # A warning that stands there several times is no harm.
-            if not one.found.endswith(WARNS)
-            # Of a share of a batch most losses are not proved and right all the same: --assumptions lists them.
-            and not (self.found.split and one.found.startswith(UNKNOWN_LOSS))
-            and not self._is_spoken_of(one)
+            if not one.found.endswith(WARNS) and not self._is_spoken_of(one)
         ]
         # What a wrapper does not have is not written either.
         raised = {(one.path, one.line) for one in named if one.demand == "wrapper"}

@@ -35,6 +35,12 @@ def named(*lines: str) -> list[str]:
     return [f"{one.sink}/{one.demand}" for one in validate(text, None, KNOWLEDGE).of(Status.NAMED)]
 
 
+@pytest.mark.parametrize("rows", ["x, y", "2 * x, y", "x + x.mean(1, keepdim=True), 3 * y"])
+def test_a_round_that_goes_its_own_way_gives_tuples_of_this_round(rows: str) -> None:
+    mix = ("def mix(x, y):", "    if x.shape[0] < 2:", "        return x, y", f"    return {rows}")
+    assert named(*mix, "x, y = mix(x, y)", "loss = ((model(x) - y) ** 2).mean()") == []
+
+
 @pytest.mark.parametrize("flag", ["flag", "settings.flag", "not flag"])
 def test_what_the_same_way_left_is_of_this_round(flag: str) -> None:
     assert named(f"if {flag}:", DRAW, f"loss = weight * loss if {flag} else loss") == []

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 from accelify.runtime import Accelerator
-accelerator = Accelerator()
+accelerator = Accelerator(split_batches={split})
 model = accelerator.prepare(nn.Linear(2, 3))
 criterion, ctc = nn.CrossEntropyLoss(), nn.CTCLoss()
 def longest(rows):
@@ -33,12 +33,13 @@ def fixed(rows):
 """
 
 
-def named(collate: str, batch: str, loss: str) -> list[str]:
+def named(collate: str, batch: str, loss: str, split: bool) -> list[str]:
     loader = f"accelerator.prepare(DataLoader(torch.load('d'), batch_size=6, collate_fn={collate}))"
-    text = f"{HEAD}for {batch} in {loader}:\n    accelerator.backward({loss})\n"
+    text = f"{HEAD.format(split=split)}for {batch} in {loader}:\n    accelerator.backward({loss})\n"
     return [one.message for one in validate(text, None, KNOWLEDGE).of(Status.NAMED)]
 
 
+@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize(
     ("collate", "batch", "loss"),
     [
@@ -48,11 +49,12 @@ def named(collate: str, batch: str, loss: str) -> list[str]:
         ("both", "x, y, n", "criterion(model(x).view(-1, 9), y[:, 1:].reshape(-1))"),
     ],
 )
-def test_a_mean_over_padded_rows_is_named(collate: str, batch: str, loss: str) -> None:
-    (message,) = named(collate, batch, loss)
+def test_a_mean_over_padded_rows_is_named(collate: str, batch: str, loss: str, split: bool) -> None:
+    (message,) = named(collate, batch, loss, split)
     assert "padded to the longest of each process's batch" in message
 
 
+@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize(
     ("collate", "batch", "loss"),
     [
@@ -64,5 +66,5 @@ def test_a_mean_over_padded_rows_is_named(collate: str, batch: str, loss: str) -
         ("both", "x, y, n", "model(x)[:, 0].mean()"),
     ],
 )
-def test_a_mean_of_something_of_each_row_is_not(collate: str, batch: str, loss: str) -> None:
-    assert named(collate, batch, loss) == []
+def test_a_mean_of_something_of_each_row_is_not(collate: str, batch: str, loss: str, split: bool) -> None:
+    assert named(collate, batch, loss, split) == []

@@ -70,6 +70,23 @@ def test_sums_over_shares_of_which_a_process_may_repeat_a_sample_are_noted(
     assert bool(found.sums) is noted
 
 
+@pytest.mark.parametrize(
+    ("counted", "options", "noted"),
+    [
+        ("total += loss.item(); n += 1", "", True),
+        ("means = []; means.append(loss); total += sum(means).item(); n += 1", "", True),
+        ("total += loss.item(); n += 1", ", drop_last=True", False),
+        ("total += loss.item() * y.size(0); n += y.size(0)", "", False),
+    ],
+)
+def test_means_over_rounds_of_which_the_processes_share_the_last_are_noted(
+    counted: str, options: str, noted: bool
+) -> None:
+    text = SHARED.format(counted=counted, options=options)
+    converted = convert_source(Source.from_text(text, PATH), ConvertOptions("total"))
+    assert bool(validate(converted.new_text, None, KNOWLEDGE).means) is noted
+
+
 @pytest.mark.parametrize("name", BY_SAMPLES)
 def test_sums_over_gathered_samples_are_not_noted(name: str) -> None:
     converted = convert_source(

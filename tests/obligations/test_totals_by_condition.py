@@ -75,3 +75,19 @@ def test_a_list_of_a_loaders_batches_has_as_many_as_a_process_has() -> None:
     for count in ("len(list(loader))", "len(loader)"):
         assert shown("    total += out.sum().item()", f"accelerator.print({mean} / {count})") == []
     assert shown("    total += out.sum().item()", f"accelerator.print({mean})")
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["sums[k] += {}", "sums[k] = sums.get(k, 0) + {}", "sums[k] = {} + sums[k]", "sums[k] = sums[k] + {}"],
+)
+def test_totals_under_keys_that_are_not_known_add_up_over_the_rounds(more: str) -> None:
+    added = more.format("log.get(k, 0)")
+    body = "    log = dict(loss=nn.functional.mse_loss(out, y).item())\n    for k in keys:\n        " + added
+    begin = (
+        "import json, collections\nsums, keys = collections.defaultdict(int), json.load(open('keys.json'))\n"
+    )
+    after = "accelerator.print({k: v / len(loader) for k, v in sums.items()})"
+    checked = validate(begin + FRAME.format(body=body, after=after), None, KNOWLEDGE)
+    (one,) = [one for one in checked.of(Status.NAMED) if one.demand == "content"]
+    assert "its sum or mean over the ranks is that of a single process" in one.message

@@ -10,7 +10,7 @@ from accelify.analysis.syntax import names_in, text_of, walk
 def addition(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
     """The target and value of `total += value`, `total = total + value`, `total = 0.9 * total + 0.1 * value`."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        return node.target, node.value
+        return (None, None) if _is_list(node.value) else (node.target, node.value)
     if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.BinOp):
         return None, None
     target, value = node.targets[0], node.value
@@ -32,6 +32,16 @@ def addition(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
         if len(own) == 1:
             return target, next(side for side in sides if side is not own[0])
     return None, None
+
+
+def _is_list(value: ast.expr) -> bool:
+    """Whether a list gets longer by it: `(p != y).sum(1).tolist()`, and not `(p != y).sum().tolist()`."""
+    if not (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "tolist"
+    ):
+        return isinstance(value, ast.List | ast.ListComp)
+    of = value.func.value
+    return not isinstance(of, ast.Call) or bool(of.args or of.keywords)
 
 
 def keeps_mean(node: ast.AST) -> bool:
