@@ -91,7 +91,7 @@ def of_launch(run: Run, node: ast.AST) -> None:
     """The processes that a notebook starts as copies of its own, which may have no Accelerator and use no GPU."""
     for event in [one for one in run.events if one.module is run.module]:
         made = event.kind == "accelerator" and event.name == "Accelerator"
-        if made or (event.kind == "device" and event.detail != "chosen"):
+        if made or (event.kind == "device" and event.detail not in ("chosen", "fixed")):
             name = "Accelerator" if made else event.name
             text = f"`{name}` takes a device before `notebook_launcher` copies the process, which then raises"
             way = "put it into the function that is launched"
@@ -154,6 +154,8 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
     if name.startswith("torch.") and "device" in keywords:
         _on_current(run, [keywords["device"]], node)
     if not (run.accelerated or run.grouped):
+        if name in _DEVICE_CALLS:
+            _fixed(run, args, node, name)
         return
     if run.accelerated and name in _BESIDE:
         short = name.rpartition(".")[2]
@@ -236,8 +238,11 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
             if _is_compared(run, node):
                 return
             at = node if "load" in name else _where_named(run, node, const)
-            text = f"`{run.segment(at)}` names one device for every process; use {_own_device(run)}"
-            run.meet("misuse", at, text, detail="device")
+            text = f"`{run.segment(at)}` names one device for every process"
+            if run.accelerated or run.grouped:
+                run.meet("misuse", at, f"{text}; use {_own_device(run)}", detail="device")
+            else:
+                run.meet("device", at, text, detail="fixed")
 
 
 def _where_named(run: Run, node: ast.AST, device: object) -> ast.AST:

@@ -11,10 +11,10 @@ from functools import reduce
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
-from accelify.heap.random_draws import DRAWS, FOR_OTHER_ROWS, SEEDED
+from accelify.heap.random_draws import DRAWS, SEEDED
 from accelify.heap.run import Event
 from accelify.heap.values import Value
-from accelify.obligations.both_ways import is_on_both_ways
+from accelify.obligations.both_ways import are_crossed, called_with, is_on_both_ways
 from accelify.obligations.drawn_batches import is_of_evaluation
 from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
@@ -56,7 +56,7 @@ _NO_GRADIENTS = frozenset(
     "barrier clip_grad_norm_ clip_grad_value_ gather_for_metrics monitored_barrier save_state wait_for_everyone".split()
 )
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
-_SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
+_SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch; seed each with its rank in addition"
 _OVERLAP = (
     "the processes share out rows that each has put in another order: some are trained with several times, others "
     "never; draw it with one seed"
@@ -92,6 +92,9 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
                 "through the loader"
             )
             yield made(event, "epoch", Status.NAMED, text)
+    elif event.kind == "drawn alike":
+        if event.loops and event.loops[-1].trains and not _is_of_one(event):
+            yield made(event, "loss", Status.NAMED, f"`{event.name}`: {_SAME_NOISE}")
     elif event.kind == "forward":
         yield from unprepared(event, events) if event.detail == "unprepared" else ()
     else:
@@ -230,19 +233,19 @@ def _further_causes(event: Event) -> Iterator[Obligation]:
 def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -> Obligation:
     """A collective of one branch, where the main process goes one way and the others another: they meet all the same
     where each reaches the same ones in the same order."""
-    of: dict[str, list[str]] = {"main": [], "others": []}
+    of: dict[str, list[Event]] = {"main": [], "others": []}
     if not {guard.kind for guard in event.guards} & of.keys():
         return one
     for other in events:
         kinds = {guard.kind for guard in other.guards} & of.keys() if other.kind == "collective" else set()
         if len(kinds) == 1:
-            of[kinds.pop()].append(other.name)
-    if of["main"] == of["others"]:
+            of[kinds.pop()].append(other)
+    crossed = are_crossed(of["main"], of["others"])
+    main, others = ([called_with(each) if crossed else each.name for each in of[way]] for way in of)
+    if main == others:
         return replace(one, status=Status.PROVED, found="", reason=None)
-    if sorted(of["main"]) == sorted(of["others"]):
-        one_name, other_name = next(
-            pair for pair in zip(of["main"], of["others"], strict=True) if len({*pair}) > 1
-        )
+    if sorted(main) == sorted(others):
+        one_name, other_name = next(pair for pair in zip(main, others, strict=True) if len({*pair}) > 1)
         text = f"the main process reaches `{one_name}` first and the others `{other_name}`"
         return replace(one, found=f"{text}; call them in one order")
     return one
@@ -390,17 +393,12 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         return
     steps = one.reason.steps() if one.reason is not None else []
     apart = next((number for number, step in enumerate(steps) if step.text.startswith(_APART)), None)
-    alike = next((step for step in steps if step.text.endswith(FOR_OTHER_ROWS)), None)
-    if one.status is Status.NAMED and (apart is not None or alike is not None):
-        # It stands where the data part, or where they are drawn alike.
-        if apart is not None:
-            later = [step for step in steps[apart + 1 :] if step.says_why]
-            drawn = [step for step in later if step.text.endswith(DRAWS)]
-            cause = (*reversed(drawn), *later, steps[-1])[0]
-            one = replace(one, found="the processes train on data that differ between them", reason=cause)
-        else:
-            cause = alike or steps[-1]
-            one = replace(one, found=_SAME_NOISE, reason=cause)
+    if one.status is Status.NAMED and apart is not None:
+        # It stands where the data part.
+        later = [step for step in steps[apart + 1 :] if step.says_why]
+        drawn = [step for step in later if step.text.endswith(DRAWS)]
+        cause = (*reversed(drawn), *later, steps[-1])[0]
+        one = replace(one, found="the processes train on data that differ between them", reason=cause)
         yield replace(one, line=cause.line, column=1) if cause.path == one.path else one
     if (draw := _drawn_before_shared(event)) is not None:
         shared = made(event, "loss", Status.NAMED, _OVERLAP, draw)

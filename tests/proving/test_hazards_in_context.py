@@ -381,6 +381,28 @@ WRONG = cases(
         "exists",
     ),
     ("a model on the first GPU", HF, "", "net.to(0)\n", ".to(0)"),
+    (
+        "numbers of which the loss is not known to come",
+        BOTH,
+        "torch.manual_seed(1)\nfrom losses import Loss\n",
+        NOISE.replace("F.mse_loss", "Loss()"),
+        "randn_like",
+    ),
+    (
+        "sums in another order",
+        TORCH,
+        "",
+        """\
+        one, two = torch.ones(1), torch.ones(1)
+        if rank == 0:
+            dist.all_reduce(one)
+            dist.all_reduce(two)
+        else:
+            dist.all_reduce(two)
+            dist.all_reduce(one)
+        """,
+        "dist.all_reduce(one)",
+    ),
     ("the first GPU where there is one", BOTH, "", FIRST + TRAIN, "cuda:0"),
 )
 RIGHT = cases(
@@ -403,6 +425,33 @@ RIGHT = cases(
         "",
         TRAIN.replace("x, y", "n, (x, y)").replace("train:", "enumerate(train):")
         + ENDS.format("str(n)", "break"),
+        "",
+    ),
+    (
+        "sums in one order",
+        TORCH,
+        "",
+        """\
+        one, two = torch.ones(1), torch.ones(1)
+        if rank == 0:
+            dist.all_reduce(one)
+            dist.all_reduce(two)
+        else:
+            dist.all_reduce(one)
+            dist.all_reduce(two)
+        """,
+        "",
+    ),
+    (
+        "numbers that are drawn beside the steps",
+        BOTH,
+        "torch.manual_seed(1)\n",
+        TRAIN
+        + """\
+for x, y in train:
+    with torch.no_grad():
+        net(x + torch.randn_like(x))
+""",
         "",
     ),
     ("a file that ends nothing", BOTH, "", TRAIN + ENDS.format('"MORE"', "pass"), ""),
