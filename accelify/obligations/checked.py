@@ -4,6 +4,7 @@ process does alone, or has of its share alone, is wrong all the same."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -62,6 +63,8 @@ _OVERLAP = (
     "never; draw it with one seed"
 )
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
+# What asks whether a number is one.
+_BROKEN = re.compile(r"\bis_?(?:nan|inf|finite)\(")
 # What starts the processes themselves.
 _LAUNCHERS = ("torch.multiprocessing.", "torch.distributed.", "multiprocessing.")
 
@@ -86,7 +89,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             )
             yield made(event, "gathered", Status.NAMED, text)
     elif event.kind == "sampler":
-        if not event.detail and not any(other.kind == "epoch" for other in events):
+        if not event.detail and _passes_again(events) and not any(other.kind == "epoch" for other in events):
             text = (
                 "the sampler shuffles alike in every epoch; call `sampler.set_epoch(epoch)` before each pass "
                 "through the loader"
@@ -149,6 +152,11 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often than others" in one.found:
             yield one
+
+
+def _passes_again(events: Sequence[Event]) -> bool:
+    """Whether the script goes through its data more than once: it trains in a loop within another one."""
+    return any(event.kind == "backward" and len(event.loops) > 1 for event in events)
 
 
 def _is_in_round(other: Event, event: Event) -> bool:
@@ -257,7 +265,7 @@ def _is_of_own_batch(event: Event) -> bool:
         guard.why.line
         for guard in event.guards
         if guard.kind == "divergent"
-        and guard.place.kind is Kind.ROUND
+        and (guard.place.kind is Kind.ROUND or _BROKEN.search(guard.why.text))
         and guard.why.path == event.module.path
     }
     return event.kind in MESSAGES and any(

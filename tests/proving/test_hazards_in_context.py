@@ -365,6 +365,13 @@ WRONG = cases(
         """,
         "backward",
     ),
+    (
+        "passes alike",
+        TORCH,
+        "train = DataLoader(data, sampler=DistributedSampler(data))\n",
+        f"for _ in range(9):\n{indent(TRAIN, '    ')}",
+        "DistributedSampler(data))",
+    ),
     ("a file that ends the rounds", BOTH, "", TRAIN + ENDS.format('"STOP"', "break"), "exists"),
     (
         "a file that ends a function",
@@ -454,6 +461,39 @@ for x, y in train:
 """,
         "",
     ),
+    (
+        "a message where the number is none",
+        HF,
+        "",
+        TRAIN + '    if torch.isnan(loss).any():\n        print("nan")\n',
+        "",
+    ),
+    (
+        "what the main process shows without a bar",
+        TORCH,
+        "from tqdm import tqdm\nimport yaml\n",
+        """\
+        bar = None
+        if yaml.safe_load(open("c.yaml"))["bar"] and rank == 0:
+            bar = tqdm(total=9)
+        if rank == 0:
+            if bar is None:
+                print("no bar")
+        """,
+        "",
+    ),
+    (
+        "a socket of each process",
+        BOTH,
+        "import socket\n",
+        """\
+        with socket.socket() as one:
+            one.bind(("", 0))
+            one.getsockname()
+        """,
+        "",
+    ),
+    ("one pass", TORCH, "train = DataLoader(data, sampler=DistributedSampler(data))\n", TRAIN, ""),
     ("a file that ends nothing", BOTH, "", TRAIN + ENDS.format('"MORE"', "pass"), ""),
     (
         "a file that the main process asks for",
