@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from accelify.domains.placement import Kind
+from accelify.heap import on_tpu
 from accelify.heap.containers import array_of, elements
 from accelify.heap.dividing import divides
 from accelify.heap.divisors import divisors, made_of
@@ -178,6 +179,7 @@ def of_method(
     run: Run, receiver: Value, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
 ) -> None:
     """A call of a method of a library's object."""
+    on_tpu.of_method(run, receiver, name, node)
     if name == "set_epoch":
         run.meet("epoch", node, name)
     if name == "load_state_dict" and any(_is_trained(run, ref) for ref in receiver.of(Instance)):

@@ -120,6 +120,8 @@ class RandomDraws:
         if not differing:
             self.run.parted_streams.pop(_stream(row), None)
             if not receiver:
+                if self.run.checks:
+                    self.run.meet("seeded", node, self.run.segment(node))
                 self.run.alike_streams |= STREAMS & {_stream(row)} or STREAMS
             return result
         self.run.seeded_apart = True

@@ -57,7 +57,9 @@ _NO_GRADIENTS = frozenset(
     "barrier clip_grad_norm_ clip_grad_value_ gather_for_metrics monitored_barrier save_state wait_for_everyone".split()
 )
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
-_SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch; seed each with its rank in addition"
+_SAME_NOISE = (
+    "all processes draw the same numbers, each for other rows of the batch; add the rank to the seed"
+)
 _OVERLAP = (
     "the processes share out rows that each has put in another order: some are trained with several times, others "
     "never; draw it with one seed"
@@ -97,7 +99,9 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             yield made(event, "epoch", Status.NAMED, text)
     elif event.kind == "drawn alike":
         if event.loops and event.loops[-1].trains and not _is_of_one(event):
-            yield made(event, "loss", Status.NAMED, f"`{event.name}`: {_SAME_NOISE}")
+            seeds = [other for other in events if other.kind == "seeded"][:1]
+            why = next((Reason(f"`{one.name}`", one.module.path, one.line) for one in seeds), None)
+            yield made(event, "loss", Status.NAMED, _SAME_NOISE, why)
     elif event.kind == "forward":
         yield from unprepared(event, events) if event.detail == "unprepared" else ()
     else:

@@ -89,7 +89,30 @@ def cases(*rows):
     ]
 
 
+XLA = "import torch_xla\n"
+COLLATE = """\
+def collate(rows):
+    return tokenizer(rows, return_tensors="pt"{})
+from texts import tokenizer, rows
+loader = DataLoader(rows, batch_size=4, collate_fn=collate)
+"""
 WRONG = cases(
+    (
+        "a number in each step on a TPU",
+        HF,
+        XLA + "total = 0.0\n",
+        TRAIN + "    total += loss.item()\n",
+        "item()",
+    ),
+    ("batches of many lengths on a TPU", HF, XLA + COLLATE.format(", padding=True"), TRAIN, "collate_fn="),
+    (
+        "a model that is moved with its optimizer on a TPU",
+        HF,
+        XLA
+        + "first = torch.nn.Linear(4, 1)\nAdam = torch.optim.Adam(first.parameters())\nfirst.cpu().to('xla')\n",
+        TRAIN,
+        "first.cpu()",
+    ),
     (
         "forward under a draw",
         BOTH,
@@ -413,6 +436,21 @@ WRONG = cases(
     ("the first GPU where there is one", BOTH, "", FIRST + TRAIN, "cuda:0"),
 )
 RIGHT = cases(
+    ("a number in each step", HF, "total = 0.0\n", TRAIN + "    total += loss.item()\n", ""),
+    (
+        "a number in some steps on a TPU",
+        HF,
+        XLA + "total, n = 0.0, 0\n",
+        TRAIN + "    n += 1\n    if n % 100 == 0:\n        total += loss.item()\n",
+        "",
+    ),
+    (
+        "batches of one length on a TPU",
+        HF,
+        XLA + COLLATE.format(", padding='max_length', max_length=9"),
+        TRAIN,
+        "",
+    ),
     (
         "errors that are passed over where no ranks meet",
         HF,

@@ -49,5 +49,6 @@ def test_one_gpu_for_all_before_the_processes_join(chosen, codes, tmp_path):
 
 
 def test_one_gpu_where_there_is_one_process(tmp_path):
-    text = "if torch.cuda.device_count() == 1:\n    torch.cuda.set_device(0)\nelse:\n    dist.init_process_group('nccl')\n"
+    alone = "if torch.cuda.device_count() == 1:\n    torch.cuda.set_device(0)\n"
+    text = f"{alone}else:\n    dist.init_process_group('nccl')\n"
     assert named(text, tmp_path, "torch") == []
