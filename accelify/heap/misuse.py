@@ -148,6 +148,8 @@ def of_object(run: Run, cls: Class, node: ast.AST) -> None:
 
 def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:
     """A call of a library's function or class, by its canonical name."""
+    if name == "torch.autograd.backward" and args:
+        run.meet("backward", node, "backward", [args[0]], detail="plain")
     if name in _CHOOSES_DEVICE:
         run.meet("device", node, name, detail="chosen")
     if name in _TOUCHES_GPU:
@@ -303,14 +305,20 @@ def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
 
 
 def _taken(run: Run, node: ast.AST) -> list[str] | None:
-    """The texts of what a call is assigned to, None where it is not assigned."""
-    tree = run.module.tree
-    for stmt in ast.walk(tree) if tree is not None else ():
-        if isinstance(stmt, ast.Assign) and stmt.value is node:
-            target = stmt.targets[0]
-            parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-            return None if any(isinstance(p, ast.Starred) for p in parts) else [*map(ast.unparse, parts)]
-    return None
+    """The texts of what a call is assigned to, also by way of a name; None where it is not assigned."""
+    assigned = [
+        (stmt.value, stmt.targets[0])
+        for stmt in (ast.walk(run.module.tree) if run.module.tree is not None else ())
+        if isinstance(stmt, ast.Assign)
+    ]
+    target = next((target for value, target in assigned if value is node), None)
+    if isinstance(target, ast.Name):
+        named = [one for value, one in assigned if getattr(value, "id", "") == target.id]
+        target = named[0] if len(named) == 1 and isinstance(named[0], ast.Tuple) else target
+    if target is None:
+        return None
+    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+    return None if any(isinstance(p, ast.Starred) for p in parts) else [*map(ast.unparse, parts)]
 
 
 def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:

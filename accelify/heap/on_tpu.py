@@ -20,9 +20,10 @@ from accelify.heap.values import Function, Instance, Value
 # Set on a model of whose parameters an optimizer is made.
 STEPPED = "#stepped"
 _FETCHES = frozenset({"item", "tolist"})
+_NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool"})
 # What makes the rows of a batch as long as the longest of them.
 _PADS = re.compile(r"padding\s*=\s*(?:True|['\"]longest)|\bpad_sequence\(")
-_AROUND = (ast.For, ast.While, ast.If)
+_LOOPS = (ast.For, ast.While)
 _SPEAKS = re.compile(r"\btorch_xla\b|\bDistributedType\.(?:XLA|TPU)\b")
 
 
@@ -49,13 +50,27 @@ def of_method(run: Run, receiver: Value, name: str, node: ast.AST) -> None:
 
 
 def _is_in_each_round(run: Run, node: ast.AST) -> bool:
-    """Whether something stands under no condition in the innermost loop around it."""
+    """Whether something is done in each round of the innermost loop around it, and not in every n-th alone."""
     if not _speaks(run.module.text) or run.module.tree is None:
         return False
-    around = [
-        one for one in ast.walk(run.module.tree) if isinstance(one, _AROUND) and node in set(ast.walk(one))
+    loops = [
+        one for one in ast.walk(run.module.tree) if isinstance(one, _LOOPS) and node in set(ast.walk(one))
     ]
-    return not around or not isinstance(around[-1], ast.If)
+    inside = ast.walk(loops[-1]) if loops else ()
+    tests = [one.test for one in inside if isinstance(one, ast.If) and node in set(ast.walk(one))]
+    return not any(isinstance(part, ast.Mod) for test in tests for part in ast.walk(test))
+
+
+def of_call(run: Run, name: str, args: Sequence[Value], node: ast.AST) -> None:
+    """A call of a library's function by its canonical name."""
+    if name in _NUMBERS and args:
+        _fetches(run, args[0], node)
+
+
+def _fetches(run: Run, value: Value, node: ast.AST) -> None:
+    """A number that is taken from the device."""
+    if run.loops and array_of(value).kind is Kind.ROUND and _is_in_each_round(run, node):
+        _meet(run, node, "waits for the TPU in each step; add tensors up, and take the number after the loop")
 
 
 def of_padding(run: Run, collates: Sequence[Value], node: ast.AST) -> None:

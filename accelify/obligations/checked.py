@@ -52,6 +52,10 @@ _MIXED = "mixes rows of the batch"
 _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
 _TRAINING = frozenset({"backward", "step"})
+_SAVED_BY_MAIN = (
+    "the main process alone saves: with sharded models it waits for the others, and their random states are not saved; "
+    "let all processes call it"
+)
 # Collectives that put no gradients together.
 _NO_GRADIENTS = frozenset(
     "barrier clip_grad_norm_ clip_grad_value_ gather_for_metrics monitored_barrier save_state wait_for_everyone".split()
@@ -137,6 +141,8 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and is_on_both_ways(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
+    elif one.sink == "collective" and event.name.endswith(".save_state") and _is_of_one(event):
+        yield replace(one, found=f"`{event.name}`: {_SAVED_BY_MAIN}")
     elif one.sink == "collective" and one.demand == "all ranks":
         yield _met_by_the_others(event, one, events)
     elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:

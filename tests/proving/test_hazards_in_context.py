@@ -104,6 +104,14 @@ WRONG = cases(
         TRAIN + "    total += loss.item()\n",
         "item()",
     ),
+    ("another number in each step on a TPU", HF, XLA, TRAIN + "    more = float(loss)\n", "float(loss)"),
+    (
+        "a backward by its function",
+        HF,
+        "",
+        TRAIN.replace("backward(loss)", "torch.autograd.backward(loss)"),
+        "autograd",
+    ),
     ("batches of many lengths on a TPU", HF, XLA + COLLATE.format(", padding=True"), TRAIN, "collate_fn="),
     (
         "a model that is moved with its optimizer on a TPU",
