@@ -439,7 +439,9 @@ def _is_of_other_loop(event: Event, why: Reason | None) -> bool:
 def _drawn_before_shared(event: Event) -> Reason | None:
     """What puts the rows in another order on each process that they then share out by their ranks."""
     why = event.shown[0].why if event.shown else None
-    shares = [step for step in (why.steps() if why is not None else ()) if step.text.endswith(_SHARE)]
+    steps = why.steps() if why is not None else ()
+    # Numbers are in their order, however many each process has.
+    shares = [step for step in steps if step.text.endswith(_SHARE) and not step.text.startswith("`range(")]
     draws = (step for share in shares for one in share.parents for step in one.steps())
     return next((step for step in draws if step.text.endswith(DRAWS)), None)
 

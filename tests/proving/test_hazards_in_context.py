@@ -443,7 +443,43 @@ WRONG = cases(
     ),
     ("the first GPU where there is one", BOTH, "", FIRST + TRAIN, "cuda:0"),
 )
+SHARDED = """\
+import math
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+inner = torch.nn.Linear(4, 1)
+{}
+opt = torch.optim.SGD(sharded.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))
+for x, y in loader:
+    opt.zero_grad()
+    F.mse_loss(sharded(x), y).backward()
+    norm = sharded.clip_grad_norm_(1.0)
+    if math.isfinite(norm):
+        opt.step()
+weights = sharded.state_dict()
+if rank == 0:
+    torch.save(weights, "m.pt")
+"""
+OWN_SHARE = """\
+loader = DataLoader(torch.load("r.pt", map_location="cpu")[rank :: dist.get_world_size()], batch_size=4)
+most = len(loader) // 2
+for n, x in enumerate(loader):
+    if n < most:
+        optimizer.param_groups[0]["lr"] = n / most
+    loss = net(x).mean()
+    backward(loss)
+    optimizer.step()
+"""
 RIGHT = cases(
+    ("the number of batches of a share", TORCH, "", OWN_SHARE, ""),
+    ("a model in shards", TORCH, SHARDED.format("sharded = FullyShardedDataParallel(inner)"), "", ""),
+    (
+        "a model that is divided in place",
+        TORCH,
+        SHARDED.format("sharded = inner\nfully_shard(sharded)"),
+        "",
+        "",
+    ),
     ("a number in each step", HF, "total = 0.0\n", TRAIN + "    total += loss.item()\n", ""),
     (
         "a number in some steps on a TPU",
