@@ -258,8 +258,9 @@ def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -
         kinds = {guard.kind for guard in other.guards} & of.keys() if other.kind == "collective" else set()
         if len(kinds) == 1:
             of[kinds.pop()].append(other)
-    crossed = are_crossed(of["main"], of["others"])
-    main, others = ([called_with(each) if crossed else each.name for each in of[way]] for way in of)
+    main, others = ([each.name for each in of[way]] for way in of)
+    if main == others and are_crossed(of["main"], of["others"]):
+        main, others = ([called_with(each) for each in of[way]] for way in of)
     if main == others:
         return replace(one, status=Status.PROVED, found="", reason=None)
     if sorted(main) == sorted(others):
