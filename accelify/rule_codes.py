@@ -43,6 +43,7 @@ ACC713 counted-twice
 ACC714 one-device-for-all 103 104 113 118 126 207
 ACC715 attribute-of-wrapper 208
 ACC716 same-order-each-epoch
+ACC717 unfit-for-tpu
 """
 _ROWS = [line.split() for line in _TABLE.splitlines()]
 # The names of the rules by their codes.

@@ -82,6 +82,7 @@ def accelerate_call(
             run.seeded_apart = True
             run.seeded = run.reason(node, "each process has another seed", *differing)
         else:
+            run.meet("seeded", node, run.segment(node))
             run.begun_alike, run.alike_streams = True, STREAMS
         return NONE
     if word in (

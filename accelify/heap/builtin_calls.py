@@ -26,6 +26,7 @@ from accelify.heap.containers import (
     tuple_of,
 )
 from accelify.heap.counts import COUNTS, is_number, names_of, share_of
+from accelify.heap.dividing import divides
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.misuse import splits
 from accelify.heap.parameters import SPREAD
@@ -106,7 +107,7 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
         if ref.kind == "loader":
             engine.iteration.ask(ref, "__len__", (*SAMPLERS, "dataset"), node)
             if engine.run.checks and not ref.prepared and len(value.refs) == 1:
-                return Value(type=UNDIVIDED)
+                return Value(type="builtins.int" if divides(engine.run, ref) else UNDIVIDED)
         if ref.prepared and ref.kind in ("loader", "object") and ref.cls is None and not engine.run.split:
             why = engine.run.reason(node, "counts the batches of each process")
             return Value(engine.iteration.over_loader(ref, node).rounds, why, type="builtins.int")

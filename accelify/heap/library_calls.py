@@ -175,7 +175,13 @@ class LibraryCalls:
         if name == "parameters" and instance is not None and instance.kind == "module":
             return self._parameters(receiver, node)
         weights = name == "state_dict" and instance is not None and instance.kind == "module"
-        if weights and instance is not None and instance.prepared and self.run.at_model:
+        if (
+            weights
+            and instance is not None
+            and instance.prepared
+            and self.run.at_model
+            and not self.run.in_place
+        ):
             return Value(type=WRAPPED_WEIGHTS)
         type_ = self._type_of(receiver, instance)
         if type_ == "builtins.str":

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from accelify.domains.placement import Kind
+from accelify.heap import on_tpu
 from accelify.heap.containers import array_of, elements
 from accelify.heap.dividing import divides
 from accelify.heap.divisors import divisors, made_of
@@ -91,7 +92,7 @@ def of_launch(run: Run, node: ast.AST) -> None:
     """The processes that a notebook starts as copies of its own, which may have no Accelerator and use no GPU."""
     for event in [one for one in run.events if one.module is run.module]:
         made = event.kind == "accelerator" and event.name == "Accelerator"
-        if made or (event.kind == "device" and event.detail != "chosen"):
+        if made or (event.kind == "device" and event.detail not in ("chosen", "fixed")):
             name = "Accelerator" if made else event.name
             text = f"`{name}` takes a device before `notebook_launcher` copies the process, which then raises"
             way = "put it into the function that is launched"
@@ -147,6 +148,8 @@ def of_object(run: Run, cls: Class, node: ast.AST) -> None:
 
 def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:
     """A call of a library's function or class, by its canonical name."""
+    if name == "torch.autograd.backward" and args:
+        run.meet("backward", node, "backward", [args[0]], detail="plain")
     if name in _CHOOSES_DEVICE:
         run.meet("device", node, name, detail="chosen")
     if name in _TOUCHES_GPU:
@@ -154,6 +157,8 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
     if name.startswith("torch.") and "device" in keywords:
         _on_current(run, [keywords["device"]], node)
     if not (run.accelerated or run.grouped):
+        if name in _DEVICE_CALLS:
+            _fixed(run, args, node, name)
         return
     if run.accelerated and name in _BESIDE:
         short = name.rpartition(".")[2]
@@ -176,6 +181,7 @@ def of_method(
     run: Run, receiver: Value, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
 ) -> None:
     """A call of a method of a library's object."""
+    on_tpu.of_method(run, receiver, name, node)
     if name == "set_epoch":
         run.meet("epoch", node, name)
     if name == "load_state_dict" and any(_is_trained(run, ref) for ref in receiver.of(Instance)):
@@ -236,8 +242,11 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
             if _is_compared(run, node):
                 return
             at = node if "load" in name else _where_named(run, node, const)
-            text = f"`{run.segment(at)}` names one device for every process; use {_own_device(run)}"
-            run.meet("misuse", at, text, detail="device")
+            text = f"`{run.segment(at)}` names one device for every process"
+            if run.accelerated or run.grouped:
+                run.meet("misuse", at, f"{text}; use {_own_device(run)}", detail="device")
+            else:
+                run.meet("device", at, text, detail="fixed")
 
 
 def _where_named(run: Run, node: ast.AST, device: object) -> ast.AST:
@@ -296,14 +305,20 @@ def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
 
 
 def _taken(run: Run, node: ast.AST) -> list[str] | None:
-    """The texts of what a call is assigned to, None where it is not assigned."""
-    tree = run.module.tree
-    for stmt in ast.walk(tree) if tree is not None else ():
-        if isinstance(stmt, ast.Assign) and stmt.value is node:
-            target = stmt.targets[0]
-            parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-            return None if any(isinstance(p, ast.Starred) for p in parts) else [*map(ast.unparse, parts)]
-    return None
+    """The texts of what a call is assigned to, also by way of a name; None where it is not assigned."""
+    assigned = [
+        (stmt.value, stmt.targets[0])
+        for stmt in (ast.walk(run.module.tree) if run.module.tree is not None else ())
+        if isinstance(stmt, ast.Assign)
+    ]
+    target = next((target for value, target in assigned if value is node), None)
+    if isinstance(target, ast.Name):
+        named = [one for value, one in assigned if getattr(value, "id", "") == target.id]
+        target = named[0] if len(named) == 1 and isinstance(named[0], ast.Tuple) else target
+    if target is None:
+        return None
+    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+    return None if any(isinstance(p, ast.Starred) for p in parts) else [*map(ast.unparse, parts)]
 
 
 def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:

@@ -52,6 +52,11 @@ _BOTH = frozenset(
 # What is so in several processes.
 _ALWAYS = frozenset({"is_available", "is_initialized", "is_torchelastic_launched"})
 # Collectives by the number of the argument that they write, and of the one that they send.
+# What divides a model's parameters over the processes.
+_SHARDING = frozenset(
+    f"torch.distributed.{name}"
+    for name in ("fsdp.FullyShardedDataParallel", "fsdp.fully_shard", "_composable.fsdp.fully_shard")
+)
 _BATCHING = frozenset({"torch.utils.data.BatchSampler", "torch.utils.data.sampler.BatchSampler"})
 # A library's mean over the processes.
 _MEANS = frozenset({"timm.utils.reduce_tensor", "timm.utils.distributed.reduce_tensor"})
@@ -98,6 +103,13 @@ def distributed_call(
     word = name.removeprefix(_GROUP)
     if name in misuse.WRAPPERS:
         return wrapped(run, name, args, keywords, node)
+    if name in _SHARDING and args:
+        # It has no wrapper's names, and `fully_shard` changes the model itself.
+        run.in_place = True
+        sharded = wrapped(run, name, args, keywords, node)
+        if name.endswith("fully_shard"):
+            engine.calls.libraries.mutated.setdefault(node, {})[0] = sharded
+        return sharded
     if name in misuse.SAMPLERS and not run.accelerated:
         shuffle = keywords.get("shuffle", args[3] if len(args) > 3 else NONE)
         detail = "in order" if shuffle.const is False else ""

@@ -92,6 +92,8 @@ class RandomDraws:
         alike = in_rounds and not orders and self._is_alike(row, generators)
         if alike and self._is_by_row(row, args, keywords):
             place = Placement(Kind.ROUND, rows=True, samples=None, mixed=True)
+            if self.run.checks:
+                self.run.meet("drawn alike", node, self.run.segment(node))
             return self.run.cause(node, place, f"{text}: {FOR_OTHER_ROWS}", row.returns)
         if alike and self.run.checks and place.is_same and not draws_rows(row, args, keywords):
             return Value(type=row.returns)
@@ -118,6 +120,8 @@ class RandomDraws:
         if not differing:
             self.run.parted_streams.pop(_stream(row), None)
             if not receiver:
+                if self.run.checks:
+                    self.run.meet("seeded", node, self.run.segment(node))
                 self.run.alike_streams |= STREAMS & {_stream(row)} or STREAMS
             return result
         self.run.seeded_apart = True

@@ -48,6 +48,7 @@ from accelify.heap.counts import of_shape, shape, size
 from accelify.heap.flags import OPPOSITES
 from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
+from accelify.heap.on_tpu import STEPPED, of_padding
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
 from accelify.heap.schedules import length_of, rates_of
@@ -451,6 +452,8 @@ class Transfers:
                 value for ref in first.of(Instance) if (value := self.run.read(ref, "#of")) is not None
             ]
             self.run.store.set(made, "#of", stepped[0] if stepped else None)
+            for model in [ref for value in stepped for ref in value.of(Instance)] if self.run.checks else []:
+                self.run.store.set(model, STEPPED, Value(const=True))
         if row.kind == "loader" and self.run.seeded_apart and (first.refs or first.place.kind is Kind.OWN):
             self.run.store.set(made, "#data", first)
         if row.kind == "loader" and type_name in _LOADERS and stacks_rows(args, keywords):
@@ -467,6 +470,8 @@ class Transfers:
             self.run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))
             if pads_rows(args, keywords):
                 self.run.store.set(made, "#padded", constant(True))
+            if self.run.checks:
+                of_padding(self.run, [*args, *keywords.values()], node)
             if self.run.checks and splits_by_number(args, keywords):
                 self.run.store.set(made, "#lists", constant(True))
         if row.kind == "scheduler":

@@ -10,6 +10,7 @@ else:
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 
 from accelify.heap.run import Event
@@ -38,15 +39,40 @@ def is_on_both_ways(event: Event, events: Sequence[Event]) -> bool:
     if event.kind not in _MEETING or way.kind not in _WAYS:
         return False
     one, other = (list(_meetings(events, way, kind)) for kind in _WAYS)
-    return one == other
+    if are_crossed(one, other):
+        return False
+    first, second = ([_what(each) for each in part] for part in (one, other))
+    return first == second
 
 
-def _meetings(events: Sequence[Event], way: Guard, kind: str) -> Iterator[tuple[object, ...]]:
-    """What is met on one of the ways, with the loops around it."""
+def are_crossed(one: Sequence[Event], other: Sequence[Event]) -> bool:
+    """Whether two ways meet for the same values, in another order.
+
+    Args:
+        one: the meetings of the one way.
+        other: those of the other one.
+    """
+    texts = [[called_with(event) for event in part] for part in (one, other)]
+    return texts[0] != texts[1] and sorted(texts[0]) == sorted(texts[1])
+
+
+def called_with(event: Event) -> str:
+    """A meeting with what it is about, as the script has it: `all_reduce(loss)`."""
+    about = event.node.args[:1] if isinstance(event.node, ast.Call) else []
+    return f"{event.name}({''.join(map(ast.unparse, about))})"
+
+
+def _what(event: Event) -> tuple[object, ...]:
+    """What is met, with the loops around it."""
+    return event.kind, event.name, *[loop.loader or loop.number for loop in event.loops]
+
+
+def _meetings(events: Sequence[Event], way: Guard, kind: str) -> Iterator[Event]:
+    """What is met on one of the ways."""
     for event in events:
         guard = _way_of(event) if event.kind in _MEETING else None
         if guard is not None and guard.kind == kind and _place(guard) == _place(way):
-            yield event.kind, event.name, *[loop.loader or loop.number for loop in event.loops]
+            yield event
 
 
 def _way_of(event: Event) -> Guard | None:

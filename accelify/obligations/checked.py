@@ -4,6 +4,7 @@ process does alone, or has of its share alone, is wrong all the same."""
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -11,10 +12,10 @@ from functools import reduce
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
-from accelify.heap.random_draws import DRAWS, FOR_OTHER_ROWS, SEEDED
+from accelify.heap.random_draws import DRAWS, SEEDED
 from accelify.heap.run import Event
 from accelify.heap.values import Value
-from accelify.obligations.both_ways import is_on_both_ways
+from accelify.obligations.both_ways import are_crossed, called_with, is_on_both_ways
 from accelify.obligations.drawn_batches import is_of_evaluation
 from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
@@ -51,17 +52,25 @@ _MIXED = "mixes rows of the batch"
 _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
 _TRAINING = frozenset({"backward", "step"})
+_SAVED_BY_MAIN = (
+    "the main process alone saves: with sharded models it waits for the others, and their random states are not saved; "
+    "let all processes call it"
+)
 # Collectives that put no gradients together.
 _NO_GRADIENTS = frozenset(
     "barrier clip_grad_norm_ clip_grad_value_ gather_for_metrics monitored_barrier save_state wait_for_everyone".split()
 )
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
-_SAME_NOISE = "all processes draw the same numbers, each for other rows of the batch"
+_SAME_NOISE = (
+    "all processes draw the same numbers, each for other rows of the batch; add the rank to the seed"
+)
 _OVERLAP = (
     "the processes share out rows that each has put in another order: some are trained with several times, others "
     "never; draw it with one seed"
 )
 _FINE = frozenset({Kind.MAIN, Kind.CLOCK})
+# What asks whether a number is one.
+_BROKEN = re.compile(r"\bis_?(?:nan|inf|finite)\(")
 # What starts the processes themselves.
 _LAUNCHERS = ("torch.multiprocessing.", "torch.distributed.", "multiprocessing.")
 
@@ -86,12 +95,17 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             )
             yield made(event, "gathered", Status.NAMED, text)
     elif event.kind == "sampler":
-        if not event.detail and not any(other.kind == "epoch" for other in events):
+        if not event.detail and _passes_again(events) and not any(other.kind == "epoch" for other in events):
             text = (
                 "the sampler shuffles alike in every epoch; call `sampler.set_epoch(epoch)` before each pass "
                 "through the loader"
             )
             yield made(event, "epoch", Status.NAMED, text)
+    elif event.kind == "drawn alike":
+        if event.loops and event.loops[-1].trains and not _is_of_one(event):
+            seeds = [other for other in events if other.kind == "seeded"][:1]
+            why = next((Reason(f"`{one.name}`", one.module.path, one.line) for one in seeds), None)
+            yield made(event, "loss", Status.NAMED, _SAME_NOISE, why)
     elif event.kind == "forward":
         yield from unprepared(event, events) if event.detail == "unprepared" else ()
     else:
@@ -127,6 +141,8 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and is_on_both_ways(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
+    elif one.sink == "collective" and event.name.endswith(".save_state") and _is_of_one(event):
+        yield replace(one, found=f"`{event.name}`: {_SAVED_BY_MAIN}")
     elif one.sink == "collective" and one.demand == "all ranks":
         yield _met_by_the_others(event, one, events)
     elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:
@@ -146,6 +162,11 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often than others" in one.found:
             yield one
+
+
+def _passes_again(events: Sequence[Event]) -> bool:
+    """Whether the script goes through its data more than once: it trains in a loop within another one."""
+    return any(event.kind == "backward" and len(event.loops) > 1 for event in events)
 
 
 def _is_in_round(other: Event, event: Event) -> bool:
@@ -230,19 +251,20 @@ def _further_causes(event: Event) -> Iterator[Obligation]:
 def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -> Obligation:
     """A collective of one branch, where the main process goes one way and the others another: they meet all the same
     where each reaches the same ones in the same order."""
-    of: dict[str, list[str]] = {"main": [], "others": []}
+    of: dict[str, list[Event]] = {"main": [], "others": []}
     if not {guard.kind for guard in event.guards} & of.keys():
         return one
     for other in events:
         kinds = {guard.kind for guard in other.guards} & of.keys() if other.kind == "collective" else set()
         if len(kinds) == 1:
-            of[kinds.pop()].append(other.name)
-    if of["main"] == of["others"]:
+            of[kinds.pop()].append(other)
+    main, others = ([each.name for each in of[way]] for way in of)
+    if main == others and are_crossed(of["main"], of["others"]):
+        main, others = ([called_with(each) for each in of[way]] for way in of)
+    if main == others:
         return replace(one, status=Status.PROVED, found="", reason=None)
-    if sorted(of["main"]) == sorted(of["others"]):
-        one_name, other_name = next(
-            pair for pair in zip(of["main"], of["others"], strict=True) if len({*pair}) > 1
-        )
+    if sorted(main) == sorted(others):
+        one_name, other_name = next(pair for pair in zip(main, others, strict=True) if len({*pair}) > 1)
         text = f"the main process reaches `{one_name}` first and the others `{other_name}`"
         return replace(one, found=f"{text}; call them in one order")
     return one
@@ -254,7 +276,7 @@ def _is_of_own_batch(event: Event) -> bool:
         guard.why.line
         for guard in event.guards
         if guard.kind == "divergent"
-        and guard.place.kind is Kind.ROUND
+        and (guard.place.kind is Kind.ROUND or _BROKEN.search(guard.why.text))
         and guard.why.path == event.module.path
     }
     return event.kind in MESSAGES and any(
@@ -390,17 +412,12 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         return
     steps = one.reason.steps() if one.reason is not None else []
     apart = next((number for number, step in enumerate(steps) if step.text.startswith(_APART)), None)
-    alike = next((step for step in steps if step.text.endswith(FOR_OTHER_ROWS)), None)
-    if one.status is Status.NAMED and (apart is not None or alike is not None):
-        # It stands where the data part, or where they are drawn alike.
-        if apart is not None:
-            later = [step for step in steps[apart + 1 :] if step.says_why]
-            drawn = [step for step in later if step.text.endswith(DRAWS)]
-            cause = (*reversed(drawn), *later, steps[-1])[0]
-            one = replace(one, found="the processes train on data that differ between them", reason=cause)
-        else:
-            cause = alike or steps[-1]
-            one = replace(one, found=_SAME_NOISE, reason=cause)
+    if one.status is Status.NAMED and apart is not None:
+        # It stands where the data part.
+        later = [step for step in steps[apart + 1 :] if step.says_why]
+        drawn = [step for step in later if step.text.endswith(DRAWS)]
+        cause = (*reversed(drawn), *later, steps[-1])[0]
+        one = replace(one, found="the processes train on data that differ between them", reason=cause)
         yield replace(one, line=cause.line, column=1) if cause.path == one.path else one
     if (draw := _drawn_before_shared(event)) is not None:
         shared = made(event, "loss", Status.NAMED, _OVERLAP, draw)
@@ -423,7 +440,9 @@ def _is_of_other_loop(event: Event, why: Reason | None) -> bool:
 def _drawn_before_shared(event: Event) -> Reason | None:
     """What puts the rows in another order on each process that they then share out by their ranks."""
     why = event.shown[0].why if event.shown else None
-    shares = [step for step in (why.steps() if why is not None else ()) if step.text.endswith(_SHARE)]
+    steps = why.steps() if why is not None else ()
+    # Numbers are in their order, however many each process has.
+    shares = [step for step in steps if step.text.endswith(_SHARE) and not step.text.startswith("`range(")]
     draws = (step for share in shares for one in share.parents for step in one.steps())
     return next((step for step in draws if step.text.endswith(DRAWS)), None)
 

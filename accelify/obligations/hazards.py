@@ -109,6 +109,12 @@ def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     first = max((n for n in entries if n < number), default=0)
     # What another function does that nobody calls is no part of its run.
     around = events[first : min((n for n in entries if n > number), default=None)]
+    if event.detail == "fixed":
+        # In the run of one process that a condition stands for, there is no other device.
+        grouped = any(other.name == "init_process_group" for other in around)
+        if grouped and not (_is_chosen(event) or _is_of_main(event)):
+            yield made(event, "device", Status.NAMED, f"{event.name}; use the one of its local rank")
+        return
     if any(other.name == "Accelerator" for other in events):
         selects = next((other for other in around if other.name == "Accelerator"), None)
         if event.detail.startswith("early") and selects is not None:

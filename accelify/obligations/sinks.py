@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from accelify.domains.placement import BEFORE, CARRIED, COUNTED, SAMPLE, Kind, Placement, own, same
@@ -41,6 +42,8 @@ _MEETING = frozenset({"collective", "backward", "step"})
 _MOST_WRITTEN = 100
 # What would have helped where a value comes from a rank's rows, and from nothing else that it has by itself.
 _OF_SHARES = frozenset({"put together first", "gathered first", "gathered before"})
+# What a condition asks for more with than the rank.
+_JOINED = re.compile(r"\b(?:and|or|is)\b")
 _LONGEST_NAME = 48
 _OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of those of a single process"
 _OF_OTHER_ROUNDS = {
@@ -202,8 +205,14 @@ def _once(event: Event) -> Obligation:
 
 
 def is_of_nobody(event: Event) -> bool:
-    """Whether it is on a way that is the main process's and that of the others."""
-    return {"main", "others"} <= {guard.kind for guard in event.guards}
+    """Whether it is on a way that is the main process's and that of the others: of a condition that asks for more than
+    the rank, the main process may go the other way, too."""
+    kinds = {
+        guard.kind
+        for guard in event.guards
+        if guard.kind == "main" or not any(map(_JOINED.search, (one.text for one in guard.why.chain())))
+    }
+    return {"main", "others"} <= kinds
 
 
 def _called(event: Event) -> str:

@@ -132,6 +132,13 @@ RULES = (
         "epoch",
         1,
     ),
+    _rule(
+        "ACC717",
+        "unfit-for-tpu",
+        "What is meant for TPUs makes XLA wait or compile anew in each step, or loses the parameters.",
+        "tpu",
+        3,
+    ),
 )
 
 _BY_DEMAND = {demand: one.rule for one in RULES for demand in one.demands}

@@ -89,7 +89,38 @@ def cases(*rows):
     ]
 
 
+XLA = "import torch_xla\n"
+COLLATE = """\
+def collate(rows):
+    return tokenizer(rows, return_tensors="pt"{})
+from texts import tokenizer, rows
+loader = DataLoader(rows, batch_size=4, collate_fn=collate)
+"""
 WRONG = cases(
+    (
+        "a number in each step on a TPU",
+        HF,
+        XLA + "total = 0.0\n",
+        TRAIN + "    total += loss.item()\n",
+        "item()",
+    ),
+    ("another number in each step on a TPU", HF, XLA, TRAIN + "    more = float(loss)\n", "float(loss)"),
+    (
+        "a backward by its function",
+        HF,
+        "",
+        TRAIN.replace("backward(loss)", "torch.autograd.backward(loss)"),
+        "autograd",
+    ),
+    ("batches of many lengths on a TPU", HF, XLA + COLLATE.format(", padding=True"), TRAIN, "collate_fn="),
+    (
+        "a model that is moved with its optimizer on a TPU",
+        HF,
+        XLA
+        + "first = torch.nn.Linear(4, 1)\nAdam = torch.optim.Adam(first.parameters())\nfirst.cpu().to('xla')\n",
+        TRAIN,
+        "first.cpu()",
+    ),
     (
         "forward under a draw",
         BOTH,
@@ -365,6 +396,13 @@ WRONG = cases(
         """,
         "backward",
     ),
+    (
+        "passes alike",
+        TORCH,
+        "train = DataLoader(data, sampler=DistributedSampler(data))\n",
+        f"for _ in range(9):\n{indent(TRAIN, '    ')}",
+        "DistributedSampler(data))",
+    ),
     ("a file that ends the rounds", BOTH, "", TRAIN + ENDS.format('"STOP"', "break"), "exists"),
     (
         "a file that ends a function",
@@ -381,9 +419,82 @@ WRONG = cases(
         "exists",
     ),
     ("a model on the first GPU", HF, "", "net.to(0)\n", ".to(0)"),
+    (
+        "numbers of which the loss is not known to come",
+        BOTH,
+        "torch.manual_seed(1)\nfrom losses import Loss\n",
+        NOISE.replace("F.mse_loss", "Loss()"),
+        "randn_like",
+    ),
+    (
+        "sums in another order",
+        TORCH,
+        "",
+        """\
+        one, two = torch.ones(1), torch.ones(1)
+        if rank == 0:
+            dist.all_reduce(one)
+            dist.all_reduce(two)
+        else:
+            dist.all_reduce(two)
+            dist.all_reduce(one)
+        """,
+        "dist.all_reduce(one)",
+    ),
     ("the first GPU where there is one", BOTH, "", FIRST + TRAIN, "cuda:0"),
 )
+SHARDED = """\
+import math
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+inner = torch.nn.Linear(4, 1)
+{}
+opt = torch.optim.SGD(sharded.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))
+for x, y in loader:
+    opt.zero_grad()
+    F.mse_loss(sharded(x), y).backward()
+    norm = sharded.clip_grad_norm_(1.0)
+    if math.isfinite(norm):
+        opt.step()
+weights = sharded.state_dict()
+if rank == 0:
+    torch.save(weights, "m.pt")
+"""
+OWN_SHARE = """\
+loader = DataLoader(torch.load("r.pt", map_location="cpu")[rank :: dist.get_world_size()], batch_size=4)
+most = len(loader) // 2
+for n, x in enumerate(loader):
+    if n < most:
+        optimizer.param_groups[0]["lr"] = n / most
+    loss = net(x).mean()
+    backward(loss)
+    optimizer.step()
+"""
 RIGHT = cases(
+    ("the number of batches of a share", TORCH, "", OWN_SHARE, ""),
+    ("a model in shards", TORCH, SHARDED.format("sharded = FullyShardedDataParallel(inner)"), "", ""),
+    (
+        "a model that is divided in place",
+        TORCH,
+        SHARDED.format("sharded = inner\nfully_shard(sharded)"),
+        "",
+        "",
+    ),
+    ("a number in each step", HF, "total = 0.0\n", TRAIN + "    total += loss.item()\n", ""),
+    (
+        "a number in some steps on a TPU",
+        HF,
+        XLA + "total, n = 0.0, 0\n",
+        TRAIN + "    n += 1\n    if n % 100 == 0:\n        total += loss.item()\n",
+        "",
+    ),
+    (
+        "batches of one length on a TPU",
+        HF,
+        XLA + COLLATE.format(", padding='max_length', max_length=9"),
+        TRAIN,
+        "",
+    ),
     (
         "errors that are passed over where no ranks meet",
         HF,
@@ -405,6 +516,66 @@ RIGHT = cases(
         + ENDS.format("str(n)", "break"),
         "",
     ),
+    (
+        "sums in one order",
+        TORCH,
+        "",
+        """\
+        one, two = torch.ones(1), torch.ones(1)
+        if rank == 0:
+            dist.all_reduce(one)
+            dist.all_reduce(two)
+        else:
+            dist.all_reduce(one)
+            dist.all_reduce(two)
+        """,
+        "",
+    ),
+    (
+        "numbers that are drawn beside the steps",
+        BOTH,
+        "torch.manual_seed(1)\n",
+        TRAIN
+        + """\
+for x, y in train:
+    with torch.no_grad():
+        net(x + torch.randn_like(x))
+""",
+        "",
+    ),
+    (
+        "a message where the number is none",
+        HF,
+        "",
+        TRAIN + '    if torch.isnan(loss).any():\n        print("nan")\n',
+        "",
+    ),
+    (
+        "what the main process shows without a bar",
+        TORCH,
+        "from tqdm import tqdm\nimport yaml\n",
+        """\
+        bar = None
+        if yaml.safe_load(open("c.yaml"))["bar"] and rank == 0:
+            bar = tqdm(total=9)
+        if rank == 0:
+            if bar is None:
+                print("no bar")
+        """,
+        "",
+    ),
+    (
+        "a socket of each process",
+        BOTH,
+        "import socket\n",
+        """\
+        with socket.socket() as one:
+            one.bind(("", 0))
+            one.getsockname()
+        """,
+        "",
+    ),
+    ("one pass", TORCH, "train = DataLoader(data, sampler=DistributedSampler(data))\n", TRAIN, ""),
     ("a file that ends nothing", BOTH, "", TRAIN + ENDS.format('"MORE"', "pass"), ""),
     (
         "a file that the main process asks for",

@@ -95,6 +95,10 @@ AROUND = {
     "ACC714": (f"{PREPARED}{{}}\n", 0),
     "ACC715": (f"{PREPARED}inputs = torch.ones(8, 4)\n{{}}\n", 0),
     "ACC716": (GROUPED, 0),
+    "ACC717": (
+        f"import torch_xla\n{PREPARED}total = 0.0\n{{}}\n    accelerator.backward(loss)\n    optimizer.step()\n",
+        0,
+    ),
 }
 
 

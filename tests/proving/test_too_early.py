@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.proving.several_programs import named
 
 MODELS = """
@@ -35,3 +37,18 @@ def test_what_comes_after_it_is_quiet(tmp_path):
 
 def test_one_that_nobody_makes_selects_no_gpu(tmp_path):
     assert named(FACTORY + PLAIN, tmp_path, "accelerate") == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "codes"),
+    [("torch.cuda.set_device(0)", ["ACC714"]), ('torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))', [])],
+)
+def test_one_gpu_for_all_before_the_processes_join(chosen, codes, tmp_path):
+    text = f'{chosen}\ndist.init_process_group("nccl")\n'
+    assert [code for code, _ in named(text, tmp_path, "torch")] == codes
+
+
+def test_one_gpu_where_there_is_one_process(tmp_path):
+    alone = "if torch.cuda.device_count() == 1:\n    torch.cuda.set_device(0)\n"
+    text = f"{alone}else:\n    dist.init_process_group('nccl')\n"
+    assert named(text, tmp_path, "torch") == []

@@ -1,0 +1,98 @@
+"""What XLA does not go with, in a script that speaks of TPUs: numbers that are fetched in each step, batches of other
+shapes, parameters that are moved once the optimizer has them.
+
+Each is an event of the kind "misuse", whose detail is the demand "tpu".
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from accelify.domains.placement import Kind
+from accelify.heap.containers import array_of
+from accelify.heap.locations import text_of
+from accelify.heap.run import Run
+from accelify.heap.values import Function, Instance, Value
+
+# Set on a model of whose parameters an optimizer is made.
+STEPPED = "#stepped"
+_FETCHES = frozenset({"item", "tolist"})
+_NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool"})
+# What makes the rows of a batch as long as the longest of them.
+_PADS = re.compile(r"padding\s*=\s*(?:True|['\"]longest)|\bpad_sequence\(")
+_LOOPS = (ast.For, ast.While)
+_SPEAKS = re.compile(r"\btorch_xla\b|\bDistributedType\.(?:XLA|TPU)\b")
+
+
+def of_method(run: Run, receiver: Value, name: str, node: ast.AST) -> None:
+    """A call of a method of a library's object.
+
+    Args:
+        run: the abstract run.
+        receiver: the object.
+        name: of the method.
+        node: the call.
+    """
+    if name in _FETCHES and run.loops:
+        if array_of(receiver).kind is Kind.ROUND and _is_in_each_round(run, node):
+            _meet(
+                run,
+                node,
+                "waits for the TPU in each step; add tensors up, and take the number after the loop",
+            )
+    elif name in ("to", "cuda"):
+        if any(run.read(ref, STEPPED) is not None for ref in receiver.of(Instance)):
+            text = "gives the model other parameters on a TPU than the optimizer has; move it before that is made"
+            _meet(run, node, text)
+
+
+def _is_in_each_round(run: Run, node: ast.AST) -> bool:
+    """Whether something is done in each round of the innermost loop around it, and not in every n-th alone."""
+    if not _speaks(run.module.text) or run.module.tree is None:
+        return False
+    loops = [
+        one for one in ast.walk(run.module.tree) if isinstance(one, _LOOPS) and node in set(ast.walk(one))
+    ]
+    inside = ast.walk(loops[-1]) if loops else ()
+    tests = [one.test for one in inside if isinstance(one, ast.If) and node in set(ast.walk(one))]
+    return not any(isinstance(part, ast.Mod) for test in tests for part in ast.walk(test))
+
+
+def of_call(run: Run, name: str, args: Sequence[Value], node: ast.AST) -> None:
+    """A call of a library's function by its canonical name."""
+    if name in _NUMBERS and args:
+        _fetches(run, args[0], node)
+
+
+def _fetches(run: Run, value: Value, node: ast.AST) -> None:
+    """A number that is taken from the device."""
+    if run.loops and array_of(value).kind is Kind.ROUND and _is_in_each_round(run, node):
+        _meet(run, node, "waits for the TPU in each step; add tensors up, and take the number after the loop")
+
+
+def of_padding(run: Run, collates: Sequence[Value], node: ast.AST) -> None:
+    """A loader whose batches are as long as their longest sample.
+
+    Args:
+        run: the abstract run.
+        collates: what may put its batches together.
+        node: where it is made.
+    """
+    texts = [text_of(ref) for value in collates for ref in value.of(Function)]
+    if any(_PADS.search(text) and "max_length" not in text for text in texts):
+        _meet(
+            run, node, "has batches of many lengths, for each of which XLA compiles anew; pad them all to one"
+        )
+
+
+def _meet(run: Run, node: ast.AST, text: str) -> None:
+    if _speaks(run.module.text):
+        run.meet("misuse", node, f"`{run.segment(node)}` {text}", detail="tpu")
+
+
+@lru_cache(maxsize=64)
+def _speaks(text: str) -> bool:
+    return _SPEAKS.search(text) is not None
