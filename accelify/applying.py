@@ -8,6 +8,7 @@ from functools import partial
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.syntax import Tree
 from accelify.conversion import CONVERTED, REFUSED, Conversion, left_alone, why_not
+from accelify.dropped_moves import dropped_moves
 from accelify.findings import Finding
 from accelify.helpers import fixed_helpers
 from accelify.rule_codes import published
@@ -50,11 +51,13 @@ def apply_changes(
     done = {c.finding for c in applied if c.finding.fixable}
     left = {c.finding for c in [*remaining, *applied] if not c.finding.fixable}
     conversions = []
+    dropped = dropped_moves(tree, context.dropped)
     for source, text in zip(sources, _texts(tree, data), strict=True):
         path = str(source.path) if source.path else "<stdin>"
         conversion = Conversion(source, CONVERTED, new_text=text)
         conversion.applied = sorted(f for f in done if f.path == path or len(sources) == 1)
         conversion.remaining = sorted(f for f in left if f.path == path or len(sources) == 1)
+        conversion.dropped = [one for one in dropped if one.place.path == path or len(sources) == 1]
         conversion.edited = partial(_edited, tree, applied, None if len(sources) == 1 else path)
         conversions.append(conversion)
     for helper in fixed_helpers(context, sources[0]):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from accelify.dropped_moves import DroppedMove, MovePlace
 from accelify.findings import Finding, Safety, Severity
 from accelify.merging import merged
 from accelify.rule_codes import published, published_all
@@ -26,6 +27,8 @@ class ConvertOptions(NamedTuple):
     batch_size: str = "per-process"
     runtime: str = "accelify"
     replace_ddp: bool = False
+    # Moves to a device that stay where prepare would place what they move.
+    retained: frozenset[MovePlace] = frozenset()
 
 
 @dataclass
@@ -52,6 +55,12 @@ class Conversion:
     notes: list[str] = field(default_factory=list)
     # Findings that hold only as long as these scripts are not converted with it.
     until: list[tuple[Finding, frozenset[Path]]] = field(default_factory=list)
+    # Its moves that are gone, as prepare places what they moved.
+    dropped: list[DroppedMove] = field(default_factory=list)
+    # The text that they stood in, where that is not the script's.
+    lowered: str = ""
+    # Of a script: converts it again, and what is converted with it, with some moves retained.
+    again: Callable[[frozenset[MovePlace]], list[Conversion]] | None = None
 
     def published(self) -> Conversion:
         """The same, with findings of rules in place of those of parts."""

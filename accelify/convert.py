@@ -34,6 +34,7 @@ from accelify.conversion import (
     why_not,
 )
 from accelify.deep import deeply
+from accelify.dropped_moves import MovePlace
 from accelify.lowering import Plain, lower
 from accelify.other_callers import OtherCallers, other_callers
 from accelify.project import Imports
@@ -83,10 +84,17 @@ def convert_source(
     Raises:
         SourceError: when it is not Python.
     """
+    chosen = options or ConvertOptions()
+
+    def again(moves: frozenset[MovePlace]) -> list[Conversion]:
+        return [convert_source(source, chosen._replace(retained=chosen.retained | moves), imports)]
+
     try:
-        return deeply(lambda: _convert_source(source, options or ConvertOptions(), imports, models))
+        found = deeply(lambda: _convert_source(source, chosen, imports, models))
     except RecursionError:
         return left_alone(source, FAILED, "it nests too deeply to be read")
+    found.again = again if found.dropped else None
+    return found
 
 
 def _convert_source(
@@ -152,7 +160,7 @@ def _convert(
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
         return source.finished(refused, options.runtime)
     others = OtherCallers(script, [source], imports) if imports is not None else None
-    context, changes = _changes(script, plan, name, others)
+    context, changes = _changes(script, plan, name, options, others)
     found = apply_changes([source], script.tree, context, changes)[0]
     context.release()
     if others is not None and found.status == CONVERTED:
@@ -227,9 +235,9 @@ def _convert_plain(
     if plan.blockers:
         found = _blocked(source, tree, name, plan.blockers)
     else:
-        changes = _changes(plan.script, plan, name)
+        changes = _changes(plan.script, plan, name, options)
         found = apply_changes([Source.from_text(plain.text, source.path)], tree, *changes)[0]
-        found = replace(found, source=source)
+        found = replace(found, source=source, lowered=plain.text)
     if found.status == CONVERTED:
         applied = [plain.original(f) for f in found.applied]
         found.applied = sorted({*applied, *plain.findings})
@@ -240,12 +248,13 @@ def _convert_plain(
 
 
 def _changes(
-    script: ScriptModel, plan: Plan, name: str, others: OtherCallers | None = None
+    script: ScriptModel, plan: Plan, name: str, options: ConvertOptions, others: OtherCallers | None = None
 ) -> tuple[Context, list[Change]]:
     def stays_called(scope: Scope) -> bool:
         return others is not None and plan.reach is not None and others.stay(scope, plan.reach.threaded)
 
     context = Context(script, plan, name, stays_called)
+    context.retained = options.retained
     changes: list[Change] = []
     for transform in TRANSFORMS:
         changes.extend(transform(context))
@@ -281,6 +290,10 @@ def convert_project(
     """
     models: list[ScriptModel] = []
 
+    def again(moves: frozenset[MovePlace]) -> list[Conversion]:
+        known = options or ConvertOptions()
+        return convert_project(source, known._replace(retained=known.retained | moves), imports)
+
     def work() -> list[Conversion]:
         models.clear()
         return _convert_project(source, options or ConvertOptions(), imports or Imports(), models)
@@ -291,7 +304,10 @@ def convert_project(
         found = [left_alone(source, FAILED, "it nests too deeply to be read")]
     for model in models:
         model.release()
-    return [*found, *found[0].helpers]
+    found = [*found, *found[0].helpers]
+    if any(one.dropped for one in found):
+        found[0].again = again
+    return found
 
 
 def _convert_project(
@@ -377,7 +393,7 @@ def _convert_group(
         refused = _blocked(source, script.tree, name, _as_asked(plan.blockers, options))
         return [source.finished(refused, options.runtime)]
     others = OtherCallers(script, sources, imports)
-    context, changes = _changes(script, plan, name, others)
+    context, changes = _changes(script, plan, name, options, others)
     found = apply_changes(sources, script.tree, context, changes)
     context.release()
     found[0] = source.finished(found[0], options.runtime)

@@ -22,6 +22,7 @@ from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, tuple_of
 from accelify.heap.models import has_parameters_of, mark
+from accelify.heap.moved import was_sent
 from accelify.heap.random_draws import STREAMS
 from accelify.heap.run import Run
 from accelify.heap.state import MODE, MODE_OF_ONE
@@ -305,6 +306,7 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
             made.wrapped = Value(refs=(ref,))
             mark(run, Value(refs=(made,)), trained=True)
             _note_prepared(run, ref, made.wrapped)
+            was_sent(run, ref)
             if ref.kind == "module":
                 run.store.set(ref, MODE, constant(True))
                 run.store.set(ref, MODE_OF_ONE, constant(True))
@@ -377,7 +379,8 @@ def _over_tensors(
     if not containers:
         place = change(array_of(value))
         if place.is_same:
-            return Value(place, run.reason(node, text, value) if run.checks else None, type=value.type)
+            why = run.reason(node, text, value) if run.checks else None
+            return Value(place, why, type=value.type, where=value.where)
         if text == "gathered" and array_of(value).turned:
             name = run.segment(node)
             text = f"`{name}` puts together along the first axis what has its rows along another"
@@ -385,7 +388,7 @@ def _over_tensors(
         # Row by row put together, rows of the ranks are none of the original's.
         listed = in_list and not (array_of(value).rows and text.startswith("reduced"))
         why = alike or again(run, value, node) or run.reason(node, text, value, by_data=listed)
-        return Value(place, why, value.refs, value.type)
+        return Value(place, why, value.refs, value.type, where=value.where)
     known = elements(run, value)
     if known is not None:
         made = [_over_tensors(run, one, change, node, text, alike=alike) for one in known]

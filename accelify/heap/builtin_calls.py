@@ -29,6 +29,7 @@ from accelify.heap.counts import COUNTS, is_number, names_of, share_of
 from accelify.heap.dividing import divides
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.misuse import splits
+from accelify.heap.moved import are_passed
 from accelify.heap.parameters import SPREAD
 from accelify.heap.partials import partial_of
 from accelify.heap.paths import joined_path, pattern
@@ -191,6 +192,7 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
 def _same_elements(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if not args:
         return None
+    are_passed(engine.run, args, node)
     value = args[0]
     key = keywords.get("key")
     if key is not None:

@@ -45,6 +45,7 @@ from accelify.heap.fields import name_of
 from accelify.heap.flags import ASKED, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
+from accelify.heap.moved import was_moved
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.parts_of_rows import of_each_row, part_of
 from accelify.heap.paths import joined_path, pattern, with_text
@@ -94,7 +95,10 @@ class Expressions:
         """What an expression is."""
         if (handler := self._handlers.get(type(node))) is None:
             return Value(own(), self.run.reason(node, "an expression that is not read"))
-        return handler(node, scope)
+        value = handler(node, scope)
+        if (marks := self.run.moved.marks) and node in marks:
+            was_moved(self.run, value, node, marks[node])
+        return value
 
     def all(self, nodes: Sequence[ast.expr], scope: Ref) -> list[Value]:
         """What several expressions are, starred ones as their elements."""

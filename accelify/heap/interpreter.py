@@ -20,6 +20,7 @@ from accelify.heap.joining import join
 from accelify.heap.loops import Loops
 from accelify.heap.memory import Memory
 from accelify.heap.modules import Modules
+from accelify.heap.moved import MarksOf, go_by
 from accelify.heap.names import Attributes, Names
 from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.run import Run
@@ -33,6 +34,7 @@ from accelify.heap.values import (
     SOME_FLAG,
     TURN,
     Class,
+    Flow,
     Function,
     Guard,
     Instance,
@@ -58,6 +60,7 @@ class Interpreter:
         knowledge: the tables of what library functions do.
         read: gives the text of a file in place of the disk's, None for a file that cannot be read.
         checks: meet uses of the Accelerator that are wrong by themselves, too.
+        moves: where a conversion dropped moves to the device.
     """
 
     def __init__(
@@ -66,8 +69,10 @@ class Interpreter:
         knowledge: Knowledge,
         read: Callable[[Path], str | None] | None = None,
         checks: bool = False,
+        moves: MarksOf | None = None,
     ) -> None:
         self.run = Run(knowledge, checks=checks)
+        self.moves = moves
         self.memory = Memory(self.run)
         self.modules = Modules(self, path, read)
         self.names = Names(self)
@@ -93,6 +98,15 @@ class Interpreter:
         self._not_reached(entry)
         self.run.events[:0] = self.run.imported
         return self.run
+
+    def step(self, stmt: ast.stmt, scope: Ref) -> Flow:
+        """Go through a statement, and what a conversion dropped beside it."""
+        if stmt not in self.run.moved.marks:
+            return self.statements.step(stmt, scope)
+        go_by(self, self.run.moved.marks[stmt], scope, after=False)
+        flow = self.statements.step(stmt, scope)
+        go_by(self, self.run.moved.marks[stmt], scope, after=True)
+        return flow
 
     def _not_reached(self, entry: ModuleRef) -> None:
         """Methods of the project's classes that were asked of objects of which nothing is known, and never reached."""

@@ -22,8 +22,8 @@ from accelify.heap.containers import (
     put,
 )
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
-from accelify.heap.locations import sent
 from accelify.heap.models import SIGNS, gone_through, hooked, is_prepared, mark
+from accelify.heap.moved import COPYING, are_passed, sent
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.schedules import length_of
 from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
@@ -106,6 +106,8 @@ class LibraryCalls:
         knowledge = self.run.knowledge
         known = knowledge.canonical(name)
         row = knowledge.row(known)
+        if known in COPYING:
+            are_passed(self.run, args, node)
         if self.run.checks:
             misuse.of_call(self.run, known, args, keywords, node)
         else:

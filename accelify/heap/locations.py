@@ -40,7 +40,6 @@ _TOGETHER = frozenset("eq ne lt gt le ge equal maximum minimum".split())
 _JOINING = frozenset({"plus", "minus", "times", "over", "loss"})
 # Of a loader or a data set: where its items lie; of a model, where it was sent by its methods.
 AT = "#at"
-_MOVES = frozenset({"to", "cuda", "xpu"})
 # What says that code may put tensors on a device.
 _OF_DEVICES = re.compile(r"\.to\(|\.cuda\(|device|_to_\w+\(|default_tensor_type")
 # What lets tensors be made on the device that nothing else puts there.
@@ -85,7 +84,7 @@ def location_of(run: Run, row: Row, operands: Sequence[Value], result: Value, no
     if word in ("cpu", "cuda"):
         return HOST if word == "cpu" else DEVICE
     if word == "to" and row.place == "device":
-        return _moved(operands)
+        return moved_to(operands)
     if row.place == "device":
         devices = [one for one in operands if one.type == "torch.device"]
         if _names_device(node):
@@ -107,7 +106,7 @@ def _sets_default(text: str) -> bool:
     return _DEFAULTS.search(text) is not None
 
 
-def _moved(operands: Sequence[Value]) -> str:
+def moved_to(operands: Sequence[Value]) -> str:
     """Where `x.to(...)` lies, by its first argument."""
     to = operands[1] if len(operands) > 1 else Value()
     if to.where == DEVICE and to.type not in _TENSORS:
@@ -230,14 +229,6 @@ def note_items(
     run.store.set(made, AT, constant(HOST) if host else None)
 
 
-def sent(run: Run, model: Instance, name: str, args: Sequence[Value]) -> None:
-    """Note where a model is sent by one of its methods."""
-    if name == "cpu" or name in _MOVES:
-        operands = [Value(), *args]
-        where = HOST if name == "cpu" else DEVICE if name == "cuda" else _moved(operands)
-        run.store.set(model, AT, constant(where))
-
-
 def meet_model(
     run: Run, node: ast.AST, model: Instance, inner: Instance | None, values: Sequence[Value]
 ) -> None:
@@ -272,4 +263,4 @@ def _moves_input(model: Instance) -> bool:
     return any(re.search(r"\.to\(|\.cuda\(|_to_\w+\(", text_of(one)) for one in classes)
 
 
-__all__ = ["at", "located", "location_of", "meet_model", "meet_together", "note_items", "sent"]
+__all__ = ["at", "located", "location_of", "meet_model", "meet_together", "moved_to", "note_items"]

@@ -47,7 +47,7 @@ class Modules:
 
     def start(self, text: str) -> ModuleRef:
         """Run the script's own module, and give it."""
-        tree = parse(text, self.path)
+        tree = self._parsed(text, self.path)
         entry = ModuleRef("__main__", self.path.name if self.path is not None else "", tree, text)
         if self.path is not None:
             roots = roots_of(self.path)
@@ -58,6 +58,12 @@ class Modules:
         self._go(entry)
         self._imported_only()
         return entry
+
+    def _parsed(self, text: str, path: Path | None) -> ast.Module:
+        tree = parse(text, path)
+        if self.engine.moves is not None:
+            self.run.moved.marks.update(self.engine.moves(path, tree))
+        return tree
 
     def run_ones(self) -> list[ModuleRef]:
         """The modules that were run."""
@@ -111,7 +117,7 @@ class Modules:
         if text is None or len(text) > _LARGEST:
             return
         try:
-            module.tree = parse(text, path)
+            module.tree = self._parsed(text, path)
         except SourceError as error:
             self.run.unread[str(error)] = Reason(str(error), self._shown(path), error.line or 1)
             return

@@ -11,6 +11,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import tuple_of
 from accelify.heap.locations import meet_model
 from accelify.heap.models import ALONE, HOOKS, PRE_HOOKS, SENDS, has_parameters
+from accelify.heap.moved import is_used
 from accelify.heap.state import MODE_OF_ONE, mode_met, statistics_made
 from accelify.heap.values import NONE, UNSET, Instance, Ref, Value, constant
 
@@ -69,6 +70,7 @@ class ObjectCalls:
     def _called(
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
+        is_used(self.run, ref, node)
         if ref.kind == "module":
             inner = next(iter(ref.wrapped.of(Instance)), None) if ref.wrapped is not None else None
             meet_model(self.run, node, ref, inner, [*args, *keywords.values()])

@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 from accelify.domains.placement import SAME, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.locations import located
+from accelify.heap.moved import Moved
 from accelify.heap.pieces import MADE
 from accelify.heap.store import OF_DEFINITIONS, Store, as_it_is, is_fixed
 from accelify.heap.values import NONE, RANK, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
@@ -146,6 +147,7 @@ class Run:
     at_model: bool = False
     # Whether uses of the Accelerator that are wrong by themselves are met, too.
     checks: bool = False
+    moved: Moved = field(default_factory=Moved)
     # Whether an Accelerator was made, and the texts of what it divides losses by.
     accelerated: bool = False
     # Whether it is in a process group that it joined by itself.
@@ -178,8 +180,6 @@ class Run:
         self.steps += 1 + self.store.looks
         self.store.looks = 0
         return self.steps < self.budget
-
-    # Reasons
 
     def segment(self, node: ast.AST) -> str:
         """The text of a node, cut to fit into a sentence."""

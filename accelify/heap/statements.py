@@ -82,7 +82,7 @@ class Statements:
                 break
             self.run.entered.add(stmt)
             met = len(self.run.events)
-            flow = self._step(stmt, scope)
+            flow = self.engine.step(stmt, scope)
             exits.update(flow.exits)
             if self.run.checks and isinstance(stmt, ast.If):
                 pushed += take_turns(self.run, stmt, self.run.events[met:], begun)
@@ -96,7 +96,7 @@ class Statements:
         del self.run.guards[len(self.run.guards) - pushed :]
         return Flow(flow.reached, exits)
 
-    def _step(self, stmt: ast.stmt, scope: Ref) -> Flow:
+    def step(self, stmt: ast.stmt, scope: Ref) -> Flow:
         """Go through a statement; in a loop not where it is known and reads what it read."""
         handler = self._handlers.get(type(stmt))
         if handler is None:

@@ -11,6 +11,7 @@ from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, element, elements, open_up, put
 from accelify.heap.misuse import SAMPLERS
 from accelify.heap.models import MODEL
+from accelify.heap.moved import are_passed
 from accelify.heap.values import TENSOR, Bound, Container, Function, Instance, Library, Value
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class UnknownCalls:
         """A call of something of which nothing is known: a function of all that it gets."""
         self.callbacks([value for value in args if value is not called], keywords, node)
         operands = [value for value in [*args, *keywords.values()] if value is not called]
+        are_passed(self.run, operands, node)
         if self.run.checks:  # a loader of an unknown class has as many batches for each rank
             operands = [one for one in operands if not any(ref.type in SAMPLERS for ref in one.of(Instance))]
             if getattr(getattr(node, "func", node), "attr", "") in ("to", "cuda"):
@@ -130,6 +132,7 @@ class UnknownCalls:
         """An unknown method of an object: the object takes in what it gets, and may give it back."""
         self.callbacks(args, keywords, node)
         operands = [*args, *keywords.values()]
+        are_passed(self.run, operands, node)
         places = [array_of(value) for value in operands]
         marked = self.run.read(instance, MODEL) if instance is not None else None
         if (instance is None and not receiver.type) or (instance is not None and instance.cls is None):

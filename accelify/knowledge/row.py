@@ -51,7 +51,7 @@ KINDS = (
     "module loss loader dataset sampler optimizer scheduler scaler tracker bar file parser generator metric "
     "table figure object"
 ).split()
-KEYS = "kind effect when unless path content mutates overwrites axis returns place note".split()
+KEYS = "kind effect when unless path content mutates overwrites host axis returns place note".split()
 PLACES = "host, device, default, or like:0 with the position of an argument"
 
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
@@ -105,6 +105,8 @@ class Row:
     mutates: tuple[Argument, ...] = ()
     overwrites: tuple[Argument, ...] = ()
     """What is written to in place, nothing of what was there staying."""
+    host: tuple[Argument, ...] = ()
+    """What has to lie on the host."""
     axis: Argument | None = None
     """The axis that it works along. Of a layer that takes one axis for the batch's: what says that it is the first, or
     the layer that it is made of."""
@@ -225,6 +227,7 @@ _READERS = {
     "content": _arguments,
     "mutates": _arguments,
     "overwrites": _arguments,
+    "host": _arguments,
     "axis": _axis,
     "returns": _returns,
     "place": _place,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from accelify.domains.placement import BEFORE, CARRIED, COUNTED, SAMPLE, Kind, Placement, own, same
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
+from accelify.heap.host_reads import READ
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
 from accelify.heap.run import Event, why_of
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
@@ -55,6 +56,7 @@ _PLACES = {
     HOST: "`{}` gets a batch on the host, of a loader that is not prepared: prepare has put the model on the device",
     MADE_HERE: "`{}` gets a tensor that is made on the host, and prepare has put the model on the device",
     DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
+    READ: "`{}` reads a tensor on the host, which lies on the device; take it there first: .cpu()",
 }
 WARNS = "warns in every process"
 MISSED = "where not all ranks come"

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelify.deep import deeply
 from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
+from accelify.heap.moved import MarksOf
 from accelify.heap.run import Event, Run
 from accelify.heap.values import SPAWNED
 from accelify.knowledge import Knowledge
 from accelify.obligations.batch_statistics import of_one_share
 from accelify.obligations.checked import checked_obligations_of
 from accelify.obligations.left_out import never_accumulated, never_let_go
+from accelify.obligations.moved import placed
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import races
 from accelify.obligations.sinks import (
@@ -58,6 +60,8 @@ class Validation:
 
     # Statements that the budget does not reach.
     not_reached: list[tuple[str, int, int]] = field(default_factory=list)
+    # Moves that a conversion dropped and that were come to; those with the use of what is not on the device.
+    moves: dict[Hashable, Reason | None] = field(default_factory=dict)
 
     @property
     def stopped(self) -> bool:
@@ -77,6 +81,7 @@ def validate(
     budget: int | None = None,
     checks: bool = False,
     unsplit: bool = False,
+    moves: MarksOf | None = None,
 ) -> Validation:
     """Go through a script that is to run on several ranks and settle what each of its sinks requires.
 
@@ -87,6 +92,7 @@ def validate(
         read: gives the text of a file in place of the disk's.
         budget: how many statements and expressions are gone through before the rest is not read; the engine's where
             None.
+        moves: where a conversion dropped moves to the device, in the tree of a file.
         checks: it is written for several processes: there is no original that its figures are to be equal to.
         unsplit: each process takes whole batches, whatever the script says.
 
@@ -96,7 +102,7 @@ def validate(
     engines: list[Interpreter] = []
 
     def work() -> Run:
-        engines[:] = [engine := Interpreter(path, knowledge or Knowledge(), read, checks)]
+        engines[:] = [engine := Interpreter(path, knowledge or Knowledge(), read, checks, moves)]
         engine.run.unsplit = unsplit
         if budget is not None:
             engine.run.budget = budget
@@ -130,6 +136,9 @@ def validate(
             known = found.get(one.site)
             if known is None or _ORDER.index(one.status) > _ORDER.index(known.status):
                 found[one.site] = replace(one, asks=asks) if checks else one
+    for one in placed(run.moved):
+        if one.site not in found or one.status is not Status.PROVED:
+            found[one.site] = one
     found.update((one.site, replace(one, asks=asking[-1]) if checks else one) for one in races(run.events))
     kinds = {event.kind for event in run.events}
     together = any(map(_puts_together, run.events))
@@ -152,6 +161,7 @@ def validate(
         _not_entered(run, run.left_out),
         {(path, getattr(test, "lineno", 0)) for test, path in run.agreed.items() if path},
         _not_entered(run, run.not_reached),
+        {move: run.moved.unplaced.get(move) for move in run.moved.come_to},
     )
 
 

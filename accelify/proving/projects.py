@@ -7,11 +7,14 @@ from pathlib import Path
 
 from accelify.configuration import user_rows
 from accelify.conversion import CONVERTED, Conversion
+from accelify.dropped_moves import MovePlace
 from accelify.findings import Finding
 from accelify.heap.modules import text_of
+from accelify.heap.moved import MarksOf
 from accelify.knowledge import Knowledge
 from accelify.obligations import Validation, validate
 from accelify.proving.findings import Named
+from accelify.proving.moves import Moves
 from accelify.proving.origins import Places
 from accelify.rule_codes import PUBLIC
 from accelify.source import split_lines
@@ -29,7 +32,11 @@ def entries_of(conversions: Sequence[Conversion], scripts: Iterable[Path]) -> li
 
 
 def validated(
-    text: str, path: Path | None, texts: Mapping[Path, str], budget: int | None = None
+    text: str,
+    path: Path | None,
+    texts: Mapping[Path, str],
+    budget: int | None = None,
+    moves: MarksOf | None = None,
 ) -> Validation:
     """Run the engine over a script.
 
@@ -38,6 +45,7 @@ def validated(
         path: its file, None for one from standard input.
         texts: of files that are read as they will be written, by their resolved paths.
         budget: how many statements are gone through; the engine's where None.
+        moves: where a conversion dropped moves to the device, in the tree of a file.
 
     Raises:
         SourceError: for rows of the user's configuration that make no sense.
@@ -47,7 +55,30 @@ def validated(
         known = texts.get(file.resolve())
         return known if known is not None else text_of(file)
 
-    return validate(text, path, Knowledge(user_rows(path)), read, budget)
+    return validate(text, path, Knowledge(user_rows(path)), read, budget, moves=moves)
+
+
+def settled(conversions: Sequence[Conversion], entry: Conversion, budget: int = BUDGET) -> Validation:
+    """Go through one converted script; the moves that it dropped and `prepare` does not replace come back.
+
+    Args:
+        conversions: all that are converted together.
+        entry: that of the script.
+        budget: how many statements are gone through.
+
+    Raises:
+        SourceError: for rows of the user's configuration that make no sense.
+    """
+    known = {one.place: one for one in conversions}
+    texts = {place: one.new_text for place, one in known.items() if place is not None}
+    moves = Moves(known, entry)
+    found = validated(entry.new_text, entry.source.path, texts, budget, moves.within if moves.any else None)
+    unproved = frozenset(
+        move for move, use in found.moves.items() if use is not None and isinstance(move, MovePlace)
+    )
+    if unproved and _retained(conversions, entry, unproved):
+        return settled(conversions, entry, budget)
+    return found
 
 
 def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BUDGET) -> Validation:
@@ -63,9 +94,8 @@ def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BU
     Raises:
         SourceError: for rows of the user's configuration that make no sense.
     """
+    found = settled(conversions, entry, budget)
     known = {one.place: one for one in conversions}
-    texts = {place: one.new_text for place, one in known.items() if place is not None}
-    found = validated(entry.new_text, entry.source.path, texts, budget)
     named = Named(found, Places(entry, known), conversions)
     untrue = named.refuted
     for conversion in conversions:
@@ -80,6 +110,21 @@ def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BU
         conversion.remaining.sort()
     entry.notes += named.notes()
     return found
+
+
+def _retained(conversions: Sequence[Conversion], entry: Conversion, moves: frozenset[MovePlace]) -> bool:
+    """Convert a script again, with the moves that prepare does not replace; returns whether that was done."""
+    again, known = entry.again, {one.place: one for one in conversions}
+    if again is None:
+        return False
+    found = again(moves)
+    if any(one.status != CONVERTED or one.place not in known for one in found):
+        return False
+    if all(one.new_text == known[one.place].new_text for one in found):
+        return False
+    for one in found:
+        vars(known[one.place]).update(vars(one))
+    return True
 
 
 def _unmarked(conversion: Conversion, untrue: Iterable[Finding]) -> bool:

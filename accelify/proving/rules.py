@@ -87,7 +87,7 @@ RULES = (
         "ACC710",
         "two-devices",
         "An operation joins tensors that lie on the host and on the device.",
-        "one device",
+        "one device, moved",
         3,
     ),
     _rule(

@@ -24,6 +24,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.done import needed_beside
 from accelify.analysis.syntax import calls_in, names_in, walk
 from accelify.analysis.values import MODEL, Entity
+from accelify.dropped_moves import MovePlace
 from accelify.findings import Finding, Safety, Severity
 from accelify.findings import Rule as Rule
 from accelify.rule_codes import PUBLIC
@@ -68,6 +69,10 @@ class Context(Agreement):
         self.tree = script.tree
         self.name = name
         self.claimed: set[ast.AST] = set()
+        self.retained: frozenset[MovePlace] = (
+            frozenset()
+        )  # moves that stay where prepare places what they move
+        self.dropped: list[ast.Call] = []  # moves that are gone
         self.guarded: set[ast.AST] = set()  # statements that are under a main-process guard already
         self.taking_turns: set[ast.stmt] = set()  # which the processes run in turn, the main one first
         self.waiting: set[ast.stmt] = set()  # statements before which all processes wait

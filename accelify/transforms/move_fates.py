@@ -22,6 +22,7 @@ from accelify.analysis.syntax import (
     text_of,
     walk,
 )
+from accelify.dropped_moves import place_of
 from accelify.transforms.base import Context
 
 _SCRIPTING = ("torch.jit.script", "torch.jit.Script")
@@ -77,7 +78,8 @@ class Fates:
             if pure and is_device_parameter(self.script, device) and self._is_model(func.value):
                 return None  # other scripts call the function, too, and prepare nothing
         if pure and self._is_placed(func.value) and not self._comes_back(call):
-            return REMOVE
+            if place_of(self.tree, call) not in self.context.retained:
+                return REMOVE
         if func.attr == "cuda":
             return REWRITE
         device = call_argument(call, 0, "device")

@@ -54,6 +54,7 @@ class _Moves:
 
     def changes(self) -> Iterator[Change]:
         handled: set[ast.Call] = set()
+        self.context.dropped += [call for call, fate in self.fate.items() if fate == REMOVE]
         for branch in [*self.tree.nodes(ast.If), *self.tree.nodes(ast.IfExp)]:
             if not self._is_claimed(branch):
                 yield from self._same_branches(branch, handled)

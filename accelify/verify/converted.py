@@ -62,6 +62,7 @@ def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per
     from accelify.conversion import ConvertOptions
     from accelify.convert import convert_paths
     from accelify.notebook import is_notebook
+    from accelify.proving import entries_of, settled
 
     files: dict[Path, bytes] = {}
     old: dict[Path, bytes] = {}
@@ -70,6 +71,8 @@ def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per
     own = Path(os.path.realpath(script))
     answer, renamed = Converted(), False
     conversions = tuple(convert_paths([script], ConvertOptions(batch_size=batch_size, runtime=runtime)))
+    for entry in entries_of(conversions, [script]):
+        settled(conversions, entry)
     for conversion in conversions:
         source = conversion.source
         if conversion.changed and source.path is not None:

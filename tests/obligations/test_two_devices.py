@@ -281,3 +281,28 @@ def test_a_tensor_that_is_made_on_the_host_meets_the_device(made: dict[str, str]
 )
 def test_a_tensor_that_goes_along_or_is_one_number(made: dict[str, str]) -> None:
     assert of_made(**made) == []
+
+
+READS = "from torch.nn.utils.rnn import pack_padded_sequence\nimport numpy as np\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_right"),
+    [
+        ("y.numpy()", False),
+        ("pred.detach().numpy()", False),
+        ("np.array(pred)", False),
+        ("pack_padded_sequence(x, y)", False),
+        ("pack_padded_sequence(x, lengths=y)", False),
+        ("y.cpu().numpy()", True),
+        ("np.array(pred.cpu())", True),
+        ("np.mean([pred.sum().item()])", True),
+        ("np.mean(pred.sum().item())", True),
+        ("pack_padded_sequence(x, y.cpu())", True),
+        ("pack_padded_sequence(x, y.tolist())", True),
+    ],
+)
+def test_what_is_read_on_the_host(line: str, is_right: bool) -> None:
+    named = found(READS + line)
+    assert bool(named) is not is_right
+    assert all("reads a tensor on the host" in one.found for one in named)
