@@ -21,6 +21,7 @@ from accelify.heap.containers import (
     elements,
     put,
 )
+from accelify.heap.host_reads import meet_host
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
 from accelify.heap.models import SIGNS, gone_through, hooked, is_prepared, mark
 from accelify.heap.moved import COPYING, are_passed, sent
@@ -364,6 +365,7 @@ class LibraryCalls:
                 if row.kind == "file"
                 else "",
             )
+        meet_host(self.run, node, row, args, keywords)
         result = self.transfers.of(row, args, keywords, node)
         if is_temporary:
             result = result.placed(own(), self.run.reason(node, "a temporary name"))

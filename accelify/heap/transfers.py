@@ -46,7 +46,6 @@ from accelify.heap.containers import (
 )
 from accelify.heap.counts import of_shape, shape, size
 from accelify.heap.flags import OPPOSITES
-from accelify.heap.host_reads import meet_host
 from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
 from accelify.heap.on_tpu import STEPPED, of_padding
@@ -168,7 +167,6 @@ class Transfers:
         operands = [*args, *keywords.values()]
         if any(value.where for value in operands):
             meet_together(self.run, node, operands, row)
-            meet_host(self.run, node, row, args, keywords)
         result = self._by_word[row.transfer](row, args, keywords, node)
         where = location_of(self.run, row, operands, result, node)
         return result if where == result.where else replace(result, where=where)
