@@ -17,7 +17,6 @@ from accelify.analysis import values as v
 from accelify.analysis.data.handed_on import batches_in
 from accelify.analysis.data.loaders import is_shardable
 from accelify.analysis.metrics.counts import made_once, size_of
-from accelify.analysis.metrics.entry_counts import count_of
 from accelify.analysis.metrics.evaluation_loop import NO_MODEL, EvaluationLoop
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import call_argument, dotted, names_in, target_names, text_of, walk
@@ -249,7 +248,6 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         edits.append(verbs.replace(call, f"{accelerator}.gather_for_metrics(", call, ")", order=10))
         if names:
             edits.append(InsertBefore(evaluation.before, (line,)))
-    edits += [edit for part in evaluation.early for edit in _early(context, evaluation, part, accelerator)]
     edits += swaps
     if edits:
         message = "the metrics of this loop would cover one process's share of the data"
@@ -267,24 +265,6 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
 def _moves(call: ast.expr) -> bool:
     """Whether something in a call is put on a device there."""
     return any(isinstance(n, ast.Attribute) and n.attr in ("to", "cuda") for n in walk(call))
-
-
-def _early(context: Context, evaluation: EvaluationLoop, part: ast.expr, accelerator: str) -> list[Edit]:
-    """Gather what is stored before the model's call where it is assigned: after that the name may be bound again."""
-    batch = names_in(evaluation.loop.target)
-    own = [n for n in evaluation.gathered if n in batch]
-    if isinstance(part, ast.Name) and (count := evaluation.counts.get(part.id)) is not None:
-        # The sum over all processes is that of the gathered entries, without those that fill up the last round.
-        counted = count_of(count)
-        name = next(n for n in walk(count) if isinstance(n, ast.Name) and n.id == counted)
-        gathered = verbs.replace(name, f"{accelerator}.gather_for_metrics(", name, ")")
-        return [verbs.replace(part, verbs.written(context.tree, count, [gathered]))]
-    if isinstance(part, ast.Name) and _asks_size(context, part) and own:
-        # A target has as many rows, and is gathered for less.
-        return [verbs.replace(part, f"{accelerator}.gather_for_metrics({own[0]})")]
-    return [
-        verbs.replace(part, f"{accelerator}.gather_for_metrics(", part, ")", order=10),
-    ]
 
 
 def _picked(
@@ -374,13 +354,10 @@ def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> li
     """Lines that take sizes of the batch again, from one of the gathered tensors."""
     lines = []
     for name, expression in evaluation.sizes:
-        measured = size_of(expression) or count_of(expression)
+        measured = str(size_of(expression))
         batch = names_in(evaluation.loop.target)
         own = measured if measured in names else next((n for n in names if n in batch), names[0])
-        text = text_of(expression)
-        lines.append(
-            f"{name} = {text.replace(str(measured), own, 1)}" if measured else f"{name} = {own}.size(0)"
-        )
+        lines.append(f"{name} = {text_of(expression).replace(measured, own, 1)}")
     return lines
 
 
@@ -392,7 +369,6 @@ def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[s
         return names, []
     batch = names_in(evaluation.loop.target)
     swaps: list[Edit] = []
-    counted = {count_of(expression) for _, expression in evaluation.sizes}
     for name in evaluation.gathered:
         reads = [
             n
@@ -404,13 +380,7 @@ def _without_sizes(context: Context, evaluation: EvaluationLoop) -> tuple[list[s
             and tree.is_after(n, evaluation.after)
         ]
         others = [n for n in names if n != name and n in batch]
-        if (
-            name in batch
-            and name not in counted
-            and others
-            and reads
-            and all(_asks_size(context, n) for n in reads)
-        ):
+        if name in batch and others and reads and all(_asks_size(context, n) for n in reads):
             names.remove(name)
             swaps += [verbs.replace(read, others[0]) for read in reads]
     return names, swaps

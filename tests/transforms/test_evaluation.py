@@ -67,11 +67,6 @@ def test_rounds_are_counted_before_the_model_as_behind_it() -> None:
         loop.format(f"{GATHER}\n            ").replace("print", "accelerator.print"),
     )
     assert "ACC303" not in codes(conversion)
-    samples = (
-        "for a, b in test_loader:\n    seen += {}\n    output = model(a)\n    {}hits += (output == b).sum()"
-    )
-    whole = samples.format("len(accelerator.gather_for_metrics(b))", f"{GATHER}\n    ")
-    check_transformed("epoch", samples.format("len(b)", ""), whole, setup="seen = hits = 0")
 
 
 @pytest.mark.parametrize("reduction", ["", ", reduction='sum'"])
@@ -463,55 +458,13 @@ MODELS = ["probs.append(model(a))", "output = model(a)\n    probs.append(output)
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
-    ("kept", "gathered"),
-    [
-        ("labels.append(b)", "labels.append({})"),
-        ("labels.append(b.cpu())", "labels.append({}.cpu())"),
-        ("labels.extend([int(one) for one in b])", "labels.extend([int(one) for one in {}])"),
-        ("labels += b.tolist()", "labels += {}.tolist()"),
-        ("n += b.size(0)", "n += {}.size(0)"),
-        ("labels = torch.cat((labels, b))", "labels = torch.cat((labels, {}))"),
-    ],
-)
-def test_what_is_kept_before_the_call_of_the_model_is_gathered_there(
-    kept: str, gathered: str, model: str
-) -> None:
-    text = convert(epoch=BEFORE.format(kept=kept, model=model)).new_text
-    assert gathered.format("accelerator.gather_for_metrics(b)") in text
-    assert text.count("gather_for_metrics") == 2
-
-
-def test_a_size_is_told_by_the_targets_where_they_are_gathered_anyway() -> None:
-    count = "hits += (output.argmax(1) == b).sum().item()"
-    snippet = (
-        f"n, hits = 0, 0\nfor a, b in test_loader:\n    n += a.size(0)\n    output = model(a)\n    {count}\n"
-    )
-    text = convert(epoch=f"{snippet}print(hits / n)").new_text
-    assert "n += accelerator.gather_for_metrics(b).size(0)" in text
-
-
-def test_entries_of_a_batch_are_gathered_by_themselves() -> None:
-    snippet = """
-    labels, outputs = [], []
-    for batch in test_loader:
-        labels.append(batch["y"])
-        outputs.append(model(batch["x"]))
-    print(labels, outputs)
-    """
-    text = convert(epoch=snippet).new_text
-    assert 'labels.append(accelerator.gather_for_metrics(batch["y"]))' in text
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize(
     ("kept", "reason"),
     [
         ("for one in b:\n        labels.append(one.item())", "`labels` is filled from the local batch"),
-        ("if n:\n        labels.append(b)", "`labels` is filled from the local batch"),
-        ("size = b.size(0)\n    n += size", "`size` is made from the local batch"),
-        ("labels.append(b if n else 0)", "`b` is not stored once for each batch"),
-        ("labels[n:] = b", "`labels` is filled by position"),
-        ("labels.append(b)\n    a = a + len(labels)", "`labels` is carried from batch to batch"),
+        ("labels.append(b)", "`labels` is filled from the local batch"),
+        ("n += b.size(0)", "`n` is filled from the local batch"),
+        ("labels = torch.cat((labels, b))", "`labels` is filled from the local batch"),
+        ("labels[n:] = b", "`labels[n:]` is filled from the local batch"),
     ],
 )
 def test_what_cannot_be_gathered_before_the_call_keeps_the_data_whole(
@@ -520,22 +473,6 @@ def test_what_cannot_be_gathered_before_the_call_keeps_the_data_whole(
     conversion = convert(epoch=BEFORE.format(kept=kept, model=model))
     assert "gather_for_metrics" not in conversion.new_text
     assert reason in next(f.message for f in conversion.remaining if f.code == "ACC303")
-
-
-@pytest.mark.parametrize(
-    "kept",
-    [
-        "parts = []\n    parts.append(a)\n    a = parts[0]",
-        "feed['x'] = a\n    a = feed['x']",
-        "bar.update(a.size(0))",
-    ],
-)
-def test_the_models_own_input_and_bars_of_progress_stay_local(kept: str) -> None:
-    text = convert(
-        setup="feed = {}\nbar = progress()", epoch=BEFORE.format(kept=kept, model=MODELS[0])
-    ).new_text
-    assert text.count("gather_for_metrics") == 1
-    assert kept.splitlines()[0] in text
 
 
 HITS = (

@@ -151,17 +151,6 @@ class PickedEntries:
                 return parent
         return None
 
-    def part(self, read: ast.Name) -> ast.expr | None:
-        """What is gathered of a variable where it is read: itself, or the entry of the object that it holds.
-
-        None where the object is used as a whole, or may have no row for every sample.
-        """
-        if not self._is_batch_object(read.id):
-            return read
-        if self._has_attributes(read.id) and not self._is_mapping(read.id):
-            return None
-        return self._entry(read)
-
     def number(self, entry: ast.expr) -> Picked | str:
         """The model's loss, where nothing else is read of a call; a sentence where it cannot be averaged."""
         picked = Picked(picks=[Pick(self.tree.segment(entry), [entry], number=True)])

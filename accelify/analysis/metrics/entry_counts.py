@@ -1,14 +1,13 @@
 """Numbers that count entries of a batch: `labeled = target.ne(-1).sum()`, `n = (y != pad).sum()`.
 
-What they count is gathered, and they are taken again of that: N numbers of N processes would weigh one figure.
+They are numbers of the local batch, which do not belong beside what is gathered.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence
 
-from accelify.analysis.syntax import Tree, dotted, names_in, target_names, walk
+from accelify.analysis.syntax import dotted, names_in
 
 # What makes a number of a comparison's entries, or of their sum.
 _TO_NUMBER = frozenset("double float int item long".split())
@@ -43,46 +42,6 @@ def count_of(value: ast.expr) -> str | None:
     if not isinstance(bound, ast.Constant) and dotted(bound) is None:
         return None
     return one.id if isinstance(one, ast.Name) and one.id not in names_in(other) else None
-
-
-def entry_counts(
-    tree: Tree,
-    loop: ast.For | ast.AsyncFor,
-    statements: Collection[ast.stmt],
-    assigned: Sequence[ast.Assign],
-) -> dict[str, ast.expr]:
-    """The names that count entries of a tensor of the batch and nothing else, with the expressions that they are.
-
-    Args:
-        tree: of the script.
-        loop: over the batches.
-        statements: of its body, those under a plain `with` as well.
-        assigned: the assignments up to the place that is looked at.
-    """
-    found: dict[str, ast.expr] = {}
-    for stmt in assigned:
-        target, counted = stmt.targets[0], count_of(stmt.value)
-        if counted is None or not isinstance(target, ast.Name) or len(stmt.targets) > 1:
-            continue
-        if stmt not in statements or sum(target.id in _given(other) for other in assigned) > 1:
-            continue
-        bound = {
-            n.id
-            for s in loop.body
-            for n in walk(s)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
-        bound |= set(target_names(loop.target))
-        later = [other for other in assigned if tree.start(other) >= tree.start(stmt)]
-        if any(counted in _given(other) for other in later) or counted not in bound:
-            continue
-        if not names_in(stmt.value) & bound - {counted}:
-            found[target.id] = stmt.value
-    return found
-
-
-def _given(stmt: ast.Assign) -> set[str]:
-    return {name for target in stmt.targets for name in target_names(target)}
 
 
 def _without(node: ast.expr, methods: frozenset[str]) -> ast.expr:

@@ -11,12 +11,12 @@ from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.data.one_by_one import is_text, one_by_one, writes_all
 from accelify.analysis.data.padded import PADDED, not_by_samples, one_row_a_sample
 from accelify.analysis.data.picked import PickedEntries
-from accelify.analysis.data.taken_before import TakenBefore, taken_before
+from accelify.analysis.data.taken_before import taken_before
 from accelify.analysis.data.time_first import TIME_FIRST, has_time_first
 from accelify.analysis.losses.stored_losses import keeps_loss
 from accelify.analysis.metrics.averages import changed_by_gathering
 from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
-from accelify.analysis.metrics.entry_counts import count_of, entry_counts
+from accelify.analysis.metrics.entry_counts import count_of
 from accelify.analysis.metrics.evaluation_loop import (
     NO_MODEL,
     EvaluationLoop,
@@ -329,8 +329,10 @@ class _Analysis:
                 found.append(stmt.value if first is None else first)
         return found[0] if len(found) == 1 and size_of(found[0]) is not None else None
 
-    def _counts(self, until: int) -> dict[str, ast.expr]:
-        return entry_counts(self.script.tree, self.loop, self.statements, list(self._assignments(until)))
+    def _counts(self, until: int) -> set[str]:
+        """The names that hold a number of entries of the batch: `n = (y != pad).sum()`."""
+        counted = [stmt for stmt in self._assignments(until) if count_of(stmt.value) is not None]
+        return {name for stmt in counted for target in stmt.targets for name in target_names(target)}
 
     def _is_of_a_shape(self, name: str, until: int) -> bool:
         """Whether a name is one of the other sizes in `n, channels, _ = x.size()`: the same for every batch."""
@@ -345,8 +347,6 @@ class _Analysis:
                     size = self._size_of_batch(name, last)
                     if name in later and size is not None:
                         self.result.sizes.append((name, size))
-        self.result.counts = self._counts(last)
-        self.result.sizes += [(n, count) for n, count in self.result.counts.items() if n in later]
 
     def _gather_after(self, forward: list[int], together: bool = False) -> str | None:
         last = forward[-1]
@@ -360,20 +360,20 @@ class _Analysis:
         if carried:
             return f"`{sorted(carried)[0]}` is carried from batch to batch"
         entries = self._entries(forward)
-        early = self._taken_before(last, entries)
-        if isinstance(early, str):
+        early = taken_before(self.script, self.loop, self.statements, last)
+        if early is not None:
             return early
         for index, stmt in enumerate(self.statements[:last]):
-            if index in forward or stmt in early.statements:
-                continue
-            if isinstance(stmt, ast.AugAssign) and not counts_rounds(stmt):
+            if index not in forward and isinstance(stmt, ast.AugAssign) and not counts_rounds(stmt):
                 added = text_of(stmt.target)
                 return f"`{added}` is added up before the last call of the model"
         later: set[str] = set()
         for stmt in self.statements[last + 1 :]:
             later |= {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        counted = {count_of(count) for name, count in self._counts(last).items() if name in later}
-        names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later | counted]
+        counted = sorted(self._counts(last) & later)
+        if counted:
+            return f"`{counted[0]}` counts entries of the local batch"
+        names = [n for n in dict.fromkeys([*outputs, *self._batch_names(last)]) if n in later]
         taken = entries.found(outputs, [n for n in names if n not in outputs])
         if isinstance(taken, str):
             return taken
@@ -398,14 +398,13 @@ class _Analysis:
         if not self.script.tree.ends_line(self.statements[last]):
             return "the metric stands on the line of the model's call"
         gathered = set(names) | set(outputs) | sizes | taken.holders
-        left = self._left_local(last, gathered, later, early)
+        left = self._left_local(last, gathered, later)
         if left:
             return f"`{left}` is made from the local batch and used with what would be gathered"
-        changed = self._changed_by_gathering(self.statements[last], [*names, *taken.holders], early)
+        changed = self._changed_by_gathering(self.statements[last], [*names, *taken.holders])
         if changed is not None:
             return changed
         self.result.after = self.statements[last]
-        self.result.early = early.nodes
         self.result.gathered = names
         self.result.picked = taken
         return None
@@ -426,31 +425,22 @@ class _Analysis:
         calls = [c for index in forward for c in calls_in(self.statements[index]) if self._is_forward(c)]
         return PickedEntries(self.script, self.loop, self.statements, forward[-1], calls)
 
-    def _left_local(self, last: int, gathered: set[str], later: set[str], early: TakenBefore) -> str | None:
+    def _left_local(self, last: int, gathered: set[str], later: set[str]) -> str | None:
         """A name made from the batch before the last call of the model, used after it and not gathered."""
         made = names_of_batch(self.loop)
         for stmt in self._assignments(last):
             if names_in(stmt.value) & made:
                 made |= {n for t in stmt.targets for n in target_names(t)}
-        made = filled_from([s for s in self.statements[: last + 1] if s not in early.statements], made)
+        made = filled_from(self.statements[: last + 1], made)
         made = {n for n in made if not self._is_of_a_shape(n, last)}
         return next(iter(sorted((made & later) - gathered)), None)
 
-    def _taken_before(self, last: int, entries: PickedEntries) -> TakenBefore | str:
-        return taken_before(
-            self.script, self.loop, self.statements, last, entries,
-            lambda until: [*self._batch_names(until), *self._counts(until)],
-        )  # fmt: skip
-
-    def _changed_by_gathering(self, forward: ast.stmt, names: list[str], early: TakenBefore) -> str | None:
+    def _changed_by_gathering(self, forward: ast.stmt, names: list[str]) -> str | None:
         if self.batch_size == "total":
             return None
-        # What is stored before the model's call is as much a metric as what is stored after it.
-        order = [s for s in self.statements if s not in early.statements]
-        place = order.index(forward) + 1
-        order[place:place] = early.statements
-        gathered = {*names, *early.names}
-        return changed_by_gathering(self.script, self.loop, self.result.loaders, order, forward, gathered)
+        return changed_by_gathering(
+            self.script, self.loop, self.result.loaders, self.statements, forward, set(names)
+        )
 
     def _gather_inline(self, stmt: ast.stmt, last: int) -> str | None:
         """`total += criterion(model(x), y).item()`: gather the call where it is and the targets before it."""
@@ -476,14 +466,13 @@ class _Analysis:
         if any(n in counted or self._size_of_batch(n, last - 1) is not None for n in outside | later):
             return "the size of the local batch is used with what would be gathered"
         entries = PickedEntries(self.script, self.loop, self.statements, last, calls)
-        early = self._taken_before(last, entries)
-        if isinstance(early, str):
+        early = taken_before(self.script, self.loop, self.statements, last)
+        if early is not None:
             return early
-        if (changed := self._changed_by_gathering(stmt, needed, early)) is not None:
+        if (changed := self._changed_by_gathering(stmt, needed)) is not None:
             return changed
         entry = entries.entry_of_call(calls[0])
         if entry is not None and entries.is_number(entry):
-            needed += early.names
             if needed:
                 return f"`{needed[0]}` is made from the local batch and used beside the model's loss"
             number = entries.number(entry)
@@ -492,9 +481,7 @@ class _Analysis:
             self.result.picked = number
             return None
         call = entry or call
-        self.result.counts = counted
         self.result.inline = [call]
         self.result.before = stmt
-        self.result.early = early.nodes
         self.result.gathered = needed
         return None

@@ -31,12 +31,8 @@ class EvaluationLoop:
     gathered: list[str] = field(default_factory=list)
     inline: list[ast.expr] = field(default_factory=list)
     before: ast.stmt | None = None
-    # What is stored of the batch before the model's call, gathered where it is assigned.
-    early: list[ast.expr] = field(default_factory=list)
     # Sizes of the batch that are taken again from what was gathered: name, and the expression that they are.
     sizes: list[tuple[str, ast.expr]] = field(default_factory=list)
-    # Numbers that count entries of the batch before the model's last call, by their names.
-    counts: dict[str, ast.expr] = field(default_factory=dict)
     # Entries of objects that contain tensors, gathered after `after` or where they are read.
     picked: Picked = field(default_factory=Picked)
     problem: str | None = None
@@ -48,7 +44,7 @@ class EvaluationLoop:
     @property
     def gathered_nodes(self) -> list[ast.expr]:
         """The expressions that are gathered where they are."""
-        return [*self.inline, *self.early, *self.picked.nodes]
+        return [*self.inline, *self.picked.nodes]
 
     @property
     def collects(self) -> bool:

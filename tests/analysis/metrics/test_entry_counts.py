@@ -7,17 +7,7 @@ import ast
 import pytest
 
 from accelify.analysis.metrics.entry_counts import count_of
-from tests.transforms.support import check_transformed, codes, names_figures
-
-LOOP = """
-    total = number = 0
-    for a, b in test_loader:
-        {}output = model(a)
-        {}total = total + (output.argmax(1) == b).sum() / labeled * labeled
-        number = number + labeled
-    shown = "{{:.3f}}".format(total / number)
-    """
-COUNT = "labeled = b.data.ne(-1).sum()\n        "
+from tests.transforms.support import convert
 
 
 @pytest.mark.parametrize(
@@ -38,23 +28,16 @@ def test_what_counts_entries(text: str, name: str | None) -> None:
     assert count_of(ast.parse(text, mode="eval").body) == name
 
 
-def test_they_are_taken_again_of_what_is_gathered() -> None:
-    """Gathered as they are, N processes would have N of them, which no format takes."""
-    gathered = "output, b = accelerator.gather_for_metrics((output, b))\n        "
-    conversion = check_transformed("epoch", LOOP.format(COUNT, ""), LOOP.format(COUNT, gathered + COUNT))
-    assert "ACC303" not in codes(conversion)
-    assert not names_figures(conversion)
-
-
-def test_what_is_kept_before_the_model_counts_the_gathered_entries() -> None:
-    before = """
-    counts, hits = [], 0
+def test_they_keep_the_data_whole() -> None:
+    loop = """
+    total = number = 0
     for a, b in test_loader:
-        labeled = b.ne(-1).sum()
-        counts.append({})
+        labeled = b.data.ne(-1).sum()
         output = model(a)
-        {}hits = hits + (output.argmax(1) == b).sum()
+        total = total + (output.argmax(1) == b).sum() / labeled * labeled
+        number = number + labeled
+    print(total / number)
     """
-    gathered = "output, b = accelerator.gather_for_metrics((output, b))\n        "
-    whole = "accelerator.gather_for_metrics(b).ne(-1).sum()"
-    check_transformed("epoch", before.format("labeled", ""), before.format(whole, gathered))
+    conversion = convert(epoch=loop)
+    assert "gather_for_metrics" not in conversion.new_text
+    assert "`labeled` counts entries" in next(f.message for f in conversion.remaining if f.code == "ACC303")
