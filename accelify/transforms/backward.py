@@ -4,7 +4,7 @@ loss.backward(retain_graph=True)    ->  accelerator.backward(loss, retain_graph=
 scaler.scale(loss).backward()       ->  accelerator.backward(loss)
 loss.backward()  # a summed loss    ->  accelerator.backward(loss, reduction="sum")
 
-score.backward()  # for x.grad      ->  score.backward(inputs=[x])
+error.backward()  # of an input that is fitted to the batch   ->  error.backward(inputs=[x])
 """
 
 from __future__ import annotations
@@ -40,13 +40,8 @@ def transform(context: Context) -> Iterator[Change]:
         sharded = False  # DistributedDataParallel averaged over processes, for any loss
     gradients = InputGradients(context.script) if sharded else None
     for backward in context.script.backwards:
-        inputs = gradients.inputs(backward) if gradients is not None else []
-        if gradients is not None and inputs:
-            if gradients.names_them(backward):
-                continue
-            if gradients.is_theirs_alone(backward, inputs):
-                yield _of_inputs(context, backward, inputs)
-                continue
+        if gradients is not None and gradients.names_them(backward):
+            continue
         yield _backward(context, backward, sharded)
         if sharded and context.plan.reductions.of(backward.loss) == MIXED:
             yield context.todo(

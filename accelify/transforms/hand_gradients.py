@@ -142,7 +142,7 @@ def _of_inputs(context: Context) -> Iterator[Change]:
             continue
         reduction = context.plan.reductions.of(backward.loss)
         if reduction == SUM:
-            alone = gradients.names_them(backward) or gradients.is_theirs_alone(backward, inputs)
+            alone = gradients.names_them(backward)
         else:
             alone = reduction != MEAN or context.plan.batch_size != "total"
         if not alone:

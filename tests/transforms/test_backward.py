@@ -165,45 +165,17 @@ loss = (model(x) - model(fake.detach())).mean()
 """
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("model(fake).sum().backward()", "model(fake).sum().backward(inputs=[fake])"),
-        ("model(fake).mean().backward(None,)", "model(fake).mean().backward(None, inputs=[fake])"),
-        ("model(fake).sum().backward(inputs=[fake])", "model(fake).sum().backward(inputs=[fake])"),
-    ],
-)
-def test_a_backward_for_the_gradient_of_an_input_alone(before: str, after: str) -> None:
-    for clearing in ("model.zero_grad()", "if epoch:\n    pass\noptimizer.zero_grad()"):
-        forms = [DRIFTING.format(backward=one, clearing=clearing) for one in (before, after)]
-        conversion = check_transformed("loss", *forms)
-        assert "ACC416" not in codes(conversion)
-
-
-ATTACK = """
-def attack(net, x, y):
-    near = x.clone().detach().requires_grad_()
-    for _ in range(3):
-        loss = F.cross_entropy(net(near), y)
-        loss.backward()
-        near = (near + 0.1 * near.grad.sign()).detach().requires_grad_()
-    return near.detach()
-"""
-
-
-def test_an_attack_in_a_function_that_the_loop_calls() -> None:
-    loss = "near = attack(model, x, y)\noptimizer.zero_grad()\nloss = F.cross_entropy(model(near), y)"
-    text = convert(setup=ATTACK, loss=loss).new_text
-    assert "        loss.backward(inputs=[near])\n" in text
-    assert "accelerator.backward(loss)\n" in text
-    # Without this, what the attack leaves in the parameters is part of the step.
-    text = convert(setup=ATTACK, loss=loss.replace("optimizer.zero_grad()\n", "")).new_text
-    assert "accelerator.backward(loss)\n        near =" in text
+def test_a_backward_that_names_the_input_stays() -> None:
+    stated = DRIFTING.format(
+        backward="model(fake).sum().backward(inputs=[fake])", clearing="optimizer.zero_grad()"
+    )
+    conversion = check_transformed("loss", stated, stated)
+    assert "ACC416" not in codes(conversion)
 
 
 @pytest.mark.parametrize(
     "clearing",
-    ["", "if epoch:\n    optimizer.zero_grad()", "print(model.weight.grad.norm())\noptimizer.zero_grad()"],
+    ["", "model.zero_grad()"],
 )
 def test_gradients_of_an_input_beside_those_of_parameters_are_named(clearing: str) -> None:
     loss = DRIFTING.format(backward="model(fake).sum().backward()", clearing=clearing)
@@ -241,26 +213,6 @@ def test_the_mean_over_a_share_weighs_an_input_more() -> None:
 def test_backwards_that_train(snippets: dict[str, str]) -> None:
     read = "print(fake.grad)\noptimizer.step()" if "ready" in snippets else "optimizer.step()"
     check_transformed("backward", "loss.backward()", "accelerator.backward(loss)", update=read, **snippets)
-
-
-CHOSEN = """\
-if len(data) > 9:
-    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
-else:
-    model = nn.Linear(4, 2)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-"""
-
-
-def test_the_gradient_of_an_input_of_the_model_that_is_chosen() -> None:
-    before = DRIFTING.format(backward="model(fake).sum().backward()", clearing="model.zero_grad()")
-    conversion = convert(build=CHOSEN, loss=before)
-    assert "model(fake).sum().backward(inputs=[fake])" in conversion.new_text
-    assert "ACC416" not in codes(conversion)
-    other = before.replace("model.zero_grad()", "other.zero_grad()")
-    beside = f"{CHOSEN}other = nn.Linear(4, 2)\nsecond = torch.optim.SGD(other.parameters(), lr=0.1)\n"
-    loss = f"{other}loss = (model(x) - other(x)).mean()\nsecond.step()\n"
-    assert "inputs=[fake]" not in convert(build=beside, loss=loss).new_text
 
 
 @pytest.mark.parametrize(

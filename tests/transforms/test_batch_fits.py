@@ -88,7 +88,7 @@ def attack(x, y):
 
 def test_an_optimizer_that_only_clears_what_is_made_for_the_batch_is_not_prepared() -> None:
     text = converted(TRAIN.format(fit=ATTACK).replace("fit(model(x), y)", "attack(x, y)"))
-    assert ATTACK.replace("error.backward()", "error.backward(inputs=[noisy])") in text
+    assert ATTACK.replace("error.backward()", 'accelerator.backward(error, reduction="sum")') in text
 
 
 @pytest.mark.parametrize(

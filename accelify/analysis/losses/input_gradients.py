@@ -5,7 +5,6 @@ for _ in range(steps):
     model(fake).sum().backward()
     fake.data -= fake.grad          # of this process's samples alone
     fake.grad.zero_()
-model.zero_grad()                   # what the model's parameters got is read by nobody
 
 No other process has a part in such a gradient: averaged or weighed as one of the parameters it would be another one.
 """
@@ -22,11 +21,10 @@ from accelify.analysis.syntax import Node, call_keyword, dotted, is_constant, na
 
 # Of these, how large a gradient is makes no difference.
 _WITHOUT_SCALE = frozenset({"sign", "sign_", "normalize", "zero_", "detach_", "requires_grad_"})
-_CLIPPING = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grad_norm"})
 
 
 class InputGradients:
-    """Answers which inputs a backward is run for, and whether for them alone.
+    """Answers which inputs a backward is run for.
 
     Args:
         script: its model.
@@ -45,18 +43,6 @@ class InputGradients:
         read = dict.fromkeys(str(dotted(n.value)) for n in self._reads(scope) if self._is_after(n, call))
         made_of = self._made_of(backward) if read else set()
         return [name for name in read if name in made_of and self._is_of_batch(scope, name, call)]
-
-    def is_theirs_alone(self, backward: Backward, inputs: Iterable[str]) -> bool:
-        """Whether what a backward leaves in the parameters is cleared before anybody reads it."""
-        direct = isinstance(backward.call.func, ast.Attribute) and backward.call.func.value is backward.loss
-        if not direct or not self._is_one_model():
-            return False
-        return self._is_cleared(backward.call, frozenset(inputs), frozenset())
-
-    def _is_one_model(self) -> bool:
-        """Whether one model is trained, be it one of several that a name can represent."""
-        retained = [set(map(id, self.script.holders_of(model))) for model in self.script.trained_models]
-        return len(retained) == 1 or bool(retained and set.intersection(*retained))
 
     def names_them(self, backward: Backward) -> bool:
         """Whether a backward has an argument for tensors which are no parameters: `inputs=[fake]`."""
@@ -128,78 +114,6 @@ class InputGradients:
             return made or name in target_names(around.target)
         made = made or scope.takes(name)
         return made and scope.kind == "function" and runs_in(self.script, call, self._loops)
-
-    def _is_cleared(self, node: ast.AST, own: frozenset[str], seen: frozenset[Scope]) -> bool:
-        """Whether gradients are cleared after a place before an optimizer, or other code, uses them."""
-        tree, scope = self.script.tree, self.script.scope_of(node)
-        inner: ast.AST = tree.statement(node)
-        while not isinstance(inner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):
-            outer = tree.parent(inner)
-            if outer is None:
-                return False
-            if isinstance(inner, ast.stmt):
-                block = tree.block_of(inner)[2]
-                index = next(i for i, stmt in enumerate(block) if stmt is inner)
-                first = self._first(block[index + 1 :], own)
-                if first is None and isinstance(outer, (ast.For, ast.AsyncFor, ast.While)):
-                    first = self._first(outer.body, own)
-                if first is not None:
-                    return first
-            inner = outer
-        if scope.kind == "module":
-            return True
-        callers = self.script.callers(scope)
-        if scope in seen or not callers or self.script.called_from_elsewhere(scope):
-            return False
-        return all(self._is_cleared(call, own, seen | {scope}) for call in callers)
-
-    def _first(
-        self, body: Iterable[ast.AST], own: frozenset[str], seen: frozenset[Scope] = frozenset()
-    ) -> bool | None:
-        """Which comes first in a block: True where gradients are cleared, False where they are used; None: neither."""
-        for stmt in body:
-            if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                continue
-            if isinstance(stmt, ast.If):
-                found = self._first_of([stmt.test], own, seen)
-                both = {self._first(stmt.body, own, seen), self._first(stmt.orelse, own, seen)}
-                if found is None and False not in both and None in both:
-                    continue
-                return found if found is not None else False not in both
-            blocks = [getattr(stmt, field, []) for field in ("body", "handlers", "orelse", "finalbody")]
-            if isinstance(stmt, ast.stmt) and not any(blocks):
-                found = self._first_of([stmt], own, seen)
-            else:
-                heads = [n for n in ast.iter_child_nodes(stmt) if isinstance(n, (ast.expr, ast.withitem))]
-                found = self._first_of(heads, own, seen)
-                for block in blocks:
-                    found = self._first(block, own, seen) if found is None else found
-            if found is not None:
-                return found
-        return None
-
-    def _first_of(self, nodes: Iterable[ast.AST], own: frozenset[str], seen: frozenset[Scope]) -> bool | None:
-        parts = [n for node in nodes for n in walk(node) if isinstance(n, (ast.Call, ast.Attribute))]
-        for node in sorted(parts, key=lambda n: (n.end_lineno or 0, n.end_col_offset or 0)):
-            if isinstance(node, ast.Attribute):
-                if node.attr == "grad" and isinstance(node.ctx, ast.Load) and dotted(node.value) not in own:
-                    return False
-                continue
-            name = str(dotted(node.func) or getattr(node.func, "attr", "")).rpartition(".")[2]
-            if name == "zero_grad":
-                return True
-            if name == "step" or name in _CLIPPING:
-                return False
-            run = self.script.callees(node) - seen
-            ends = {self._first(_body(callee), own, seen | {callee}) for callee in run}
-            if False in ends or ends == {True}:
-                return False not in ends
-        return None
-
-
-def _body(scope: Scope) -> list[ast.AST]:
-    body = scope.node.body
-    return list(body) if isinstance(body, list) else [body]
 
 
 def _asks_for_gradient(scope: Scope, name: str) -> bool:
